@@ -1,7 +1,7 @@
 """What explains an error: a process on the request's path that was killed or terminated while it had the request.
 
-Nothing else does: not SIGSTOP, not SIGHUP. SIGTERM of a process that drains explains only requests that ran longer than
-the drain timeout. Of two gateways, or two servers of an upstream, the other one must handle later requests.
+Nothing else does: not SIGSTOP, not SIGHUP. SIGTERM of a process that drains explains only requests that were
+active before it and outlasted the drain timeout. Of two gateways, or two servers of an upstream, the other one must handle later requests.
 """
 
 from talk import Ended

@@ -67,7 +67,7 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(is_excused("kill", "echo-a", Request(once, 49, 50.1, unanswered)))
         self.assertTrue(is_excused("kill", "echo-a", Request(TUNNEL, 49, 50.1, unanswered)))
 
-    def test_only_raw_connections_may_look_closed_in_order(self):
+    def test_only_ends_by_the_kernel_may_look_closed_in_order(self):
         for raw in (True, False):
             end = Ended("an orderly end", raw)
             for name in ("gateway-1", "haproxy"):

@@ -32,7 +32,7 @@ pub(crate) enum Action {
     TimeOutInFlight(Side, StreamAddr),
 }
 
-/// Returns whether no action must happen any more.
+/// Returns whether no required action is left.
 pub(crate) fn is_at_rest(scenario: &Scenario, world: &World) -> bool {
     let mut actions = Vec::new();
     add_required_actions(scenario, world, &mut actions);
@@ -85,8 +85,8 @@ pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: 
             Side::Server => (budget.server_migrations, budget.server_resets),
         };
         if migrations > 0 {
-            let free = Conn::all(scenario.conns).filter(|conn| endpoint.can_migrate_to(*conn));
-            actions.extend(free.map(|conn| Action::Migrate(side, conn)));
+            let targets = Conn::all(scenario.conns).filter(|conn| endpoint.can_migrate_to(*conn));
+            actions.extend(targets.map(|conn| Action::Migrate(side, conn)));
         }
         if resets > 0 && endpoint.can_reset() {
             actions.push(Action::Reset(side));
@@ -107,7 +107,7 @@ pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: 
             let declinable = world
                 .network
                 .next_frame(conn, side)
-                .is_some_and(|head| endpoint.may_decline(conn, head));
+                .is_some_and(|frame| endpoint.may_decline(conn, frame));
             if budget.declines > 0 && declinable {
                 actions.push(Action::Deliver(conn, side, Choice::Decline));
             }
@@ -120,7 +120,7 @@ pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: 
         actions.push(Action::Offer);
     }
     if budget.losses > 0 {
-        let unbroken = Conn::all(scenario.conns).filter(|conn| !world.network.is_broken(*conn));
+        let unbroken = Conn::all(scenario.conns).filter(|conn| !world.network.is_lost(*conn));
         actions.extend(unbroken.map(Action::Lose));
     }
 }

@@ -1,4 +1,4 @@
-//! The frames that are relevant to a move.
+//! The frames that are relevant to a migration.
 //!
 //! One unit of DATA represents any bytes or field block. Must never make decisions.
 
@@ -33,7 +33,7 @@ impl EndStream {
 
 /// The content of a MIGRATE without ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum MigrateRequest {
+pub(crate) enum MigrateKind {
     Move { to: StreamAddr, end: EndStream },
     Offer,
 }
@@ -54,7 +54,7 @@ pub(crate) enum Frame {
     Reset(u8),
     /// RST_STREAM(NO_ERROR): the response is complete, and the rest of the request is not needed.
     Stop(u8),
-    Migrate(u8, MigrateRequest),
+    Migrate(u8, MigrateKind),
     Answer(u8, Answer),
     GoAway {
         last: u8,
@@ -88,10 +88,10 @@ impl fmt::Display for Frame {
             Self::WindowUpdate(id, by) => write!(f, "[{id}] WINDOW_UPDATE +{by}"),
             Self::Reset(id) => write!(f, "[{id}] RST_STREAM"),
             Self::Stop(id) => write!(f, "[{id}] RST_STREAM(NO_ERROR)"),
-            Self::Migrate(id, MigrateRequest::Move { to, end }) => {
+            Self::Migrate(id, MigrateKind::Move { to, end }) => {
                 write!(f, "[{id}] MIGRATE({to}){end}")
             }
-            Self::Migrate(id, MigrateRequest::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
+            Self::Migrate(id, MigrateKind::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
             Self::Answer(id, Answer { to: Some(to), end }) => {
                 write!(f, "[{id}] MIGRATE(ACK, {to}){end}")
             }

@@ -10,8 +10,8 @@ use crate::frame::Frame;
 use crate::id::{Conn, MAX_CONNS, Side};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Link {
-    broken: bool,
+struct ConnQueues {
+    lost: bool,
     /// Indexed by receiver.
     queues: [VecDeque<Frame>; 2],
     /// Whether the receiver has noticed the end.
@@ -21,13 +21,13 @@ struct Link {
 /// All connections of the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Network {
-    links: [Link; MAX_CONNS],
+    links: [ConnQueues; MAX_CONNS],
 }
 
 impl Network {
     pub(crate) fn send(&mut self, conn: Conn, to: Side, frame: Frame) {
         let link = &mut self.links[conn.index()];
-        if !link.broken {
+        if !link.lost {
             link.queues[to.index()].push_back(frame);
         }
     }
@@ -40,18 +40,18 @@ impl Network {
         self.links[conn.index()].queues[to.index()].pop_front()
     }
 
-    pub(crate) fn is_broken(&self, conn: Conn) -> bool {
-        self.links[conn.index()].broken
+    pub(crate) fn is_lost(&self, conn: Conn) -> bool {
+        self.links[conn.index()].lost
     }
 
-    pub(crate) fn break_connection(&mut self, conn: Conn) {
-        self.links[conn.index()].broken = true;
+    pub(crate) fn lose_connection(&mut self, conn: Conn) {
+        self.links[conn.index()].lost = true;
     }
 
     /// Returns whether the connection is broken and this side has not noticed.
     pub(crate) fn has_unnoticed_end(&self, conn: Conn, to: Side) -> bool {
         let link = &self.links[conn.index()];
-        link.broken && !link.noticed[to.index()]
+        link.lost && !link.noticed[to.index()]
     }
 
     /// Makes the side notice the end; frames in flight to it are lost.
@@ -64,8 +64,7 @@ impl Network {
     /// Returns whether nothing is in flight and every broken connection was noticed by both sides.
     pub(crate) fn is_quiet(&self) -> bool {
         self.links.iter().all(|link| {
-            link.queues.iter().all(VecDeque::is_empty)
-                && (!link.broken || link.noticed == [true; 2])
+            link.queues.iter().all(VecDeque::is_empty) && (!link.lost || link.noticed == [true; 2])
         })
     }
 }

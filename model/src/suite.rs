@@ -1,7 +1,7 @@
 //! The scenarios that are checked.
 //!
 //! There are several small ones: each combines a few kinds of events, and together they combine
-//! every pair that matters. Must never name a rule; the properties do that.
+//! every pair that matters.
 
 use crate::omission::Omission;
 use crate::scenario::{Budget, EndAt, Scenario};
@@ -59,7 +59,7 @@ pub fn suite(size: Size) -> Vec<Scenario> {
     all.extend(two_movers());
     all.extend(joining());
     all.extend(offers());
-    all.extend(repeated());
+    all.extend(repeated_migrations());
     all.extend(stopped_uploads());
     if size == Size::Small {
         all.iter_mut().for_each(Scenario::narrow);
@@ -128,10 +128,10 @@ pub fn witness(omission: Omission) -> Scenario {
 }
 
 /// One side moves once, combined with every kind of failure.
-fn one_mover(mover: &'static str, moves: Budget) -> Vec<Scenario> {
-    let failures = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..moves };
-    let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..moves };
-    let settings = Budget { declines: 1, settings: 1, ..moves };
+fn one_mover(mover: &'static str, base: Budget) -> Vec<Scenario> {
+    let failures = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..base };
+    let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..base };
+    let settings = Budget { declines: 1, settings: 1, ..base };
     vec![
         Scenario {
             mover,
@@ -169,14 +169,14 @@ fn two_movers() -> Vec<Scenario> {
     let losses = Budget { losses: 2, ..movers };
     let resets = Budget { client_resets: 1, server_resets: 1, ..movers };
     let drain = Budget { goaways: 2, timeouts: 1, ..movers };
-    let all = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
+    let mixed = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
     let settings = Budget { settings: 1, ..movers };
     vec![
         Scenario { mover, description: "an upload; declines, losses", budget: losses, ..UPLOAD },
         Scenario {
             mover,
             description: "a tunnel; declines, a loss, a reset, timeout",
-            budget: all,
+            budget: mixed,
             ..TUNNEL
         },
         Scenario { mover, description: "an upload; declines, resets", budget: resets, ..UPLOAD },
@@ -248,7 +248,7 @@ fn offers() -> Vec<Scenario> {
 }
 
 /// Three connections and several moves.
-fn repeated() -> Vec<Scenario> {
+fn repeated_migrations() -> Vec<Scenario> {
     let download = Scenario { mover: "server", conns: 3, ..DOWNLOAD };
     let tunnel = Scenario {
         mover: "each side",

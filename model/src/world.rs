@@ -113,13 +113,13 @@ impl World {
             }
             Action::CancelByClose(side, conn) => {
                 self.spend_reset(side);
-                self.network.break_connection(conn);
+                self.network.lose_connection(conn);
                 self.network.notice_end(conn, side);
                 self.with(side, |endpoint| endpoint.cancel_by_close(conn));
             }
             Action::Lose(conn) => {
                 self.budget.losses -= 1;
-                self.network.break_connection(conn);
+                self.network.lose_connection(conn);
             }
             Action::GoAway(side, conn) => {
                 self.budget.goaways -= 1;

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 200;
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     entries: VecDeque<Entry>,
-    next: u64,
+    next_number: u64,
 }
 
 /// An event with its time. Formatted only when it is read.
@@ -34,8 +34,8 @@ impl EventLog {
         if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
-        let entry = Entry { number: self.next, at: SystemTime::now(), event: event.clone() };
-        self.next += 1;
+        let entry = Entry { number: self.next_number, at: SystemTime::now(), event: event.clone() };
+        self.next_number += 1;
         let record = want_record.then(|| entry.record());
         self.entries.push_back(entry);
         record

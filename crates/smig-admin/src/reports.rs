@@ -8,7 +8,7 @@ use serde::Serialize;
 /// reads the page's events.
 pub trait StatsSource: Send + Sync + 'static {
     /// Adds the module's statistics.
-    fn report(&self, to: &mut ReportedStats);
+    fn report(&self, stats: &mut ReportedStats);
 }
 
 /// The statistics of all modules.

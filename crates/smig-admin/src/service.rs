@@ -28,7 +28,7 @@ pub(crate) struct AdminService {
     snapshots: Arc<SnapshotCache>,
     metrics: Arc<Metrics>,
     /// The page's Content-Security-Policy.
-    policy: HeaderValue,
+    content_security_policy: HeaderValue,
 }
 
 impl AdminService {
@@ -36,7 +36,7 @@ impl AdminService {
         let metrics = Arc::new(Metrics::new(&snapshots));
         let policy = HeaderValue::from_str(&page::content_security_policy())
             .unwrap_or(HeaderValue::from_static("default-src 'none'"));
-        Self { snapshots, metrics, policy }
+        Self { snapshots, metrics, content_security_policy: policy }
     }
 
     async fn respond(self, request: Request<()>) -> Response<Body> {
@@ -56,42 +56,51 @@ impl AdminService {
     async fn route(&self, request: &Request<()>) -> Response<Body> {
         if !is_local(request) {
             // A foreign page in a local browser, under a name that resolves to this machine.
-            return text(StatusCode::MISDIRECTED_REQUEST, "use a loopback address or localhost\n");
+            return text_response(
+                StatusCode::MISDIRECTED_REQUEST,
+                "use a loopback address or localhost\n",
+            );
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n");
+            let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
         match request.uri().path() {
             "/" => {
                 let mut response = full_response("text/html; charset=utf-8", page::PAGE);
-                let policy = self.policy.clone();
+                let policy = self.content_security_policy.clone();
                 response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
                 response
             }
             "/events" if request.method() == Method::HEAD => full_response("text/event-stream", ""),
             "/events" => match event_stream::open(&self.snapshots) {
                 Some(events) => typed_response("text/event-stream", Either::Right(events)),
-                None => text(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers\n"),
+                None => {
+                    text_response(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers\n")
+                }
             },
             "/api/sessions" => match self.snapshots.get().await {
                 Ok(snapshot) => full_response("application/json", snapshot.sessions),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+                Err(error) => {
+                    text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+                }
             },
             "/metrics" => match self.metrics.text() {
                 Ok(metrics) => full_response(
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
                     metrics,
                 ),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+                Err(error) => {
+                    text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+                }
             },
-            "/healthz" => text(StatusCode::OK, "alive\n"),
+            "/healthz" => text_response(StatusCode::OK, "alive\n"),
             "/readyz" => match (self.snapshots.target().ready)() {
-                Ok(()) => text(StatusCode::OK, "ready\n"),
-                Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+                Ok(()) => text_response(StatusCode::OK, "ready\n"),
+                Err(why) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
-            _ => text(
+            _ => text_response(
                 StatusCode::NOT_FOUND,
                 "paths: / /events /api/sessions /metrics /healthz /readyz\n",
             ),
@@ -134,7 +143,7 @@ fn full_response(content_type: &'static str, body: impl Into<Bytes>) -> Response
     typed_response(content_type, Either::Left(Full::new(body.into())))
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+fn text_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = full_response("text/plain; charset=utf-8", body);
     *response.status_mut() = status;
     response

@@ -46,7 +46,8 @@ struct PageUpdate<'a> {
     /// Why the process is not ready; `None` if it is.
     not_ready: Option<String>,
     /// Small requests that ended since the last snapshot: session, connection, milliseconds.
-    ended: Vec<(String, String, f64)>,
+    #[serde(rename = "ended")]
+    ended_small_requests: Vec<(String, String, f64)>,
     #[serde(flatten)]
     reported: ReportedStats,
 }
@@ -86,9 +87,9 @@ impl SnapshotCache {
     fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stats = self.target.source.stats();
-        let small_requests = self.observer().take_small_requests().into_iter().map(|small| {
-            let stream = small.stream;
-            (stream.session.to_string(), stream.connection.to_string(), millis(small.latency))
+        let small_requests = self.observer().take_small_requests().into_iter().map(|request| {
+            let stream = request.stream;
+            (stream.session.to_string(), stream.connection.to_string(), millis(request.latency))
         });
         serde_json::to_string(&PageUpdate {
             at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
@@ -101,7 +102,7 @@ impl SnapshotCache {
                 "streams_reset": stats.streams_reset,
             }),
             not_ready: (self.target.ready)().err(),
-            ended: small_requests.collect(),
+            ended_small_requests: small_requests.collect(),
             reported: self.target.collect_stats(),
         })
     }

@@ -135,23 +135,23 @@ const fn version(version: Version) -> Option<&'static str> {
 
 impl RequestSpan {
     /// Starts a span for a request to `authority` that matched `route`. It ends with its stream, if
-    /// the observer of `open` is notified of that stream.
+    /// the observer of `open_spans` is notified of that stream.
     #[must_use]
     pub fn begin<B>(
         request: &Request<B>,
         authority: Option<&Authority>,
         route: &str,
-        open: &OpenSpans,
+        open_spans: &OpenSpans,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, authority, Some(route)), open.tracer.as_ref())
-            .track(request, open)
+        Self::new(&SpanAttributes::of(request, authority, Some(route)), open_spans.tracer.as_ref())
+            .track(request, open_spans)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
-    pub fn for_forward_proxy<B>(request: &Request<B>, open: &OpenSpans) -> Self {
+    pub fn for_forward_proxy<B>(request: &Request<B>, open_spans: &OpenSpans) -> Self {
         let attributes = SpanAttributes::of(request, request.uri().authority(), None);
-        Self::new(&attributes, open.tracer.as_ref()).track(request, open)
+        Self::new(&attributes, open_spans.tracer.as_ref()).track(request, open_spans)
     }
 
     /// Starts a span for a local program's request to an agent.
@@ -205,12 +205,12 @@ impl RequestSpan {
         Self { span, exported, has_stream: false }
     }
 
-    fn track<B>(mut self, request: &Request<B>, open: &OpenSpans) -> Self {
+    fn track<B>(mut self, request: &Request<B>, open_spans: &OpenSpans) -> Self {
         if self.is_enabled()
             && let Some(stream) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
-            open.insert(*stream, &self);
+            open_spans.insert(*stream, &self);
         }
         self
     }
@@ -266,8 +266,8 @@ impl RequestSpan {
     }
 
     /// Records that the exchange failed.
-    pub fn set_error(&self, how: &str) {
-        self.record_error(how);
+    pub fn set_error(&self, error_type: &str) {
+        self.record_error(error_type);
     }
 
     fn record(&self, name: &'static str, value: u64) {
@@ -277,11 +277,11 @@ impl RequestSpan {
         }
     }
 
-    fn record_error(&self, how: &str) {
-        self.span.record("error.type", how);
+    fn record_error(&self, error_type: &str) {
+        self.span.record("error.type", error_type);
         self.span.record("otel.status_code", "ERROR");
         if let Some(exported) = &self.exported {
-            exported.set_error(how);
+            exported.set_error(error_type);
         }
     }
 }

@@ -19,7 +19,7 @@ use smig_admin::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-const BIG: usize = 2 << 20;
+const LARGE_BYTES: usize = 2 << 20;
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -29,7 +29,7 @@ fn loopback() -> SocketAddr {
 async fn handle(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
     let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
     if request.uri().path() == "/big" {
-        *response.body_mut() = Full::new(vec![7; BIG].into());
+        *response.body_mut() = Full::new(vec![7; LARGE_BYTES].into());
         response.extensions_mut().insert(MigrationHint::Migrate);
     }
     Ok(response)
@@ -47,14 +47,14 @@ fn start_admin(target: AdminTarget) -> Admin {
     admin::start(&AdminSpec { listen: loopback() }, target).unwrap()
 }
 
-struct Site {
+struct AdminFixture {
     server: Server,
     admin: Admin,
     /// A client over HTTP/2.
     client: Client,
 }
 
-fn site(configure: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
+fn start_fixture(configure: impl FnOnce(AdminTarget) -> AdminTarget) -> AdminFixture {
     let observer = AdminObserver::new();
     let server = server_builder(&observer).start(tower::service_fn(handle)).unwrap();
     let admin = start_admin(configure(AdminTarget::new("smig gateway", server.view(), observer)));
@@ -66,10 +66,10 @@ fn site(configure: impl FnOnce(AdminTarget) -> AdminTarget) -> Site {
         .engine(config)
         .build()
         .unwrap();
-    Site { server, admin, client }
+    AdminFixture { server, admin, client }
 }
 
-impl Site {
+impl AdminFixture {
     async fn get(&self, path: &str) -> Response<Incoming> {
         let url = format!("http://{}{path}", self.server.local_addrs()[0]);
         self.client
@@ -101,10 +101,10 @@ struct EventReader {
 }
 
 impl EventReader {
-    async fn open(at: SocketAddr) -> Result<Self, StatusCode> {
+    async fn open(addr: SocketAddr) -> Result<Self, StatusCode> {
         let client = Client::builder().build().unwrap();
         let request =
-            Request::get(format!("http://{at}/events")).body(Full::<Bytes>::default()).unwrap();
+            Request::get(format!("http://{addr}/events")).body(Full::<Bytes>::default()).unwrap();
         let response = client.request(request).await.unwrap();
         if response.status() != StatusCode::OK {
             return Err(response.status());
@@ -113,7 +113,7 @@ impl EventReader {
         Ok(Self { body: response.into_body(), text: String::new(), _client: client })
     }
 
-    async fn next_matching(&mut self, event: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    async fn next_matching(&mut self, event: &str, is_match: impl Fn(&Value) -> bool) -> Value {
         loop {
             while let Some((record, rest)) = self.text.split_once("\n\n") {
                 let (record, rest) = (record.to_owned(), rest.to_owned());
@@ -126,7 +126,7 @@ impl EventReader {
                     continue;
                 }
                 let data = serde_json::from_str(&line("data: ").unwrap()).unwrap();
-                if fits(&data) {
+                if is_match(&data) {
                     return data;
                 }
             }
@@ -138,35 +138,35 @@ impl EventReader {
 
 #[tokio::test]
 async fn a_migration_is_in_events_and_sessions() {
-    let site = site(|subject| subject);
-    let mut events = EventReader::open(site.admin.local_addr()).await.unwrap();
+    let fixture = start_fixture(|target| target);
+    let mut events = EventReader::open(fixture.admin.local_addr()).await.unwrap();
     let hello = events.next_matching("hello", |_| true).await;
     assert_eq!(hello["title"], "smig gateway");
-    let small = site.get("/small").await.into_body().collect().await.unwrap().to_bytes();
+    let small = fixture.get("/small").await.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(small, "hello");
     let snapshot =
         events.next_matching("snapshot", |snapshot| snapshot["ended"][0].is_array()).await;
     let session = snapshot["sessions"][0]["id"].clone();
     assert_eq!(snapshot["ended"][0][0], session);
 
-    let big = site.get("/big").await;
+    let big = fixture.get("/big").await;
     let migrated = events.next_matching("log", |entry| entry["kind"] == "migrated").await;
     assert_eq!(migrated["session"], session);
     assert!(migrated["text"].as_str().unwrap().contains("as its hint requests"), "{migrated}");
     let has_migrated = |snapshot: &Value| snapshot["sessions"][0]["streams"][0]["migrations"] == 1;
     let snapshot = events.next_matching("snapshot", has_migrated).await;
     let stream = &snapshot["sessions"][0]["streams"][0];
-    assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &BIG.into()));
+    assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &LARGE_BYTES.into()));
     assert_eq!((&stream["key"], &stream["connection"]), (&migrated["stream"], &migrated["to"]));
 
-    let (status, api) = site.get_admin("/api/sessions").await;
+    let (status, api) = fixture.get_admin("/api/sessions").await;
     assert_eq!(status, StatusCode::OK);
     let api: Value = serde_json::from_slice(api.body()).unwrap();
     assert_eq!(api["sessions"][0]["id"], session);
     let bulk = api["sessions"][0]["connections"].as_array().unwrap().iter();
     assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
     // A later reader receives the earlier events.
-    let mut later = EventReader::open(site.admin.local_addr()).await.unwrap();
+    let mut later = EventReader::open(fixture.admin.local_addr()).await.unwrap();
     assert_eq!(later.next_matching("log", |entry| entry["kind"] == "migrated").await, migrated);
     drop(big);
 }
@@ -174,9 +174,9 @@ async fn a_migration_is_in_events_and_sessions() {
 struct FakeStats;
 
 impl StatsSource for FakeStats {
-    fn report(&self, to: &mut ReportedStats) {
+    fn report(&self, stats: &mut ReportedStats) {
         for (server, healthy) in [("http://a", true), ("http://b", false)] {
-            to.upstreams.push(UpstreamReport {
+            stats.upstreams.push(UpstreamReport {
                 upstream: "app".into(),
                 server: server.into(),
                 healthy,
@@ -186,7 +186,7 @@ impl StatsSource for FakeStats {
                 failures: 5,
             });
         }
-        to.tunnels.push(TunnelReport {
+        stats.tunnels.push(TunnelReport {
             kind: "connect",
             open: 1,
             opened: 6,
@@ -201,14 +201,14 @@ impl StatsSource for FakeStats {
 }
 
 #[tokio::test]
-async fn metrics_have_names_units_and_help() {
-    let site = site(|subject| subject.with_stats(Arc::new(FakeStats)));
-    site.get("/small").await.into_body().collect().await.unwrap();
+async fn metrics_have_types_units_and_values() {
+    let fixture = start_fixture(|target| target.with_stats(Arc::new(FakeStats)));
+    fixture.get("/small").await.into_body().collect().await.unwrap();
     // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
-    while site.server.stats().streams_ended == 0 {
+    while fixture.server.stats().streams_ended == 0 {
         tokio::task::yield_now().await;
     }
-    let (status, metrics) = site.get_admin("/metrics").await;
+    let (status, metrics) = fixture.get_admin("/metrics").await;
     assert_eq!(status, StatusCode::OK);
     let kind = metrics.headers()["content-type"].to_str().unwrap();
     assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
@@ -247,34 +247,34 @@ async fn metrics_have_names_units_and_help() {
 async fn readiness_follows_the_check_and_health_does_not() {
     let draining = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&draining);
-    let site = site(|subject| {
-        subject.with_readiness(move || {
+    let fixture = start_fixture(|target| {
+        target.with_readiness(move || {
             if flag.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
         })
     });
-    assert_eq!(site.get_admin("/readyz").await.0, StatusCode::OK);
+    assert_eq!(fixture.get_admin("/readyz").await.0, StatusCode::OK);
     draining.store(true, Ordering::Relaxed);
-    let (status, why) = site.get_admin("/readyz").await;
+    let (status, why) = fixture.get_admin("/readyz").await;
     assert_eq!((status, &why.body()[..]), (StatusCode::SERVICE_UNAVAILABLE, &b"draining\n"[..]));
-    assert_eq!(site.get_admin("/healthz").await.0, StatusCode::OK);
+    assert_eq!(fixture.get_admin("/healthz").await.0, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn the_page_has_a_content_security_policy() {
-    let site = site(|subject| subject);
-    let (status, page) = site.get_admin("/").await;
+    let fixture = start_fixture(|target| target);
+    let (status, page) = fixture.get_admin("/").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
     let policy = page.headers()["content-security-policy"].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(page.headers()["x-content-type-options"], "nosniff");
-    assert_eq!(site.get_admin("/nothing").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get_admin("/nothing").await.0, StatusCode::NOT_FOUND);
 }
 
 /// Sends a raw request and returns the response's status line.
-async fn raw_status_line(at: SocketAddr, request: &str) -> String {
-    let mut tcp = TcpStream::connect(at).await.unwrap();
+async fn raw_status_line(addr: SocketAddr, request: &str) -> String {
+    let mut tcp = TcpStream::connect(addr).await.unwrap();
     tcp.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
@@ -283,11 +283,11 @@ async fn raw_status_line(at: SocketAddr, request: &str) -> String {
 
 #[tokio::test]
 async fn only_local_read_only_requests_are_accepted() {
-    let site = site(|subject| subject);
-    let at = site.admin.local_addr();
+    let fixture = start_fixture(|target| target);
+    let addr = fixture.admin.local_addr();
     let status_line = async |method: &str, host: &str| {
         raw_status_line(
-            at,
+            addr,
             &format!(
                 "{method} /api/sessions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
             ),
@@ -297,19 +297,19 @@ async fn only_local_read_only_requests_are_accepted() {
     assert!(status_line("GET", "localhost").await.contains(" 200 "));
     assert!(status_line("GET", "evil.example").await.contains(" 421 "));
     assert!(status_line("POST", "localhost").await.contains(" 405 "));
-    let elsewhere = AdminSpec { listen: "0.0.0.0:0".parse().unwrap() };
-    let target = AdminTarget::new("smig gateway", site.server.view(), AdminObserver::new());
-    let error = admin::start(&elsewhere, target).unwrap_err();
+    let non_loopback = AdminSpec { listen: "0.0.0.0:0".parse().unwrap() };
+    let target = AdminTarget::new("smig gateway", fixture.server.view(), AdminObserver::new());
+    let error = admin::start(&non_loopback, target).unwrap_err();
     assert!(matches!(error, AdminError::NotLocal(_)), "{error}");
 }
 
 #[tokio::test]
 async fn event_readers_are_limited() {
-    let site = site(|subject| subject);
-    let at = site.admin.local_addr();
+    let fixture = start_fixture(|target| target);
+    let addr = fixture.admin.local_addr();
     let mut readers = Vec::new();
     let refused = loop {
-        match EventReader::open(at).await {
+        match EventReader::open(addr).await {
             Ok(mut reader) => {
                 reader.next_matching("hello", |_| true).await;
                 readers.push(reader);
@@ -320,19 +320,19 @@ async fn event_readers_are_limited() {
     assert_eq!((refused, readers.len()), (StatusCode::SERVICE_UNAVAILABLE, 16));
     drop(readers);
     // Their slots are free once the server has noticed the disconnects.
-    while EventReader::open(at).await.is_err() {
+    while EventReader::open(addr).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
 async fn sessions_of_a_client_are_shown() {
-    let site = site(|subject| subject);
-    let held = site.get("/big").await;
+    let fixture = start_fixture(|target| target);
+    let unread_response = fixture.get("/big").await;
     let admin =
-        start_admin(AdminTarget::new("smig agent", site.client.clone(), AdminObserver::new()));
+        start_admin(AdminTarget::new("smig agent", fixture.client.clone(), AdminObserver::new()));
     let (_, api) = get(admin.local_addr(), "/api/sessions").await;
     let api: Value = serde_json::from_slice(api.body()).unwrap();
     assert_eq!(api["sessions"][0]["open_streams"], 1, "{api}");
-    drop(held);
+    drop(unread_response);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use smig::{Client, ClientBuilder, Config, QueueLimit, SocketOptions};
 use smig_admin::telemetry::{self, Telemetry};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -81,7 +81,7 @@ impl Agent {
         };
         let client = client.build().map_err(io::Error::other)?;
         let uplink = Uplink::new(client.clone(), options.gateway, options.credentials);
-        let tunnels = Tunnels::of_agent();
+        let tunnels = TunnelRegistry::of_agent();
         let admin = match (&options.admin, observer) {
             (Some(spec), Some(observer)) => {
                 let mut target = AdminTarget::new("smig agent", client, observer)
@@ -123,7 +123,7 @@ impl Agent {
         for forward in options.forwards {
             let listener = bind_one(forward.listen).await?;
             forwards.push(listener.local_addr()?);
-            ports.push((listener, LocalProtocol::Port(Arc::new(forward))));
+            ports.push((listener, LocalProtocol::PortForward(Arc::new(forward))));
         }
         for (listener, protocol) in ports {
             tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), stop.clone()));

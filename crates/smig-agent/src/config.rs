@@ -38,7 +38,7 @@ pub struct AgentConfig {
 #[serde(deny_unknown_fields)]
 pub struct GatewaySpec {
     /// `https://host:port`.
-    #[serde(deserialize_with = "gateway_url")]
+    #[serde(deserialize_with = "deserialize_gateway_url")]
     pub url: Origin,
     /// A file with the token for the gateway.
     pub token_file: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct GatewaySpec {
     #[serde(default)]
     pub insecure: bool,
     /// Timeout of one connection attempt.
-    #[serde(default = "connect_timeout", deserialize_with = "deserialize_time")]
+    #[serde(default = "default_connect_timeout", deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
     /// Whether streams may migrate.
     #[serde(default = "default_migrate")]
@@ -103,7 +103,7 @@ impl Default for AgentLimits {
     }
 }
 
-const fn connect_timeout() -> Duration {
+const fn default_connect_timeout() -> Duration {
     Duration::from_secs(10)
 }
 
@@ -115,7 +115,7 @@ const fn default_spares() -> usize {
     1
 }
 
-fn gateway_url<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
+fn deserialize_gateway_url<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
     let uri: Uri = String::deserialize(from)?.parse().map_err(D::Error::custom)?;
     GatewaySpec::origin(&uri).map_err(D::Error::custom)
 }
@@ -130,7 +130,7 @@ impl GatewaySpec {
             user: None,
             ca: None,
             insecure: false,
-            connect_timeout: connect_timeout(),
+            connect_timeout: default_connect_timeout(),
             migrate: default_migrate(),
             spares: default_spares(),
         }
@@ -160,7 +160,7 @@ impl AgentConfig {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         Self::parse(&text, path)
-            .map_err(|faults| Diagnostics { file: path.display().to_string(), faults })
+            .map_err(|faults| Diagnostics { file: path.display().to_string(), diagnostics: faults })
     }
 
     /// Parses a file's text; `path` is where it was read.
@@ -169,16 +169,16 @@ impl AgentConfig {
     /// Every fault, in the file's order.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
-        let gateway = document.take::<GatewaySpec>("gateway").map(|placed| placed.value);
+        let gateway = document.take::<GatewaySpec>("gateway").map(|section| section.value);
         let listen = document.take::<LocalListeners>("listen");
-        let listen = listen.map(|placed| placed.value).unwrap_or_default();
+        let listen = listen.map(|section| section.value).unwrap_or_default();
         let limits = document.take::<AgentLimits>("limits");
-        let admin = document.take::<AdminSpec>("admin").map(|placed| placed.value);
-        let telemetry = document.take::<TelemetrySpec>("telemetry").map(|placed| placed.value);
+        let admin = document.take::<AdminSpec>("admin").map(|section| section.value);
+        let telemetry = document.take::<TelemetrySpec>("telemetry").map(|section| section.value);
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
             document.report(&["listen".to_owned()], "no addresses; add http, socks or forward");
         }
-        if gateway.is_none() && !document.has_faults() {
+        if gateway.is_none() && !document.has_diagnostics() {
             let what = "no gateway; add [gateway] with url = \"https://...\"";
             document.report(&["gateway".to_owned()], what);
         }
@@ -194,11 +194,11 @@ impl AgentConfig {
         if let Some(telemetry) = &mut telemetry {
             telemetry.ca.as_mut().map(resolve);
         }
-        let limits = limits.map(|placed| placed.value).unwrap_or_default();
+        let limits = limits.map(|section| section.value).unwrap_or_default();
         Ok(Self { gateway, listen, limits, admin, telemetry })
     }
 
-    /// Returns whether a file configures an agent: only then it has the section `gateway`.
+    /// Returns whether a file configures an agent: only an agent's file has the section `gateway`.
     #[must_use]
     pub fn is_agent_config(path: &Path) -> bool {
         let text = std::fs::read_to_string(path).unwrap_or_default();

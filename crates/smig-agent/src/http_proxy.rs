@@ -108,11 +108,11 @@ impl Connection {
         } else if request.uri().authority().is_some() {
             self.forward(request).await
         } else {
-            Ok(self.serve_own(&method, request.uri().path()))
+            Ok(self.handle_own_request(&method, request.uri().path()))
         };
         result.unwrap_or_else(|failure| {
             tracing::debug!(why = failure.text(), "local request failed");
-            page(failure.status(), failure.text())
+            text_response(failure.status(), failure.text())
         })
     }
 
@@ -158,10 +158,13 @@ impl Connection {
         Ok(response)
     }
 
-    /// Handles a request to the agent itself.
-    fn serve_own(&self, method: &Method, path: &str) -> Response<LocalBody> {
+    /// Handles a request for the agent's own pages.
+    fn handle_own_request(&self, method: &Method, path: &str) -> Response<LocalBody> {
         if *method != Method::GET && *method != Method::HEAD {
-            return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy; use GET or HEAD");
+            return text_response(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is a proxy; use GET or HEAD",
+            );
         }
         match path {
             pac::PATH => {
@@ -179,9 +182,9 @@ impl Connection {
                      programs, or http://{local}{} as the proxy configuration URL of browsers",
                     pac::PATH
                 );
-                page(StatusCode::OK, &text)
+                text_response(StatusCode::OK, &text)
             }
-            _ => page(StatusCode::NOT_FOUND, "this is a proxy; it serves /proxy.pac only"),
+            _ => text_response(StatusCode::NOT_FOUND, "this is a proxy; it serves /proxy.pac only"),
         }
     }
 }
@@ -209,7 +212,7 @@ pub(crate) fn prepare_request(
 }
 
 /// Creates a plain-text response.
-pub(crate) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
+pub(crate) fn text_response(status: StatusCode, text: &str) -> Response<LocalBody> {
     let mut response = Response::new(LocalBody::text(format!("{text}\n")));
     *response.status_mut() = status;
     let media_type = HeaderValue::from_static("text/plain; charset=utf-8");

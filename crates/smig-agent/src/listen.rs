@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smig::seldom;
+use smig::throttled;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -20,7 +20,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 pub(crate) enum LocalProtocol {
     Http,
     Socks,
-    Port(Arc<PortForward>),
+    PortForward(Arc<PortForward>),
 }
 
 /// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future resets
@@ -49,7 +49,7 @@ pub(crate) async fn accept_all(
                 ));
             }
             Err(error) => {
-                seldom!(warn, "local accept", %error, "local connection not accepted");
+                throttled!(warn, "local accept", %error, "local connection not accepted");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
@@ -73,7 +73,9 @@ async fn serve(
     match protocol {
         LocalProtocol::Http => http_proxy::serve(tcp, shared, stop).await,
         LocalProtocol::Socks => socks5::serve(tcp, shared).await,
-        LocalProtocol::Port(forward) => port_forward::serve(tcp, forward, shared, stop).await,
+        LocalProtocol::PortForward(forward) => {
+            port_forward::serve(tcp, forward, shared, stop).await
+        }
     }
 }
 
@@ -92,7 +94,7 @@ fn accept_queued(
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
             Ok(tcp) => accepted.push((tcp, permit)),
             Err(error) => {
-                seldom!(warn, "local accept", %error, "local connection not accepted");
+                throttled!(warn, "local accept", %error, "local connection not accepted");
             }
         }
     }

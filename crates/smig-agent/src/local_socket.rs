@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use smig::{BoxError, Incoming, StreamInfo};
 use smig_admin::spans::RequestSpan;
-use smig_proxy::tunnel::Abort;
+use smig_proxy::tunnel::ResetOnClose;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -89,16 +89,16 @@ impl LocalSocket {
     }
 }
 
-impl Abort for LocalSocket {
-    fn abort(&mut self) {
-        self.tcp.abort();
+impl ResetOnClose for LocalSocket {
+    fn reset_on_close(&mut self) {
+        self.tcp.reset_on_close();
     }
 }
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
         if !(self.flushed && self.state.is_complete()) {
-            self.abort();
+            self.reset_on_close();
         }
     }
 }

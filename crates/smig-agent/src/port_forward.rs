@@ -14,14 +14,14 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use smig::{NegotiatedProtocol, seldom};
+use smig::{NegotiatedProtocol, throttled};
 use smig_admin::spans::RequestSpan;
 use smig_proxy::grpc;
 use smig_proxy::tunnel::{Socket, TunnelKind};
 use tokio::net::TcpStream;
 
 use crate::error::LocalError;
-use crate::http_proxy::{page, prepare_request};
+use crate::http_proxy::{prepare_request, text_response};
 use crate::local_socket::{LocalBody, LocalSocket, ResponseState};
 use crate::options::{PortForward, PortProtocol};
 use crate::shared::{SharedState, ShutdownReceiver, wait_for_shutdown};
@@ -59,13 +59,13 @@ pub(crate) async fn serve(
     match shared.uplink.tunnel(&forward.target, &span).await {
         Ok(stream) => {
             state.end();
-            shared.relay_tunnel(TunnelKind::Port, Socket::new(socket), stream, span).await;
+            shared.relay_tunnel(TunnelKind::PortForward, Socket::new(socket), stream, span).await;
         }
         // A reset is the only way to signal the failure.
         Err(failure) => {
             span.set_status(failure.status());
             let why = failure.text();
-            seldom!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
+            throttled!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
         }
     }
 }
@@ -83,7 +83,7 @@ async fn serve_http2(
             let result = handle(request, &forward, &shared).await;
             Ok::<_, Infallible>(result.unwrap_or_else(|failure| {
                 tracing::debug!(why = failure.text(), "local request failed");
-                let mut response = page(failure.status(), failure.text());
+                let mut response = text_response(failure.status(), failure.text());
                 if is_grpc && grpc::translate(&mut response, failure.text()) {
                     *response.body_mut() = LocalBody::text(Bytes::new());
                 }

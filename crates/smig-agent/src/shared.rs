@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use smig_admin::spans::RequestSpan;
 use smig_admin::telemetry::Tracer;
-use smig_proxy::tunnel::{Abort, Socket, Stream, TunnelEnd, TunnelKind, Tunnels};
+use smig_proxy::tunnel::{
+    ResetOnClose, Socket, Stream, TunnelEndpoint, TunnelKind, TunnelRegistry,
+};
 use tokio::sync::{Semaphore, watch};
 
 use crate::uplink::Uplink;
@@ -18,7 +20,7 @@ pub(crate) struct SharedState {
     /// The address of the SOCKS proxy, for the PAC file.
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) tunnel_idle_timeout: Option<Duration>,
-    pub(crate) tunnels: Tunnels,
+    pub(crate) tunnels: TunnelRegistry,
     /// The tracer that exports spans to a collector.
     pub(crate) tracer: Option<Tracer>,
     pub(crate) connection_permits: Arc<Semaphore>,
@@ -33,16 +35,16 @@ impl SharedState {
         stream: Stream,
         span: RequestSpan,
     ) where
-        T: Abort,
-        Socket<T>: TunnelEnd,
+        T: ResetOnClose,
+        Socket<T>: TunnelEndpoint,
     {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
         let outcome = tunnel.run(socket, stream, self.tunnel_idle_timeout).await;
-        span.record_end(Some(outcome.sent), outcome.received, info.as_ref());
+        span.record_end(Some(outcome.a_to_b), outcome.b_to_a, info.as_ref());
         if let Err(error) = outcome.end {
             span.set_error("reset");
-            let (sent, received) = (outcome.sent, outcome.received);
+            let (sent, received) = (outcome.a_to_b, outcome.b_to_a);
             tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
                 self.uplink.request_check();

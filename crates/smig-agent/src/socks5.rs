@@ -17,7 +17,7 @@ use crate::shared::SharedState;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
-const NO_METHOD: u8 = 0xff;
+const NO_ACCEPTABLE_METHODS: u8 = 0xff;
 const CONNECT: u8 = 1;
 const IPV4: u8 = 1;
 const DOMAIN_NAME: u8 = 3;
@@ -61,11 +61,11 @@ async fn read_request(tcp: &mut TcpStream) -> io::Result<Result<Authority, Socks
     let methods = methods.get_mut(..count).unwrap_or_default();
     tcp.read_exact(methods).await?;
     if !methods.contains(&NO_AUTHENTICATION) {
-        tcp.write_all(&[VERSION, NO_METHOD]).await?;
+        tcp.write_all(&[VERSION, NO_ACCEPTABLE_METHODS]).await?;
         return Err(io::Error::other("the client requires authentication"));
     }
     tcp.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
-    let [version, command, _, kind] = {
+    let [version, command, _, address_type] = {
         let mut head = [0; 4];
         tcp.read_exact(&mut head).await?;
         head
@@ -73,7 +73,7 @@ async fn read_request(tcp: &mut TcpStream) -> io::Result<Result<Authority, Socks
     if version != VERSION {
         return Err(io::Error::other("wrong version of SOCKS in the request"));
     }
-    let host = match kind {
+    let host = match address_type {
         IPV4 => Ipv4Addr::from_bits(tcp.read_u32().await?).to_string(),
         IPV6 => format!("[{}]", Ipv6Addr::from_bits(tcp.read_u128().await?)),
         DOMAIN_NAME => {
@@ -90,8 +90,8 @@ async fn read_request(tcp: &mut TcpStream) -> io::Result<Result<Authority, Socks
         return Ok(Err(SocksReply::CommandNotSupported));
     }
     // Reject any other character that an authority may contain.
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if kind == DOMAIN_NAME && (host.is_empty() || !host.bytes().all(is_plain)) {
+    let is_host_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if address_type == DOMAIN_NAME && (host.is_empty() || !host.bytes().all(is_host_name_byte)) {
         return Ok(Err(SocksReply::HostUnreachable));
     }
     let target = format!("{host}:{port}").parse();

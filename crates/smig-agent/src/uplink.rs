@@ -84,11 +84,11 @@ impl Uplink {
     pub(crate) async fn run(&self) {
         tokio::select! {
             () = self.stop.notified() => {}
-            () = self.reconnect() => {}
+            () = self.connect_repeatedly() => {}
         }
     }
 
-    async fn reconnect(&self) {
+    async fn connect_repeatedly(&self) {
         let mut backoff = MIN_BACKOFF;
         loop {
             match self.establish().await {
@@ -114,9 +114,9 @@ impl Uplink {
 
     /// Sets the state, and notifies the receivers if it changed.
     fn set_state(&self, state: UplinkState) {
-        self.state.send_if_modified(|known| {
-            let changed = *known != state;
-            *known = state;
+        self.state.send_if_modified(|current| {
+            let changed = *current != state;
+            *current = state;
             changed
         });
     }
@@ -139,7 +139,7 @@ impl Uplink {
     /// The gateway is unreachable.
     pub(crate) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
         let mut state = self.state.subscribe();
-        match state.wait_for(|link| *link != UplinkState::Connecting).await.as_deref() {
+        match state.wait_for(|current| *current != UplinkState::Connecting).await.as_deref() {
             Ok(UplinkState::Up(protocol)) => Ok(*protocol),
             Ok(UplinkState::Unreachable(why)) => Err(self.unreachable(why)),
             Ok(UplinkState::Connecting) | Err(_) => {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use smig_agent::UplinkState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use support::{Gateway, connect, echo, origin, spec, until};
+use support::{Gateway, connect, echo, origin, spec, wait_for_state};
 
-const TUNNELS: usize = 150;
+const TUNNEL_COUNT: usize = 150;
 
 /// Bytes that are allocated and not freed. The memory that the kernel reports depends on how the
 /// allocator caches free blocks.
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 async fn memory_of_an_idle_tunnel_is_bounded() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    wait_for_state(&agent, |state| matches!(state, UplinkState::Up(_))).await;
     let target = origin(echo).await;
     let open = async || {
         let (mut tcp, head) = connect(&agent, target).await;
@@ -51,11 +51,11 @@ async fn memory_of_an_idle_tunnel_is_bounded() {
     };
     let mut tunnels = vec![open().await];
     let before = ALLOCATED_BYTES.load(Ordering::Relaxed);
-    for _ in 0..TUNNELS {
+    for _ in 0..TUNNEL_COUNT {
         tunnels.push(open().await);
     }
     let bytes_per_tunnel =
-        || ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(before) / TUNNELS;
+        || ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(before) / TUNNEL_COUNT;
     // Includes the echo server's own buffer of 8 KB.
     let max_bytes = 32 << 10;
     // Data in flight may need more time.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use support::{Gateway, connect, loopback, origin, read_head, serve, spec, until};
+use support::{Gateway, connect, loopback, origin, read_head, serve, spec, wait_for_state};
 
 const TUNNELS: usize = 20;
 
@@ -46,7 +46,7 @@ async fn a_crashed_gateway_leaks_no_tasks_or_sockets() {
     let mut gateway = Gateway::start(spec());
     gateway.origin = Origin::https("127.0.0.1", gateway.origin.port());
     let agent = gateway.agent(Vec::new()).await;
-    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    wait_for_state(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let target = listener.local_addr().unwrap();
     let (tasks_before, sockets_before) = (tasks(), sockets());
@@ -88,12 +88,12 @@ async fn a_crashed_gateway_leaks_no_tasks_or_sockets() {
 
     let (_, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
-    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    wait_for_state(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
     wait_until_at_most("tasks", tasks_before, tasks).await;
     wait_until_at_most("sockets", sockets_before, sockets).await;
 
     let server = serve(spec(), &tunnel_counters, addr, &identity);
-    until(&agent, |link| matches!(link, UplinkState::Up(_))).await;
+    wait_for_state(&agent, |link| matches!(link, UplinkState::Up(_))).await;
     let (mut tcp, head) = connect(&agent, origin(support::echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     tcp.write_all(b"x").await.unwrap();

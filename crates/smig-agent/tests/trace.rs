@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use collector::{Collector, hex, texts};
-use support::{LONG, SPAN, TRACE, get, origin, started, telemetry};
+use support::{LONG, SPAN, TRACE, get, origin, start_gateway, telemetry};
 
 #[tokio::test]
 async fn agent_and_gateway_are_in_one_trace() {
@@ -34,7 +34,7 @@ async fn agent_and_gateway_are_in_one_trace() {
         key.display(),
         telemetry(&collector.endpoint(), "")
     );
-    let (gateway, address) = started(&text);
+    let (gateway, address) = start_gateway(&text);
     let mut telemetry = TelemetrySpec::new(&collector.endpoint()).unwrap();
     telemetry.headers.insert("x-key", "a key".parse().unwrap());
     let options = AgentOptions {
@@ -66,7 +66,7 @@ async fn agent_and_gateway_are_in_one_trace() {
 
     agent.shutdown(LONG).await;
     gateway.drain(LONG).await.unwrap();
-    let all = collector.taken();
+    let all = collector.received();
     let (first, second) = (all["smig-agent"].at("/x"), all["smig-gateway"].at("/x"));
     assert_eq!([hex(&first.trace_id), hex(&second.trace_id)], [TRACE, TRACE]);
     assert_eq!(hex(&first.parent_span_id), SPAN);

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
-use crate::lab::build;
+use crate::lab::identify_build;
 use target::OutputTarget;
 
 /// Show how a big download delays small ones, and what migrating it changes
@@ -138,7 +138,7 @@ impl DemoArgs {
             link: self.link(),
             congestion_control: self.congestion_control.clone(),
             bulk_congestion_control,
-            max_hold: self.max_bulk_deferral,
+            max_bulk_deferral: self.max_bulk_deferral,
             object_bytes: self.object,
             object_interval: self.interval,
             big_file_bytes: self.big_file,
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let json = args.json.as_deref().map(OutputTarget::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(OutputTarget::file).transpose()?;
     let stop = CancellationToken::default();
-    interrupt::listen(stop.clone())?;
+    interrupt::cancel_on_interrupt(stop.clone())?;
     let result = match show(&options, privilege, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
@@ -190,7 +190,7 @@ fn show(
 ) -> Result<DemoResult> {
     const VERSION: &str = concat!("smig ", env!("CARGO_PKG_VERSION"));
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
-    let programs = Programs::only_smig(smig.clone(), build(&smig)?, VERSION);
+    let programs = Programs::only_smig(smig.clone(), identify_build(&smig)?, VERSION);
     let mut view = LiveView::new(options.setup(VERSION), screen(json))?;
     drive(options, programs, privilege, stop, &mut |event| view.apply(event))?;
     Ok(view.finish()?)
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!((changed.big_file_bytes, changed.object_bytes), (1_000_000, 1_000));
         assert_eq!(changed.object_interval, Duration::from_secs(1));
         assert_eq!(changed.variants, [Variant::Smig, Variant::PlainHttp2]);
-        assert_eq!(changed.max_hold, Duration::ZERO);
+        assert_eq!(changed.max_bulk_deferral, Duration::ZERO);
     }
 
     #[test]

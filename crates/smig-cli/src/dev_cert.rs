@@ -68,7 +68,7 @@ pub(crate) fn data_dir() -> Option<PathBuf> {
 
 /// Returns the path of the authority's certificate, if the file exists.
 pub(crate) fn authority() -> Option<PathBuf> {
-    data_dir().map(|folder| folder.join("ca.pem")).filter(|path| path.is_file())
+    data_dir().map(|dir| dir.join("ca.pem")).filter(|path| path.is_file())
 }
 
 /// Returns the certificate for localhost and `hosts`. Creates or renews it where needed.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Cancels `stop` at the first SIGINT or SIGTERM; ends the process at the second.
-pub(crate) fn listen(stop: CancellationToken) -> Result<()> {
+pub(crate) fn cancel_on_interrupt(stop: CancellationToken) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listen = move || {
         runtime.block_on(async {

@@ -67,12 +67,12 @@ pub(crate) fn range_applies(
     };
     // A date is a strong validator only if the file cannot change again within that second
     // (section 8.8.2.2).
-    let settled = seconds(now).is_some_and(|now| now > modified + 1);
+    let settled = unix_seconds(now).is_some_and(|now| now > modified + 1);
     date == modified && settled
 }
 
 /// Returns a time in whole seconds since 1970, rounded down; `None` before that.
-pub(crate) fn seconds(time: SystemTime) -> Option<u64> {
+pub(crate) fn unix_seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().as_ref().map(Duration::as_secs)
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn seconds(time: SystemTime) -> Option<u64> {
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
-    httpdate::parse_http_date(value.to_str().ok()?.trim()).ok().and_then(seconds)
+    httpdate::parse_http_date(value.to_str().ok()?.trim()).ok().and_then(unix_seconds)
 }
 
 /// The comparison functions of section 8.8.3.2.

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 use std::time::{Duration, SystemTime};
 
 use crate::budget::CacheCost;
-use crate::conditional::{Validators, seconds};
+use crate::conditional::{Validators, unix_seconds};
 use crate::encoding::{Coding, choose};
 use crate::file_version::FileVersion;
 use crate::reader::OpenFile;
@@ -55,6 +55,7 @@ pub(crate) struct Representation {
     /// All header fields of a 200 response.
     pub(crate) headers: HeaderMap,
     etag: HeaderValue,
+    /// Last-Modified, in seconds since 1970.
     modified: Option<u64>,
 }
 
@@ -85,7 +86,7 @@ impl Representation {
         let etag = HeaderValue::from_str(&version.etag(suffix))
             .unwrap_or(HeaderValue::from_static("\"\""));
         // A time in the future must not be sent (RFC 9110 section 8.8.2.1).
-        let now = seconds(SystemTime::now()).unwrap_or(0);
+        let now = unix_seconds(SystemTime::now()).unwrap_or(0);
         let modified = version.modified().filter(|modified| *modified <= now);
 
         let mut headers = HeaderMap::with_capacity(8);
@@ -119,8 +120,8 @@ impl Representation {
         Validators { etag: self.etag.as_bytes(), modified: self.modified }
     }
 
-    /// Returns whether it may still be announced. Content in memory is valid until it expires; a file is
-    /// checked again, since its bytes are read from now on.
+    /// Returns whether its header fields still match its content. Content in memory is valid until it
+    /// expires; a file is checked again, since its bytes are read from now on.
     pub(crate) fn is_current(&self) -> bool {
         match &self.source {
             ContentSource::Memory { .. } => true,

@@ -5,7 +5,7 @@
 //! - [`campaign`]: many trials, each in a process of its own, and their results;
 //! - [`servers`]: the servers; [`workload`]: the clients;
 //! - [`recording`]: time series of a run, all on one clock;
-//! - [`timeline`]: these on one time axis: the file and its chart;
+//! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 

@@ -38,7 +38,7 @@ fn main() {
         ..plain.clone()
     };
     run("jitter of each packet, bursts of loss", &impaired, 1.0);
-    let lte = LteSpec { mean: gigabit, seconds: 10, seed: Some(1) };
+    let lte = LteSpec { mean: gigabit, period_s: 10, seed: Some(1) };
     run("generated trace of 1 Gbit/s", &DirectionSpec { rate: RateSpec::Lte(lte), ..plain }, 1.0);
 }
 

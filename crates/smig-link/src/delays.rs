@@ -22,7 +22,8 @@ pub enum JitterSpec {
     /// part; negative values become zero.
     Uniform(UniformJitter),
     /// The delay starts at the constant part and grows with time.
-    Slowdown(DelayRamp),
+    #[serde(rename = "slowdown")]
+    Ramp(DelayRamp),
 }
 
 /// Parameters of [`JitterSpec::Normal`].
@@ -49,7 +50,7 @@ pub struct UniformJitter {
     pub every: Duration,
 }
 
-/// Parameters of [`JitterSpec::Slowdown`].
+/// Parameters of [`JitterSpec::Ramp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayRamp {
@@ -72,7 +73,7 @@ const fn default_redraw_interval() -> Duration {
 impl JitterSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         match self {
-            Self::Slowdown(slowdown) if slowdown.every.is_zero() => {
+            Self::Ramp(slowdown) if slowdown.every.is_zero() => {
                 Err(SpecError::Value("jitter.slowdown.every_ms must be more than 0".into()))
             }
             _ => Ok(()),
@@ -130,7 +131,7 @@ impl Delays {
     fn delay_at(&mut self, jitter: JitterSpec, departure: Time) -> Duration {
         let age = departure.since(self.origin);
         match jitter {
-            JitterSpec::Slowdown(DelayRamp { add, every, up_to }) => {
+            JitterSpec::Ramp(DelayRamp { add, every, up_to }) => {
                 let times = age.as_nanos() / every.as_nanos().max(1);
                 let times = u32::try_from(times).unwrap_or(u32::MAX);
                 self.base + add.saturating_mul(times).min(up_to)

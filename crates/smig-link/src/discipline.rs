@@ -128,17 +128,18 @@ struct Table {
     #[serde(skip_serializing_if = "Option::is_none")]
     codel: Option<CoDelSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fq: Option<FqCodelSpec>,
+    #[serde(rename = "fq")]
+    fq_codel: Option<FqCodelSpec>,
 }
 
 impl Serialize for Qdisc {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
             Self::CoDel(codel) if codel != CoDelSpec::default() => {
-                Table { codel: Some(codel), fq: None }.serialize(serializer)
+                Table { codel: Some(codel), fq_codel: None }.serialize(serializer)
             }
             Self::FqCodel(spec) if spec != FqCodelSpec::default() => {
-                Table { codel: None, fq: Some(spec) }.serialize(serializer)
+                Table { codel: None, fq_codel: Some(spec) }.serialize(serializer)
             }
             _ => serializer.collect_str(self),
         }
@@ -172,8 +173,8 @@ impl<'de> Visitor<'de> for QdiscVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Qdisc, A::Error> {
         match Table::deserialize(MapAccessDeserializer::new(map))? {
-            Table { codel: Some(codel), fq: None } => Ok(Qdisc::CoDel(codel)),
-            Table { codel: None, fq: Some(spec) } => Ok(Qdisc::FqCodel(spec)),
+            Table { codel: Some(codel), fq_codel: None } => Ok(Qdisc::CoDel(codel)),
+            Table { codel: None, fq_codel: Some(spec) } => Ok(Qdisc::FqCodel(spec)),
             _ => Err(Error::custom("a table for discipline has either codel or fq")),
         }
     }

@@ -83,7 +83,7 @@ impl LossSpec {
     /// In bursts, losses are correlated: the covariance decays geometrically with
     /// the distance between packets.
     #[must_use]
-    pub fn deviation(&self, packets: u64) -> f64 {
+    pub fn standard_deviation(&self, packets: u64) -> f64 {
         let share = self.share();
         let mut variance = share * (1.0 - share);
         if let Self::Bursts(bursts) = self {

@@ -37,13 +37,14 @@ pub struct LteSpec {
     /// The mean rate.
     pub mean: Rate,
     /// The period after which the trace repeats.
-    pub seconds: u32,
+    #[serde(rename = "seconds")]
+    pub period_s: u32,
 }
 
 impl Default for LteSpec {
     /// 12 Mbit/s for five minutes.
     fn default() -> Self {
-        Self { seed: None, mean: Rate::mbit(12), seconds: 300 }
+        Self { seed: None, mean: Rate::mbit(12), period_s: 300 }
     }
 }
 
@@ -51,7 +52,7 @@ impl LteSpec {
     /// Generates the delivery opportunities for the run with the seed `run_seed`.
     #[must_use]
     pub fn generate(&self, run_seed: u64) -> Trace {
-        let ticks = u64::from(self.seconds.max(1)) * 1_000;
+        let ticks = u64::from(self.period_s.max(1)) * 1_000;
         let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
         let mut random = self
             .seed
@@ -76,8 +77,8 @@ impl LteSpec {
 
     /// Returns the length of the trace.
     #[must_use]
-    pub const fn length(&self) -> Duration {
-        Duration::from_secs(self.seconds as u64)
+    pub const fn duration(&self) -> Duration {
+        Duration::from_secs(self.period_s as u64)
     }
 }
 
@@ -105,13 +106,13 @@ mod tests {
 
     #[test]
     fn the_seed_determines_the_trace() {
-        let per_run = LteSpec { seconds: 20, ..LteSpec::default() };
+        let per_run = LteSpec { period_s: 20, ..LteSpec::default() };
         assert_eq!(per_run.generate(1), per_run.generate(1));
         assert_ne!(per_run.generate(1), per_run.generate(2));
         let fixed = LteSpec { seed: Some(2), ..per_run };
         assert_eq!(fixed.generate(1), fixed.generate(2));
         assert_ne!(fixed.generate(1), LteSpec { seed: Some(3), ..fixed }.generate(1));
-        assert_eq!(per_run.generate(1).length(), per_run.length());
+        assert_eq!(per_run.generate(1).length(), per_run.duration());
     }
 
     #[test]
@@ -122,18 +123,18 @@ mod tests {
         }
 
         let trace = LteSpec::default().generate(1);
-        let mut seconds = vec![0_u32; 300];
+        let mut packets_in_second = vec![0_u32; 300];
         for at in trace.millis() {
-            seconds[(*at as usize - 1) / 1_000] += 1;
+            packets_in_second[(*at as usize - 1) / 1_000] += 1;
         }
-        let (min, max) = (seconds.iter().min(), seconds.iter().max());
+        let (min, max) = (packets_in_second.iter().min(), packets_in_second.iter().max());
         assert!(min < Some(&500) && max > Some(&1_500), "{min:?} to {max:?} packets/s");
     }
 
     #[test]
     fn outages_end() {
         let longest = |seed| {
-            let trace = LteSpec { seconds: 120, ..LteSpec::default() }.generate(seed);
+            let trace = LteSpec { period_s: 120, ..LteSpec::default() }.generate(seed);
             trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
         };
         let worst = (0..60).map(longest).max().unwrap_or(0);
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn slow_and_fast_links_are_generated() {
         for (mean, low, high) in [(Rate::kbit(300), 0.28, 0.32), (Rate::mbit(500), 499.0, 501.0)] {
-            let trace = LteSpec { mean, seconds: 60, seed: None }.generate(3);
+            let trace = LteSpec { mean, period_s: 60, seed: None }.generate(3);
             assert!((low..high).contains(&trace.mean().as_mbit()), "{mean}: {}", trace.mean());
         }
     }

@@ -110,7 +110,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.advance(now);
         self.transmitter.start_at(self.now);
         self.delays.start_at(self.now);
-        self.free_at = self.transmitter.ready(self.now.max(self.busy_until));
+        self.free_at = self.transmitter.earliest_start(self.now.max(self.busy_until));
     }
 
     /// Offers a packet to the link at `now`.
@@ -128,7 +128,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             return EnqueueResult::Dropped(packet);
         }
         if idle {
-            self.free_at = self.transmitter.ready(self.now);
+            self.free_at = self.transmitter.earliest_start(self.now);
         }
         self.queue_bytes += bytes;
         self.queue_packets += 1;
@@ -137,7 +137,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         if idle {
             self.advance(now);
         }
-        self.counters.longest_queue = self.counters.longest_queue.max(self.queue_packets);
+        self.counters.max_queue_packets = self.counters.max_queue_packets.max(self.queue_packets);
         EnqueueResult::Accepted
     }
 
@@ -224,7 +224,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             self.queue_bytes -= bytes;
             self.record(at, LinkEventKind::Dequeue, bytes, ports);
             self.busy_until = self.transmitter.transmit(at, bytes);
-            self.free_at = self.transmitter.ready(self.busy_until);
+            self.free_at = self.transmitter.earliest_start(self.busy_until);
             if self.loss.next_is_lost() {
                 self.drop_packet(at, DropReason::Lost, bytes, ports);
                 self.keep_for_reclaim(packet);

@@ -143,7 +143,7 @@ fn slowdown() -> Profile {
         5,
     );
     let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
-    profile.spec.to_client.jitter = Some(JitterSpec::Slowdown(slowdown));
+    profile.spec.to_client.jitter = Some(JitterSpec::Ramp(slowdown));
     profile
 }
 

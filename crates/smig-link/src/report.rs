@@ -32,7 +32,8 @@ pub struct LinkCounters {
     pub dropped_packets: u64,
     /// Those dropped because the queue was full: new packets and displaced ones.
     #[serde(default)]
-    pub dropped_full: u64,
+    #[serde(rename = "dropped_full")]
+    pub dropped_queue_full: u64,
     /// Those dropped by `CoDel`.
     #[serde(default)]
     pub dropped_codel: u64,
@@ -40,14 +41,15 @@ pub struct LinkCounters {
     #[serde(default)]
     pub lost_packets: u64,
     /// Maximum queue length, in packets.
-    pub longest_queue: usize,
+    #[serde(rename = "longest_queue")]
+    pub max_queue_packets: usize,
 }
 
 impl LinkCounters {
     pub(super) const fn count_drop(&mut self, reason: DropReason) {
         self.dropped_packets += 1;
         match reason {
-            DropReason::Full | DropReason::PushedOut => self.dropped_full += 1,
+            DropReason::Full | DropReason::PushedOut => self.dropped_queue_full += 1,
             DropReason::CoDel => self.dropped_codel += 1,
             DropReason::Lost => self.lost_packets += 1,
             DropReason::TooBig => {}

@@ -171,7 +171,7 @@ impl fmt::Display for LinkSpec {
         }
         write!(f, ", {} ms round trip", millis::of(self.round_trip()))?;
         match down.jitter.or(up.jitter) {
-            Some(JitterSpec::Slowdown(_)) => f.write_str(" and growing")?,
+            Some(JitterSpec::Ramp(_)) => f.write_str(" and growing")?,
             Some(_) => f.write_str(" and jitter")?,
             None => {}
         }

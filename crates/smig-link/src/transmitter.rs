@@ -49,10 +49,10 @@ impl Transmitter {
 
     /// Returns the earliest time, not before `at`, at which a first bit can leave.
     #[inline]
-    pub(super) fn ready(&mut self, at: Time) -> Time {
+    pub(super) fn earliest_start(&mut self, at: Time) -> Time {
         match self {
             Self::Constant(_) | Self::Steps(_) => at,
-            Self::Trace(cursor) => cursor.ready(at),
+            Self::Trace(cursor) => cursor.earliest_start(at),
         }
     }
 
@@ -148,20 +148,20 @@ impl SteppedRate {
 
     /// Returns the rate at this time, and the time of the next step.
     fn segment(&self, at: Time) -> (u64, Option<Time>) {
-        let age = at.since(self.origin);
-        let (round, age) = match self.repeat {
+        let elapsed = at.since(self.origin);
+        let (round_start, elapsed_in_round) = match self.repeat {
             Some(repeat) => {
-                let rounds = age.as_nanos() / repeat.as_nanos().max(1);
+                let rounds = elapsed.as_nanos() / repeat.as_nanos().max(1);
                 let round = repeat.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
-                (round, age.saturating_sub(round))
+                (round, elapsed.saturating_sub(round))
             }
-            None => (Duration::ZERO, age),
+            None => (Duration::ZERO, elapsed),
         };
-        let next = self.steps.partition_point(|step| step.at <= age);
+        let next = self.steps.partition_point(|step| step.at <= elapsed_in_round);
         let rate =
             self.steps.get(next.saturating_sub(1)).map_or(1, |step| step.rate.as_bits_per_second());
         let end = self.steps.get(next).map(|step| step.at).or(self.repeat);
-        (rate, end.map(|end| self.origin + round + end))
+        (rate, end.map(|end| self.origin + round_start + end))
     }
 
     fn capacity(&self, from: Time, to: Time) -> f64 {
@@ -190,7 +190,7 @@ pub(super) struct TraceCursor {
 }
 
 impl TraceCursor {
-    fn ready(&mut self, at: Time) -> Time {
+    fn earliest_start(&mut self, at: Time) -> Time {
         let (current, unused) = self.current;
         if unused > 0 && current >= at {
             return current;
@@ -233,15 +233,18 @@ impl TraceCursor {
 
     /// Skips the opportunities before `at`.
     fn skip_to(&mut self, at: Time) {
-        let age = at.since(self.origin).as_nanos().div_ceil(1_000_000) as u64;
+        let elapsed = at.since(self.origin).as_nanos().div_ceil(1_000_000) as u64;
         let length = u64::from(self.trace.length_ms());
-        let (round, rest) = (age / length, (age % length) as u32);
+        let (round, offset_ms) = (elapsed / length, (elapsed % length) as u32);
         // The end of one round is also the start of the next: an opportunity at the
         // end of the trace belongs to the round that ends there.
-        let (round, rest) =
-            if rest == 0 && round > 0 { (round - 1, length as u32) } else { (round, rest) };
+        let (round, offset_ms) = if offset_ms == 0 && round > 0 {
+            (round - 1, length as u32)
+        } else {
+            (round, offset_ms)
+        };
         self.round = round;
-        self.index = self.trace.millis().partition_point(|&millis| millis < rest);
+        self.index = self.trace.millis().partition_point(|&millis| millis < offset_ms);
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::ProxyError;
-use crate::tunnel::Abort;
+use crate::tunnel::ResetOnClose;
 
 /// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
 /// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
@@ -112,7 +112,7 @@ pub async fn connect(
         }
         ServerAddr::Tcp { host, port } => (host.as_str(), *port),
     };
-    let tcp = dial(host, port, resolver).await?;
+    let tcp = connect_tcp(host, port, resolver).await?;
     tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
     enable_keepalive(&tcp);
     let Some(Tls { trust, alpn: offer }) = tls else { return Ok(Io::Tcp(tcp)) };
@@ -136,18 +136,18 @@ fn enable_keepalive(tcp: &TcpStream) {
 }
 
 /// Connects to the first of the name's addresses that accepts.
-async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, ProxyError> {
+async fn connect_tcp(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, ProxyError> {
     let addrs = resolver.resolve(host, port).await.map_err(ProxyError::from_lookup)?;
     smig::connect_any(addrs).await.map_err(ProxyError::Connect)
 }
 
-impl Abort for Io {
-    fn abort(&mut self) {
+impl ResetOnClose for Io {
+    fn reset_on_close(&mut self) {
         match self {
-            Self::Tcp(tcp) => tcp.abort(),
-            Self::Unix(unix) => unix.abort(),
+            Self::Tcp(tcp) => tcp.reset_on_close(),
+            Self::Unix(unix) => unix.reset_on_close(),
             // TLS ends without close_notify, TCP with a reset.
-            Self::Tls(tls) => tls.get_mut().0.abort(),
+            Self::Tls(tls) => tls.get_mut().0.reset_on_close(),
         }
     }
 }

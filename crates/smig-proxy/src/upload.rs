@@ -248,7 +248,7 @@ impl http_body::Body for Upload {
 /// The timeouts for a response's header section, not started: [`Self::start`] makes a running
 /// [`ResponseClock`] of them when the request is sent.
 #[derive(Clone, Debug)]
-pub struct ResponseDeadline {
+pub struct ResponseTimeouts {
     upload: Upload,
     head_timeout: Duration,
     stall_timeout: Duration,
@@ -258,14 +258,14 @@ pub struct ResponseDeadline {
 /// progress or waits for the client, and run from then on.
 #[derive(Debug)]
 pub struct ResponseClock {
-    deadline: ResponseDeadline,
+    timeouts: ResponseTimeouts,
     bytes: u64,
     ended: bool,
     /// Time without progress.
     stalled_for: Duration,
 }
 
-impl ResponseDeadline {
+impl ResponseTimeouts {
     /// Creates timeouts: `head_timeout` from the end of the request to the response's header
     /// section, and `stall_timeout` while the server accepts nothing of the request; `None`: no
     /// limit.
@@ -304,21 +304,21 @@ impl ResponseDeadline {
 
     /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
     pub const fn start(self) -> ResponseClock {
-        ResponseClock { deadline: self, bytes: 0, ended: false, stalled_for: Duration::ZERO }
+        ResponseClock { timeouts: self, bytes: 0, ended: false, stalled_for: Duration::ZERO }
     }
 }
 
 impl ResponseClock {
     /// Returns the first timeout.
     pub fn first_timeout(&self) -> Duration {
-        self.deadline.first_timeout()
+        self.timeouts.first_timeout()
     }
 
     /// Checks for progress after a timeout has expired: returns the next timeout, or the failure.
     pub fn check_progress(&mut self) -> Result<Duration, ProxyError> {
-        let ResponseDeadline { upload, head_timeout, stall_timeout } = &self.deadline;
+        let ResponseTimeouts { upload, head_timeout, stall_timeout } = &self.timeouts;
         let Some(shared) = &upload.0 else { return Err(ProxyError::ResponseTimeout) };
-        let check_interval = self.deadline.check_interval();
+        let check_interval = self.timeouts.check_interval();
         if upload.open_gate() {
             return Ok(check_interval);
         }
@@ -359,7 +359,7 @@ mod tests {
     async fn the_head_timeout_starts_at_the_end_of_the_upload() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
         assert_eq!(clock.first_timeout(), HEAD_TIMEOUT);
         upload.frame().await.unwrap().unwrap();
         // Checked again although the stall timeout is unlimited.
@@ -376,11 +376,11 @@ mod tests {
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
         let mut upload = Upload::from_source(body, Some(5), Gate::Open);
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
         let mut polled_clock =
-            ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
         // Over HTTP/2 the body is polled for its end, which the client does not send.
@@ -397,7 +397,7 @@ mod tests {
         let mut upload = Upload::from_source(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut clock = ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
@@ -423,7 +423,7 @@ mod tests {
         let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
         let mut clock =
-            ResponseDeadline::with_limits(&upload, HEAD_TIMEOUT, HEAD_TIMEOUT * 3).start();
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, HEAD_TIMEOUT * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
             assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));

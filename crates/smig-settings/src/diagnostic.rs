@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-/// Minimum Jaro-Winkler similarity of a word to a suggestion.
-const MIN_SIMILARITY: f64 = 0.7;
+/// A misspelling changes at most one in this many letters, but one letter of a short word.
+const LETTERS_PER_TYPO: usize = 3;
+/// Shortest word that counts as the beginning of a longer one.
+const MIN_PREFIX_LETTERS: usize = 3;
 
 /// A fault of a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +25,7 @@ pub struct Diagnostics {
     /// The file's name as given.
     pub file: String,
     /// The faults, in the file's order; never empty.
-    pub faults: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
@@ -31,8 +33,8 @@ impl Diagnostics {
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
         let what = format!("cannot read {what}: {error}");
-        let fault = Diagnostic { line: 1, key: String::new(), message: what };
-        Self { file: file.display().to_string(), faults: vec![fault] }
+        let diagnostic = Diagnostic { line: 1, key: String::new(), message: what };
+        Self { file: file.display().to_string(), diagnostics: vec![diagnostic] }
     }
 }
 
@@ -48,7 +50,7 @@ impl fmt::Display for Diagnostic {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
+        for (index, fault) in self.diagnostics.iter().enumerate() {
             if index > 0 {
                 writeln!(f)?;
             }
@@ -60,10 +62,35 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// Returns the known word that is most similar to a misspelt one; of equally similar ones, the last.
+/// Returns the known word that a word most probably stands for: a misspelt one, or one that it begins.
 #[must_use]
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let similarity = |known: &str| strsim::jaro_winkler(word, known);
-    let best = known.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    best.filter(|known| similarity(known) > MIN_SIMILARITY)
+    let typos = |known: &str| strsim::damerau_levenshtein(word, known);
+    let letters = word.chars().count();
+    let is_prefix = |known: &str| letters >= MIN_PREFIX_LETTERS && known.starts_with(word);
+    let is_misspelt = |known: &str| typos(known) <= (letters / LETTERS_PER_TYPO).max(1);
+    let similar = known.into_iter().filter(|known| is_prefix(known) || is_misspelt(known));
+    similar.min_by_key(|known| (!is_prefix(known), typos(known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_similar_words_are_suggested() {
+        let known = ["servers", "timeouts", "forward_proxy", "forwarded", "app"];
+        for (word, expected) in [
+            ("severs", Some("servers")),
+            ("timeouts_", Some("timeouts")),
+            ("tiemouts", Some("timeouts")),
+            ("forward", Some("forwarded")),
+            ("forward_p", Some("forward_proxy")),
+            ("ap", Some("app")),
+            ("resolve", None),
+            ("", None),
+        ] {
+            assert_eq!(suggest(word, known), expected, "{word}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! A TOML file for serde. Each part is read separately, so that one fault does not hide the next.
+//! Reads a TOML file by serde. Each part is read separately, so that all errors are reported at once.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
@@ -12,7 +12,7 @@ use crate::{Diagnostic, KeyLocations, Schema};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtKey<T> {
     /// The path of its key.
-    pub at: Vec<String>,
+    pub path: Vec<String>,
     /// The value.
     pub value: T,
 }
@@ -22,7 +22,7 @@ pub struct AtKey<T> {
 pub struct Document<'a> {
     locations: KeyLocations<'a>,
     unread: Table,
-    faults: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Document<'a> {
@@ -33,11 +33,11 @@ impl<'a> Document<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Diagnostic> {
         let diagnostic = |line, what| Diagnostic { line, key: String::new(), message: what };
         let locations = KeyLocations::parse(text).map_err(|(line, what)| diagnostic(line, what))?;
-        // Text that parses in the located form parses here too.
+        // The same text was parsed above: this does not fail.
         let unread = text
             .parse()
             .map_err(|error: toml::de::Error| diagnostic(1, error.message().to_owned()))?;
-        Ok(Self { locations, unread, faults: Vec::new() })
+        Ok(Self { locations, unread, diagnostics: Vec::new() })
     }
 
     /// Reads the sections of a schema.
@@ -47,7 +47,7 @@ impl<'a> Document<'a> {
             if let DeValue::Table(table) = content.get_ref()
                 && schema.has_section(name)
             {
-                schema.apply_section(&self.locations, name, table, settings, &mut self.faults);
+                schema.apply_section(&self.locations, name, table, settings, &mut self.diagnostics);
                 self.unread.remove(name);
             }
         }
@@ -102,29 +102,29 @@ impl<'a> Document<'a> {
     fn deserialize<T: DeserializeOwned>(
         &mut self,
         value: Value,
-        mut at: Vec<String>,
+        mut path: Vec<String>,
     ) -> Option<AtKey<T>> {
         match serde_path_to_error::deserialize(value) {
-            Ok(value) => Some(AtKey { at, value }),
+            Ok(value) => Some(AtKey { path, value }),
             Err(error) => {
-                at.extend(error.path().iter().filter_map(segment_text));
+                path.extend(error.path().iter().filter_map(segment_text));
                 let mut message = error.inner().message().trim_end().to_owned();
                 if let Some((unknown, improved)) = unknown_key(&message) {
-                    if at.last() != Some(&unknown) {
-                        at.push(unknown);
+                    if path.last() != Some(&unknown) {
+                        path.push(unknown);
                     }
                     message = improved;
                 }
-                self.report(&at, message);
+                self.report(&path, message);
                 None
             }
         }
     }
 
     /// Reports a fault at a key, or at the existing prefix of its path.
-    pub fn report(&mut self, at: &[String], what: impl Into<String>) {
-        let line = self.locations.find(at).line;
-        self.faults.push(Diagnostic { line, key: at.join("."), message: what.into() });
+    pub fn report(&mut self, path: &[String], what: impl Into<String>) {
+        let line = self.locations.find(path).line;
+        self.diagnostics.push(Diagnostic { line, key: path.join("."), message: what.into() });
     }
 
     /// Finishes reading. Keys that were not read are unknown; `known` are the file's top-level keys.
@@ -141,14 +141,14 @@ impl<'a> Document<'a> {
             };
             self.report(&[key], message);
         }
-        self.faults.sort();
-        if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
+        self.diagnostics.sort();
+        if self.diagnostics.is_empty() { Ok(()) } else { Err(self.diagnostics) }
     }
 
     /// Returns whether there are faults so far.
     #[must_use]
-    pub const fn has_faults(&self) -> bool {
-        !self.faults.is_empty()
+    pub const fn has_diagnostics(&self) -> bool {
+        !self.diagnostics.is_empty()
     }
 }
 
@@ -195,9 +195,9 @@ mod tests {
         assert_eq!(document.take_array::<TestRoute>("route").len(), 1);
         assert_eq!(document.take_tables::<TestRoute>("named").len(), 0);
         assert!(document.take::<BTreeMap<String, u8>>("absent").is_none());
-        let faults = document.finish(&["route", "named"]).unwrap_err();
+        let diagnostics = document.finish(&["route", "named"]).unwrap_err();
         let shown: Vec<_> =
-            faults.iter().map(|f| format!("{}: {}: {}", f.line, f.key, f.message)).collect();
+            diagnostics.iter().map(|f| format!("{}: {}: {}", f.line, f.key, f.message)).collect();
         assert_eq!(
             shown,
             [

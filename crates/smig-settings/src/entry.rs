@@ -70,7 +70,7 @@ macro_rules! size {
 }
 /// An entry for an integer.
 #[macro_export]
-macro_rules! count {
+macro_rules! integer {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
             key: $key, flag: $flag, kind: $crate::ValueKind::Integer, value_name: "N", help: $help,

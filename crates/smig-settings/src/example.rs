@@ -34,10 +34,10 @@ pub fn uncommented(example: &str) -> String {
         let name = line.split(" = ").next().unwrap_or_default();
         line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
     };
-    let line = |line: &str| match line.strip_prefix('#') {
+    let uncomment = |line: &str| match line.strip_prefix('#') {
         Some(rest) if is_key(rest) || is_key(rest.trim_start()) => rest.trim_start().to_owned(),
         Some(rest) if rest.starts_with(" [") && rest.ends_with(']') => rest.trim_start().to_owned(),
         _ => line.to_owned(),
     };
-    example.lines().map(line).collect::<Vec<_>>().join("\n")
+    example.lines().map(uncomment).collect::<Vec<_>>().join("\n")
 }

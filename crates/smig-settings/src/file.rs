@@ -17,7 +17,7 @@ impl<T> Schema<T> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         let file = path.display().to_string();
-        self.parse(&text, settings).map_err(|faults| Diagnostics { file, faults })
+        self.parse(&text, settings).map_err(|faults| Diagnostics { file, diagnostics: faults })
     }
 
     /// Applies a file's text.
@@ -27,23 +27,23 @@ impl<T> Schema<T> {
     pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Diagnostic>> {
         let locations = KeyLocations::parse(text)
             .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
-        let mut faults = Vec::new();
+        let mut diagnostics = Vec::new();
         for (section, content) in locations.table() {
             let name = section.get_ref().as_ref();
-            let mut fault = |what| {
+            let mut report = |what| {
                 let line = locations.line(section.span().start);
-                faults.push(Diagnostic { line, key: String::new(), message: what });
+                diagnostics.push(Diagnostic { line, key: String::new(), message: what });
             };
             match content.get_ref() {
                 DeValue::Table(table) if self.has_section(name) => {
-                    self.apply_section(&locations, name, table, settings, &mut faults);
+                    self.apply_section(&locations, name, table, settings, &mut diagnostics);
                 }
-                DeValue::Table(_) => fault(self.unknown_section(name)),
-                _ => fault(self.misplaced_key(name)),
+                DeValue::Table(_) => report(self.unknown_section(name)),
+                _ => report(self.misplaced_key(name)),
             }
         }
-        faults.sort();
-        if faults.is_empty() { Ok(()) } else { Err(faults) }
+        diagnostics.sort();
+        if diagnostics.is_empty() { Ok(()) } else { Err(diagnostics) }
     }
 
     pub(crate) fn has_section(&self, name: &str) -> bool {
@@ -57,13 +57,13 @@ impl<T> Schema<T> {
         section: &str,
         table: &DeTable<'_>,
         settings: &mut T,
-        faults: &mut Vec<Diagnostic>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) {
         for (name, value) in table {
             let key = format!("{section}.{}", name.get_ref());
             if let Err(what) = self.apply(&key, value, settings) {
                 let line = locations.line(name.span().start);
-                faults.push(Diagnostic { line, key: String::new(), message: what });
+                diagnostics.push(Diagnostic { line, key: String::new(), message: what });
             }
         }
     }
@@ -91,7 +91,8 @@ impl<T> Schema<T> {
         let other_sections = self.settings.iter().filter(|setting| setting.section() != section);
         let all: Vec<&Setting<T>> = other_sections.chain(same_section).collect();
         let similar_name = suggest(name, all.iter().map(|setting| setting.name()));
-        match similar_name.and_then(|near| all.iter().rev().find(|setting| setting.name() == near))
+        match similar_name
+            .and_then(|similar| all.iter().rev().find(|setting| setting.name() == similar))
         {
             Some(setting) => format!("unknown key {key}; did you mean {}?", setting.key),
             None => format!("unknown key {key}; `{}` lists every key", self.example_command),

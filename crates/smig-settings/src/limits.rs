@@ -1,24 +1,24 @@
 //! Limits on what a client may cause; the engine's `Limits` documents their reasons.
 
-use crate::{HasServerSettings, Setting, count, size, time};
+use crate::{HasServerSettings, Setting, integer, size, time};
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
     vec![
-        count!(
+        integer!(
             "limits.reset_burst",
             "limit-reset-burst",
             engine.limits.reset_burst,
             "Maximum burst of stream resets by a client"
         ),
-        count!(
+        integer!(
             "limits.resets_per_second",
             "limit-resets-per-second",
             engine.limits.resets_per_second,
             "Maximum sustained rate of stream resets by a client, per second"
         ),
-        count!(
+        integer!(
             "limits.max_continuations",
             "limit-continuations",
             engine.limits.max_continuations,
@@ -36,53 +36,53 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             engine.limits.max_header_list,
             "Maximum size of a decoded field section, plus 32 bytes for each field"
         ),
-        count!(
+        integer!(
             "limits.max_fields",
             "limit-fields",
             engine.limits.max_fields,
             "Maximum number of fields in a field section"
         ),
-        count!(
+        integer!(
             "limits.max_informational",
             "limit-informational",
             engine.limits.max_informational,
             "Maximum number of 1xx responses to a request"
         ),
-        count!(
+        integer!(
             "limits.max_consecutive_empty_frames",
             "limit-consecutive-empty-frames",
             engine.limits.max_consecutive_empty_frames,
             "Maximum number of consecutive empty frames"
         ),
-        count!(
+        integer!(
             "limits.max_queued_control_frames",
             "limit-queued-control-frames",
             engine.limits.max_queued_control_frames,
             "Maximum number of unsent replies to PING, SETTINGS, MIGRATE and RST_STREAM frames"
         ),
-        count!(
+        integer!(
             "limits.max_settings_entries",
             "limit-settings-entries",
             engine.limits.max_settings_entries,
             "Maximum number of entries in a SETTINGS frame"
         ),
-        count!(
+        integer!(
             "limits.max_settings_frames",
             "limit-settings-frames",
             engine.limits.max_settings_frames,
             "Maximum number of SETTINGS frames in ten seconds"
         ),
-        count!(
+        integer!(
             "limits.max_idle_priority_updates",
             "limit-idle-priority-updates",
             engine.limits.max_idle_priority_updates,
             "Maximum number of buffered PRIORITY_UPDATE frames for idle streams"
         ),
-        count!(
+        integer!(
             "limits.max_small_data_frames",
             "limit-small-data-frames",
             engine.limits.max_small_data_frames,
-            "Maximum number of DATA frames under 1 KB that a client's window forces in ten seconds"
+            "Maximum number of DATA frames under 1 KiB that a client's window forces in ten seconds"
         ),
         size!(
             "limits.max_buffered_output",

@@ -5,7 +5,7 @@ use smig::{MigrationMode, Offers};
 use crate::entry::last_value;
 use crate::model::Extension;
 use crate::value::{parse_bool, parse_integer, parse_size};
-use crate::{HasServerSettings, Setting, ValueKind, count, size, time, word};
+use crate::{HasServerSettings, Setting, ValueKind, integer, size, time, word};
 
 const OFFERS: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
@@ -53,13 +53,13 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
                 Ok(())
             },
         },
-        count!(
+        integer!(
             "server.max_connections",
             "max-connections",
             max_connections,
             "Maximum number of open connections; further ones are closed"
         ),
-        count!(
+        integer!(
             "server.max_connections_per_client",
             "max-connections-per-client",
             max_connections_per_client,
@@ -108,7 +108,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             migration.policy.min_size,
             "Do not migrate a body with less than this left to send"
         ),
-        count!(
+        integer!(
             "migration.min_concurrent",
             "min-concurrent",
             migration.policy.min_concurrent,
@@ -126,7 +126,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             migration.policy.unknown_length_after,
             "Migrate a body of unknown length after this many bytes"
         ),
-        count!(
+        integer!(
             "migration.tunnel_min_concurrent",
             "tunnel-min-concurrent",
             migration.policy.tunnel_min_concurrent,
@@ -239,13 +239,13 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
                 Ok(())
             },
         },
-        count!(
+        integer!(
             "smig.max_migrations_per_stream",
             "max-migrations-per-stream",
             smig.max_migrations_per_stream,
             "Maximum number of migrations per stream"
         ),
-        count!(
+        integer!(
             "smig.migrations_per_second",
             "migrations-per-second",
             smig.migrations_per_second,

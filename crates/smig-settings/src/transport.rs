@@ -3,7 +3,7 @@
 use smig::Dscp;
 
 use crate::entry::{last_value, parse_optional, show_optional, show_text};
-use crate::{HasServerSettings, Setting, ValueKind, count, size, word};
+use crate::{HasServerSettings, Setting, ValueKind, integer, size, word};
 
 const DSCP_VALUES: [(&str, Dscp); 2] = [("default", Dscp::Default), ("le", Dscp::LowerEffort)];
 
@@ -29,7 +29,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             engine.max_frame_size,
             "Largest frame to accept, 16 KiB to 16 MiB minus 1 byte"
         ),
-        count!(
+        integer!(
             "http2.max_concurrent_streams",
             "max-concurrent-streams",
             engine.max_concurrent_streams,

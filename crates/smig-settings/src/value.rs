@@ -145,12 +145,11 @@ pub fn show_size(bytes: u64) -> String {
 /// Formats a duration as TOML, in the largest unit that divides it.
 #[must_use]
 pub fn show_time(time: Duration) -> String {
-    let millis = time.as_millis();
-    match millis {
-        0 => "\"0\"".to_owned(),
-        _ if millis.is_multiple_of(60_000) => format!("\"{}min\"", millis / 60_000),
-        _ if millis.is_multiple_of(1000) => format!("\"{}s\"", millis / 1000),
-        _ => format!("\"{millis}ms\""),
+    let micros = time.as_micros();
+    let units = [("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+    match units.into_iter().find(|(_, unit)| micros.is_multiple_of(*unit)) {
+        Some((name, unit)) if micros > 0 => format!("\"{}{name}\"", micros / unit),
+        _ => "\"0\"".to_owned(),
     }
 }
 
@@ -269,6 +268,8 @@ mod tests {
         assert_eq!(parse_time("0"), Ok(Duration::ZERO));
         assert_eq!(show_time(Duration::from_secs(90)), "\"90s\"");
         assert_eq!(show_time(Duration::from_millis(20)), "\"20ms\"");
+        assert_eq!(show_time(Duration::from_micros(1500)), "\"1500us\"");
+        assert_eq!(show_time(Duration::ZERO), "\"0\"");
         for bad in ["", "20", "s", "-1s", "1e400s", "5 weeks"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }

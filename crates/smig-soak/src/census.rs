@@ -51,7 +51,7 @@ impl Census {
             ("tasks", self.tasks as u64, before.tasks as u64),
             ("file descriptors", self.descriptors as u64, before.descriptors as u64),
             ("server connections", self.connections, before.connections),
-            ("server sessions", self.services, before.services),
+            ("copies of the service", self.services, before.services),
             ("handlers", self.handlers, before.handlers),
         ];
         let grown = rows.into_iter().filter(|(_, now, then)| now > then);

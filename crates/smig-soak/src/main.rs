@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use census::Census;
 use plan::ServerMigration;
 use run::{Report, RunContext};
-use server::{Identity, serve};
+use server::{SelfSignedCert, serve};
 use service::HandlerContext;
 use tally::{LeakReport, Tally};
 
@@ -53,7 +53,7 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Size of each large transfer in bytes, optionally with kB, MB, KiB or MiB
-    #[arg(long, default_value = "50MB", value_parser = bytes)]
+    #[arg(long, default_value = "50MB", value_parser = parse_bytes)]
     size: u64,
     /// Number of concurrent runs
     #[arg(long, default_value_t = 2)]
@@ -72,7 +72,7 @@ struct Options {
     plans: bool,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes"))?;
     let unit = match text.get(digits.len()..).unwrap_or_default() {
@@ -131,7 +131,7 @@ fn soak(options: &Options) -> Result<Tally> {
 
 async fn run_all(options: &Options) -> Result<Tally> {
     let handler_context = HandlerContext::new(options.size.max(64 << 10));
-    let identity = Identity::new()?;
+    let identity = SelfSignedCert::new()?;
     let shared_server = serve(&handler_context, &identity, &ServerMigration::HandlersOnly, 8)?;
     let context = Arc::new(RunContext {
         handler_context,
@@ -149,7 +149,7 @@ async fn run_all(options: &Options) -> Result<Tally> {
         Some(number) => vec![number],
         None => (0..options.runs).collect(),
     };
-    let bar = bar(numbers.len() as u64);
+    let bar = progress_bar(numbers.len() as u64);
     let mut leaks = LeakReport {
         before,
         after: before,
@@ -184,7 +184,7 @@ async fn run_all(options: &Options) -> Result<Tally> {
     for (limit, count) in &tally.limits_hit {
         // Plans exceed the limit on migrations on purpose. A carrier remains unbound if the
         // connection whose MIGRATE names it is killed after the mover has sent everything.
-        let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.spare;
+        let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.other;
         let planned = match *limit {
             "migrations" => true,
             "unbound carrier time" => *count <= kills,
@@ -201,7 +201,7 @@ async fn run_all(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-fn bar(runs: u64) -> ProgressBar {
+fn progress_bar(runs: u64) -> ProgressBar {
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr()
     } else {
@@ -243,18 +243,18 @@ async fn run_batch(
     drop(sender);
     while let Some((number, report)) = reports.recv().await {
         let report = report.with_context(|| format!("run {number}"))?;
-        for violation in &report.violation {
+        for violation in &report.violations {
             bar.suspend(|| eprintln!("run {number}: {violation}"));
         }
         tally.add(number, &report);
         bar.inc(1);
         let transferred_mb = context.transferred_bytes.load(Ordering::Relaxed) / 1_000_000;
-        bar.set_message(format!("{transferred_mb} MB, {} wrong", tally.violations.len()));
+        bar.set_message(format!("{transferred_mb} MB, {} violations", tally.violations.len()));
     }
     Ok(())
 }
 
-fn census(context: &RunContext) -> Census {
+fn take_census(context: &RunContext) -> Census {
     let stats = context.shared_server.stats();
     Census {
         tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
@@ -268,25 +268,25 @@ fn census(context: &RunContext) -> Census {
 /// Returns the census once it is stable: each worker of the shared server has its copy of the
 /// service.
 async fn stable_census(context: &RunContext) -> Census {
-    let mut last = census(context);
+    let mut last = take_census(context);
     let mut interval = tokio::time::interval(Duration::from_millis(50));
     let mut same = 0;
     while same < 4 {
         interval.tick().await;
-        let now = census(context);
+        let now = take_census(context);
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }
     last
 }
 
-/// Waits until the counts are back at `before`, and returns them; at the deadline, as they are.
+/// Waits until no count is above `before`, and returns them; at the deadline, as they are.
 async fn settle(context: &RunContext, before: &Census, tally: &mut Tally) -> Census {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut interval = tokio::time::interval(Duration::from_millis(20));
     loop {
         interval.tick().await;
-        let now = census(context);
+        let now = take_census(context);
         let Some(excess) = now.excess(before) else { return now };
         if Instant::now() >= deadline {
             tally.violations.push(format!("leaked after {} runs: {excess}", tally.runs));

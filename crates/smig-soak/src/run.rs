@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::plan::{ClientMigration, Plan, ServerMigration, Transfer};
 use crate::relay::{Kill, Relay};
 use crate::rng::Rng;
-use crate::server::{HANDSHAKE_TIMEOUT, Identity, serve};
+use crate::server::{HANDSHAKE_TIMEOUT, SelfSignedCert, serve};
 use crate::service::{HandlerContext, LimitHits};
-use crate::transfer::{Outcome, TransferClient, TransferProgress};
+use crate::transfer::{TransferClient, TransferOutcome, TransferProgress};
 
 /// Maximum number of attempts of a large transfer.
 const MAX_ATTEMPTS: usize = 3;
@@ -24,7 +24,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) handler_context: Arc<HandlerContext>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: SelfSignedCert,
     /// The server of all runs without one of their own.
     pub(crate) shared_server: Server,
     pub(crate) seed: u64,
@@ -38,14 +38,14 @@ pub(crate) struct RunContext {
 /// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
-    pub(crate) downloads: Vec<Outcome>,
-    pub(crate) uploads: Vec<Outcome>,
-    pub(crate) small_downloads: Vec<Outcome>,
+    pub(crate) downloads: Vec<TransferOutcome>,
+    pub(crate) uploads: Vec<TransferOutcome>,
+    pub(crate) small_downloads: Vec<TransferOutcome>,
     pub(crate) kills: Vec<Kill>,
     /// The counters of the client, and those of the run's own server.
     pub(crate) client: Stats,
     pub(crate) server: Option<Stats>,
-    pub(crate) violation: Vec<String>,
+    pub(crate) violations: Vec<String>,
 }
 
 /// Executes one run.
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &RunContext, number: usize) -> Result<Report> {
     let transfer_client = TransferClient {
         client: client.clone(),
         handler_context: Arc::clone(&context.handler_context),
-        base: format!("https://localhost:{}", relay.port()),
+        base_url: format!("https://localhost:{}", relay.port()),
     };
     let mut violations = Vec::new();
     let large_done = AtomicBool::new(false);
@@ -111,15 +111,7 @@ pub(crate) async fn run(context: &RunContext, number: usize) -> Result<Report> {
             Some(counters)
         }
     };
-    Ok(Report {
-        downloads,
-        uploads,
-        small_downloads,
-        kills,
-        client: counters,
-        server,
-        violation: violations,
-    })
+    Ok(Report { downloads, uploads, small_downloads, kills, client: counters, server, violations })
 }
 
 fn build_client(context: &RunContext, plan: &Plan) -> Result<Client> {
@@ -160,7 +152,7 @@ async fn run_large_transfer(
     relay: &Relay,
     kind: TransferKind,
     large_done: &AtomicBool,
-) -> Vec<Outcome> {
+) -> Vec<TransferOutcome> {
     let mut outcomes = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
         let progress = TransferProgress::default();
@@ -180,10 +172,10 @@ async fn run_large_transfer(
                     transfer_client.client.stats()
                 );
                 relay.reset_all();
-                Outcome::Violation(text)
+                TransferOutcome::Violation(text)
             }
         };
-        let failed = matches!(outcome, Outcome::Failed(_));
+        let failed = matches!(outcome, TransferOutcome::Failed(_));
         outcomes.push(outcome);
         if !failed {
             break;
@@ -212,11 +204,11 @@ async fn until_stalled(context: &RunContext, progress: &TransferProgress) {
 
 /// Returns what is wrong with an outcome, if anything. `failure_allowed`: a connection was killed
 /// in this run.
-fn violation_of(outcome: &Outcome, failure_allowed: bool) -> Option<String> {
+fn violation_of(outcome: &TransferOutcome, failure_allowed: bool) -> Option<String> {
     let error = match outcome {
-        Outcome::Complete | Outcome::Cancelled => return None,
-        Outcome::Violation(violation) => return Some(violation.clone()),
-        Outcome::Failed(error) => error,
+        TransferOutcome::Complete | TransferOutcome::Cancelled => return None,
+        TransferOutcome::Violation(violation) => return Some(violation.clone()),
+        TransferOutcome::Failed(error) => error,
     };
     if !failure_allowed {
         return Some(format!("failed though no connection was killed: {error}"));

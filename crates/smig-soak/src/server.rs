@@ -16,12 +16,12 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A self-signed certificate for localhost.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct SelfSignedCert {
     pub(crate) certificate: String,
     key: String,
 }
 
-impl Identity {
+impl SelfSignedCert {
     pub(crate) fn new() -> Result<Self> {
         let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .context("cannot generate a certificate")?;
@@ -32,7 +32,7 @@ impl Identity {
 /// Starts a server.
 pub(crate) fn serve(
     handler_context: &Arc<HandlerContext>,
-    identity: &Identity,
+    identity: &SelfSignedCert,
     migration: &ServerMigration,
     max_migrations: u8,
 ) -> Result<Server> {

@@ -271,7 +271,9 @@ async fn read_upload(
     }
     let hash = hex(&handler_context.content.hash(params.part));
     let sent_hash = trailer.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
-    if params.framing == Framing::Trailers && sent_hash.is_none_or(|said| said != hash.as_str()) {
+    if params.framing == Framing::Trailers
+        && sent_hash.is_none_or(|expected| expected != hash.as_str())
+    {
         handler_context
             .report_violation("upload at the server: ended without its trailers".to_owned());
     }

@@ -9,7 +9,7 @@ use smig::Stats;
 use crate::census::Census;
 use crate::relay::KilledRole;
 use crate::run::Report;
-use crate::transfer::Outcome;
+use crate::transfer::TransferOutcome;
 
 /// Outcomes of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -21,12 +21,12 @@ pub(crate) struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &TransferOutcome) {
         match outcome {
-            Outcome::Complete => self.complete += 1,
-            Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::Violation(_) => self.wrong += 1,
+            TransferOutcome::Complete => self.complete += 1,
+            TransferOutcome::Cancelled => self.cancelled += 1,
+            TransferOutcome::Failed(_) => self.failed += 1,
+            TransferOutcome::Violation(_) => self.wrong += 1,
         }
     }
 }
@@ -70,10 +70,10 @@ impl EndpointCounters {
 pub(crate) struct KillCounts {
     pub(crate) interactive: u64,
     pub(crate) bulk: u64,
-    pub(crate) spare: u64,
+    pub(crate) other: u64,
 }
 
-/// Resources before and after the runs, which must be equal, and the growth of memory.
+/// Resources before and after the runs, which must not grow, and the growth of memory.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LeakReport {
     pub(crate) before: Census,
@@ -153,7 +153,7 @@ impl Tally {
         ] {
             for outcome in outcomes {
                 counts.add(outcome);
-                if let Outcome::Failed(error) = outcome {
+                if let TransferOutcome::Failed(error) = outcome {
                     *self.failures.entry(without_numbers(&error.to_string())).or_default() += 1;
                 }
             }
@@ -162,7 +162,7 @@ impl Tally {
             match kill.role {
                 KilledRole::Interactive => self.kills.interactive += 1,
                 KilledRole::Bulk => self.kills.bulk += 1,
-                KilledRole::Spare => self.kills.spare += 1,
+                KilledRole::Other => self.kills.other += 1,
             }
         }
         self.client.add(&report.client);
@@ -170,7 +170,7 @@ impl Tally {
             self.server.add(server);
         }
         self.violations
-            .extend(report.violation.iter().map(|wrong| format!("run {number}: {wrong}")));
+            .extend(report.violations.iter().map(|wrong| format!("run {number}: {wrong}")));
     }
 }
 
@@ -199,10 +199,10 @@ impl fmt::Display for Tally {
             writeln!(f, "{name:<9}  {complete:>8}  {cancelled:>9}  {failed:>6}  {wrong:>5}")?;
         }
         writeln!(f)?;
-        let KillCounts { interactive, bulk, spare } = self.kills;
+        let KillCounts { interactive, bulk, other: spare } = self.kills;
         writeln!(
             f,
-            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} spare",
+            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} other",
             interactive + bulk + spare,
             self.runs_with_kills
         )?;

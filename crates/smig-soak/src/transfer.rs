@@ -25,13 +25,13 @@ const MAX_SMALL_ATTEMPTS: usize = 4;
 
 /// How a transfer ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum TransferOutcome {
     Complete,
     /// The client cancelled it, as planned.
     Cancelled,
     /// It failed and returned an error.
     Failed(Error),
-    /// A violation.
+    /// Wrong content, an invalid response or a missing error: a bug of smig.
     Violation(String),
 }
 
@@ -74,7 +74,7 @@ impl TransferProgress {
 pub(crate) struct TransferClient {
     pub(crate) client: Client,
     pub(crate) handler_context: Arc<HandlerContext>,
-    pub(crate) base: String,
+    pub(crate) base_url: String,
 }
 
 /// Why reading a response's body stopped early.
@@ -89,23 +89,27 @@ impl TransferClient {
         &self,
         transfer: &Transfer,
         progress: &TransferProgress,
-    ) -> Outcome {
+    ) -> TransferOutcome {
         let (method, body) = match transfer.request_kind {
             RequestKind::Post => {
                 (Method::POST, Either::Left(Full::new(Bytes::from_static(b"body"))))
             }
             RequestKind::Get | RequestKind::HintedGet => (Method::GET, Either::Right(Empty::new())),
         };
-        let url = format!("{}/down?{}", self.base, query(transfer));
+        let url = format!("{}/down?{}", self.base_url, query(transfer));
         let request = Request::builder().method(method).uri(url).body(body);
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Outcome::Violation(format!("the request is not valid: {error}")),
+            Err(error) => {
+                return TransferOutcome::Violation(format!("the request is not valid: {error}"));
+            }
         };
         let response = match self.client.request(request).await {
             Ok(response) if response.status().is_success() => response,
-            Ok(response) => return Outcome::Violation(format!("status {}", response.status())),
-            Err(error) => return Outcome::Failed(error),
+            Ok(response) => {
+                return TransferOutcome::Violation(format!("status {}", response.status()));
+            }
+            Err(error) => return TransferOutcome::Failed(error),
         };
         let mut checker = Checker::new(&self.handler_context.content, transfer.part);
         let read = receive(response, transfer, &mut checker, progress).await;
@@ -113,26 +117,30 @@ impl TransferClient {
             Ok(trailers) => trailers,
             Err(end) => {
                 return match (checker.check_prefix(), end) {
-                    (Err(wrong), _) => Outcome::Violation(wrong),
-                    (Ok(()), EarlyEnd::Cancelled) => Outcome::Cancelled,
-                    (Ok(()), EarlyEnd::Failed(error)) => Outcome::Failed(error),
+                    (Err(wrong), _) => TransferOutcome::Violation(wrong),
+                    (Ok(()), EarlyEnd::Cancelled) => TransferOutcome::Cancelled,
+                    (Ok(()), EarlyEnd::Failed(error)) => TransferOutcome::Failed(error),
                 };
             }
         };
         if let Err(wrong) = checker.check_complete() {
-            return Outcome::Violation(wrong);
+            return TransferOutcome::Violation(wrong);
         }
         let hash = hex(&self.handler_context.content.hash(transfer.part));
         if transfer.framing == Framing::Trailers
             && trailers.is_none_or(|sent_hash| sent_hash != hash)
         {
-            return Outcome::Violation("ended without its trailers".into());
+            return TransferOutcome::Violation("ended without its trailers".into());
         }
-        Outcome::Complete
+        TransferOutcome::Complete
     }
 
     /// Makes a large upload; the server responds with the hash of what it received.
-    pub(crate) async fn upload(&self, transfer: &Transfer, progress: &TransferProgress) -> Outcome {
+    pub(crate) async fn upload(
+        &self,
+        transfer: &Transfer,
+        progress: &TransferProgress,
+    ) -> TransferOutcome {
         let body = PoolBody {
             remaining: self.handler_context.content.bytes(transfer.part),
             framing: transfer.framing,
@@ -145,34 +153,38 @@ impl TransferClient {
             trailers_sent: false,
             _alive: LiveGuard::new(&self.handler_context.handlers),
         };
-        let url = format!("{}/up?{}", self.base, query(transfer));
+        let url = format!("{}/up?{}", self.base_url, query(transfer));
         let request = match Request::post(url).body(body) {
             Ok(request) => request,
-            Err(error) => return Outcome::Violation(format!("the request is not valid: {error}")),
+            Err(error) => {
+                return TransferOutcome::Violation(format!("the request is not valid: {error}"));
+            }
         };
         let exchange = async {
             let response = match self.client.request(request).await {
                 Ok(response) if response.status().is_success() => response,
-                Ok(response) => return Outcome::Violation(format!("status {}", response.status())),
-                Err(error) => return Outcome::Failed(error),
+                Ok(response) => {
+                    return TransferOutcome::Violation(format!("status {}", response.status()));
+                }
+                Err(error) => return TransferOutcome::Failed(error),
             };
             progress.set_info(response.body().stream_info());
             let received_hash = match response.into_body().collect().await {
                 Ok(collected) => collected.to_bytes(),
-                Err(error) => return Outcome::Failed(error),
+                Err(error) => return TransferOutcome::Failed(error),
             };
             let hash = hex(&self.handler_context.content.hash(transfer.part));
             if received_hash == hash.as_bytes() {
-                Outcome::Complete
+                TransferOutcome::Complete
             } else {
-                Outcome::Violation(format!(
+                TransferOutcome::Violation(format!(
                     "the server received {received_hash:?} instead of {hash}"
                 ))
             }
         };
         tokio::select! {
             outcome = exchange => outcome,
-            () = drive_upload(transfer, progress) => Outcome::Cancelled,
+            () = drive_upload(transfer, progress) => TransferOutcome::Cancelled,
         }
     }
 
@@ -181,7 +193,7 @@ impl TransferClient {
         &self,
         large_done: &AtomicBool,
         mut rng: Rng,
-    ) -> Vec<Outcome> {
+    ) -> Vec<TransferOutcome> {
         let mut outcomes = Vec::new();
         let mut interval = tokio::time::interval(SMALL_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -208,10 +220,10 @@ impl TransferClient {
     }
 
     /// Makes a small download, repeated where that is safe.
-    async fn small_download(&self, transfer: &Transfer) -> Outcome {
+    async fn small_download(&self, transfer: &Transfer) -> TransferOutcome {
         for _ in 1..MAX_SMALL_ATTEMPTS {
             match self.download(transfer, &TransferProgress::default()).await {
-                Outcome::Failed(error) if error.is_retryable() => {}
+                TransferOutcome::Failed(error) if error.is_retryable() => {}
                 outcome => return outcome,
             }
         }
@@ -248,7 +260,7 @@ async fn receive(
             Err(frame) => {
                 let trailers = frame.into_trailers().ok();
                 let value = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
-                sent_hash = value.and_then(|said| said.to_str().ok()).map(str::to_owned);
+                sent_hash = value.and_then(|text| text.to_str().ok()).map(str::to_owned);
             }
         }
     }

@@ -54,13 +54,13 @@ pub struct ContrastResult {
     pub interval: Option<Interval>,
     /// Whether pairs of runs or runs of each side were resampled; `drawn` in published results.
     #[serde(rename = "drawn")]
-    pub unit: ResamplingUnit,
+    pub unit: ResamplingScheme,
 }
 
-/// The resampling unit of a contrast.
+/// What a contrast resamples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ResamplingUnit {
+pub enum ResamplingScheme {
     /// Pairs of runs with the same seed.
     Pairs,
     /// Runs of each side independently.
@@ -134,7 +134,9 @@ impl Bootstrap {
     pub fn interval(&self, runs: &[Run], statistic: Statistic) -> Option<Interval> {
         let units = SeedUnits::from_runs(runs);
         let mut random = SplitMix64(self.seed);
-        self.percentiles(units.len(), || units.statistic(&random.draw(units.len()), statistic))
+        self.percentile_interval(units.len(), || {
+            units.statistic(&random.draw(units.len()), statistic)
+        })
     }
 
     /// Compares the second side with the first: over pairs of runs with the same seed if both sides
@@ -150,13 +152,13 @@ impl Bootstrap {
     ) -> Option<ContrastResult> {
         let (mut first, mut second) = (SeedUnits::from_runs(first), SeedUnits::from_runs(second));
         let (first_seeds, second_seeds) = (first.seeds(), second.seeds());
-        let drawn = if first_seeds.intersection(&second_seeds).count() >= MIN_RUNS {
+        let unit = if first_seeds.intersection(&second_seeds).count() >= MIN_RUNS {
             // From here on, one index selects one pair.
             first.retain_seeds(&second_seeds);
             second.retain_seeds(&first_seeds);
-            ResamplingUnit::Pairs
+            ResamplingScheme::Pairs
         } else {
-            ResamplingUnit::Sides
+            ResamplingScheme::Sides
         };
         let contrast_of = |first_indices: &[usize], second_indices: &[usize]| {
             contrast.compute(
@@ -167,19 +169,23 @@ impl Bootstrap {
         let all_indices = |units: &SeedUnits| (0..units.len()).collect::<Vec<_>>();
         let value = contrast_of(&all_indices(&first), &all_indices(&second))?;
         let mut random = SplitMix64(self.seed);
-        let interval = self.percentiles(first.len().min(second.len()), || {
+        let interval = self.percentile_interval(first.len().min(second.len()), || {
             let indices = random.draw(first.len());
-            match drawn {
-                ResamplingUnit::Pairs => contrast_of(&indices, &indices),
-                ResamplingUnit::Sides => contrast_of(&indices, &random.draw(second.len())),
+            match unit {
+                ResamplingScheme::Pairs => contrast_of(&indices, &indices),
+                ResamplingScheme::Sides => contrast_of(&indices, &random.draw(second.len())),
             }
         });
-        Some(ContrastResult { value, interval, unit: drawn })
+        Some(ContrastResult { value, interval, unit })
     }
 
     /// Returns the interval of the central share `level` of the values that `resample` returns.
     /// `None` if there are too few runs, or if `resample` ever returns `None`.
-    fn percentiles(&self, runs: usize, resample: impl FnMut() -> Option<f64>) -> Option<Interval> {
+    fn percentile_interval(
+        &self,
+        runs: usize,
+        resample: impl FnMut() -> Option<f64>,
+    ) -> Option<Interval> {
         if runs < MIN_RUNS {
             return None;
         }
@@ -231,7 +237,7 @@ impl SeedUnits {
 
     /// Computes the statistic over the units at these indices; repeated indices count repeatedly.
     fn statistic(&self, indices: &[usize], statistic: Statistic) -> Option<f64> {
-        let selected = || indices.iter().filter_map(|place| self.0.get(*place));
+        let selected = || indices.iter().filter_map(|index| self.0.get(*index));
         match statistic {
             // The sums suffice: there may be thousands of values.
             Statistic::Mean => {
@@ -315,7 +321,7 @@ mod tests {
         assert_near(bootstrap.interval(&control, Statistic::Median).unwrap(), 27.0, 104.0, 1e-9);
         let contrast = |statistic, contrast| {
             let result = bootstrap.contrast(&control, &treated, statistic, contrast).unwrap();
-            assert_eq!(result.unit, ResamplingUnit::Sides);
+            assert_eq!(result.unit, ResamplingScheme::Sides);
             result.interval.unwrap()
         };
         assert_near(contrast(Statistic::Mean, Contrast::Difference), -20.873, 84.365, 1.2);
@@ -376,11 +382,11 @@ mod tests {
             bootstrap.contrast(&side(0, 1.0), second, Statistic::Mean, Contrast::Ratio).unwrap()
         };
         let pairs = ratio(&side(0, 1.1));
-        assert_eq!(pairs.unit, ResamplingUnit::Pairs);
+        assert_eq!(pairs.unit, ResamplingScheme::Pairs);
         let interval = pairs.interval.unwrap();
         assert!((interval.low - 1.1).abs() < 1e-9 && (interval.high - 1.1).abs() < 1e-9);
         let unpaired = ratio(&side(50, 1.1));
-        assert_eq!(unpaired.unit, ResamplingUnit::Sides);
+        assert_eq!(unpaired.unit, ResamplingScheme::Sides);
         assert!(unpaired.interval.unwrap().contains(1.0) && (unpaired.value - 1.1).abs() < 1e-9);
         // An unpaired run counts neither for the interval nor for the value.
         let mut more = side(0, 1.1);

@@ -49,7 +49,7 @@ pub fn cliffs_delta(first: &[f64], second: &[f64]) -> Option<Effect> {
     if first.is_empty() || second.is_empty() {
         return None;
     }
-    let wins: f64 = first
+    let net_wins: f64 = first
         .iter()
         .map(|value| {
             let smaller = second.partition_point(|other| other < value);
@@ -57,7 +57,7 @@ pub fn cliffs_delta(first: &[f64], second: &[f64]) -> Option<Effect> {
             smaller as f64 - larger as f64
         })
         .sum();
-    let delta = wins / (first.len() as f64 * second.len() as f64);
+    let delta = net_wins / (first.len() as f64 * second.len() as f64);
     let magnitude = match delta.abs() {
         size if size < 0.147 => Magnitude::Negligible,
         size if size < 0.33 => Magnitude::Small,

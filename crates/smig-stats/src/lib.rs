@@ -22,7 +22,7 @@ mod rank;
 mod summary;
 
 pub use bootstrap::{
-    Bootstrap, Contrast, ContrastResult, Interval, MIN_RUNS, ResamplingUnit, Run, Statistic,
+    Bootstrap, Contrast, ContrastResult, Interval, MIN_RUNS, ResamplingScheme, Run, Statistic,
 };
 pub use effect::{Effect, Magnitude, cliffs_delta};
 pub use proportion::wilson;

@@ -47,13 +47,13 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<RankTest> {
 /// The ranks of both lists together.
 struct Ranks {
     /// Twice the rank of each value, so that midranks are integers.
-    doubled: Vec<usize>,
+    doubled_ranks: Vec<usize>,
     /// Twice the rank sum of the first list.
-    doubled_sum: usize,
+    doubled_rank_sum: usize,
     first_count: usize,
     second_count: usize,
     /// The sum of t³ - t over groups of t equal values.
-    ties: f64,
+    tie_sum: f64,
 }
 
 impl Ranks {
@@ -67,38 +67,39 @@ impl Ranks {
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let count = all.iter().filter(|(_, of_first)| *of_first).count();
         let mut ranks = Self {
-            doubled: Vec::with_capacity(all.len()),
-            doubled_sum: 0,
+            doubled_ranks: Vec::with_capacity(all.len()),
+            doubled_rank_sum: 0,
             first_count: count,
             second_count: all.len() - count,
-            ties: 0.0,
+            tie_sum: 0.0,
         };
         for equal in all.chunk_by(|a, b| a.0 == b.0) {
             // Ranks start at 1: the first and the last rank of the group add up to twice the
             // midrank.
-            let doubled = 2 * ranks.doubled.len() + equal.len() + 1;
-            ranks.doubled_sum += doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
-            ranks.doubled.extend(equal.iter().map(|_| doubled));
+            let doubled = 2 * ranks.doubled_ranks.len() + equal.len() + 1;
+            ranks.doubled_rank_sum +=
+                doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
+            ranks.doubled_ranks.extend(equal.iter().map(|_| doubled));
             let size = equal.len() as f64;
-            ranks.ties += size.powi(3) - size;
+            ranks.tie_sum += size.powi(3) - size;
         }
         (ranks.first_count > 0 && ranks.second_count > 0).then_some(ranks)
     }
 
     fn u(&self) -> f64 {
         let min = self.first_count * (self.first_count + 1);
-        (self.doubled_sum - min) as f64 / 2.0
+        (self.doubled_rank_sum - min) as f64 / 2.0
     }
 
     /// Counts the ways to draw as many values as the first list has, for each (doubled) rank sum.
     /// In floating point: up to 1.2e17 ways exceed its 53 bits, but 15 digits suffice.
     fn count_ways(&self) -> Vec<f64> {
-        let max_sum: usize = self.doubled.iter().sum();
+        let max_sum: usize = self.doubled_ranks.iter().sum();
         // ways[drawn][sum]
         let mut ways = vec![vec![0.0; max_sum + 1]; self.first_count + 1];
         ways[0][0] = 1.0;
         let mut max_reached = 0;
-        for (seen, rank) in self.doubled.iter().enumerate() {
+        for (seen, rank) in self.doubled_ranks.iter().enumerate() {
             for drawn in (0..self.first_count.min(seen + 1)).rev() {
                 let (fewer, more) = ways.split_at_mut(drawn + 1);
                 for (sum, from) in fewer[drawn][..=max_reached].iter().enumerate() {
@@ -115,21 +116,21 @@ impl Ranks {
     fn exact_p(&self) -> f64 {
         let ways = self.count_ways();
         let all: f64 = ways.iter().sum();
-        let below: f64 = ways[..=self.doubled_sum].iter().sum();
-        let above: f64 = ways[self.doubled_sum..].iter().sum();
+        let below: f64 = ways[..=self.doubled_rank_sum].iter().sum();
+        let above: f64 = ways[self.doubled_rank_sum..].iter().sum();
         (2.0 * below.min(above) / all).min(1.0)
     }
 
     fn normal_p(&self, u: f64) -> f64 {
         let (first, second) = (self.first_count as f64, self.second_count as f64);
-        let all = first + second;
-        let middle = first * second / 2.0;
-        let ties = self.ties / (all * (all - 1.0));
-        let deviation = (first * second / 12.0 * (all + 1.0 - ties)).sqrt();
-        if deviation == 0.0 {
+        let count = first + second;
+        let mean = first * second / 2.0;
+        let tie_correction = self.tie_sum / (count * (count - 1.0));
+        let standard_deviation = (first * second / 12.0 * (count + 1.0 - tie_correction)).sqrt();
+        if standard_deviation == 0.0 {
             return 1.0; // all values are equal
         }
-        let z = ((u - middle).abs() - 0.5).max(0.0) / deviation;
+        let z = ((u - mean).abs() - 0.5).max(0.0) / standard_deviation;
         libm::erfc(z / std::f64::consts::SQRT_2).min(1.0)
     }
 }
@@ -138,8 +139,8 @@ impl Ranks {
 mod tests {
     use super::*;
 
-    const DEPRESSIVES: [f64; 5] = [19.0, 22.0, 16.0, 29.0, 24.0];
-    const OTHERS: [f64; 4] = [20.0, 11.0, 17.0, 12.0];
+    const MALES: [f64; 5] = [19.0, 22.0, 16.0, 29.0, 24.0];
+    const FEMALES: [f64; 4] = [20.0, 11.0, 17.0, 12.0];
 
     fn assert_near(got: f64, expected: f64) {
         assert!((got - expected).abs() < 1e-9 * expected.max(1e-3), "{got} for {expected}");
@@ -149,9 +150,9 @@ mod tests {
     /// `wilcox.test`, lists that do not overlap, and two longer ones.
     #[test]
     fn exact_p_values_match_scipy() {
-        let sum = mann_whitney(&DEPRESSIVES, &OTHERS).unwrap();
-        assert_eq!((sum.u, sum.method), (17.0, PValueMethod::Exact));
-        assert_near(sum.p, 1.0 / 9.0);
+        let scipy_example = mann_whitney(&MALES, &FEMALES).unwrap();
+        assert_eq!((scipy_example.u, scipy_example.method), (17.0, PValueMethod::Exact));
+        assert_near(scipy_example.p, 1.0 / 9.0);
         let a = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
         let b = [1.15, 0.88, 0.90, 0.74, 1.21];
         let test = mann_whitney(&a, &b).unwrap();

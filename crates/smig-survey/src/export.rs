@@ -9,10 +9,10 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::counts::{Exclusion, SurveyCounts};
 use super::error::{MalformedInput, OnMalformed, SurveyError};
 use super::har::{Response, SizeRule, shorten};
 use super::site::{Site, canonicalize};
-use super::tally::{Exclusion, SurveyCounts};
 
 /// Maximum length of a row. A payload of the HTTP Archive has about 10 KB.
 const MAX_ROW_BYTES: u64 = 64 << 20;
@@ -35,25 +35,25 @@ const NESTED_COLUMNS: [&str; 2] = ["summary", "payload"];
 pub fn read_export(
     input: impl Read,
     name: &str,
-    tally: &mut SurveyCounts,
+    counts: &mut SurveyCounts,
     mut on_malformed: OnMalformed<'_>,
 ) -> Result<(), SurveyError> {
     let mut reader = BufReader::with_capacity(1 << 16, input);
-    let mut export = Export { name, tally, on_malformed: &mut on_malformed };
+    let mut export = Export { name, counts, on_malformed: &mut on_malformed };
     let first = reader.fill_buf().map_err(|cause| export.read_error(cause))?;
     match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => export.json_lines(reader),
+        Some(b'{') => export.read_json_lines(reader),
         Some(b'[') => Err(export
             .malformed(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")
             .into()),
-        Some(_) => export.csv(reader),
+        Some(_) => export.read_csv(reader),
         None => Err(export.malformed(1, "the file is empty; is the export complete?").into()),
     }
 }
 
 struct Export<'a, 'b> {
     name: &'a str,
-    tally: &'a mut SurveyCounts,
+    counts: &'a mut SurveyCounts,
     on_malformed: &'a mut OnMalformed<'b>,
 }
 
@@ -67,7 +67,7 @@ impl Export<'_, '_> {
         MalformedInput { name: self.name.to_owned(), location, reason: reason.into() }
     }
 
-    fn json_lines(&mut self, mut reader: impl BufRead) -> Result<(), SurveyError> {
+    fn read_json_lines(&mut self, mut reader: impl BufRead) -> Result<(), SurveyError> {
         let mut text = Vec::new();
         for line in 1.. {
             text.clear();
@@ -93,7 +93,7 @@ impl Export<'_, '_> {
         Ok(())
     }
 
-    fn csv(&mut self, reader: impl Read) -> Result<(), SurveyError> {
+    fn read_csv(&mut self, reader: impl Read) -> Result<(), SurveyError> {
         let row_bytes = Rc::new(Cell::new(0));
         let limited = RowLimitReader { inner: reader, row_bytes: Rc::clone(&row_bytes) };
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(limited);
@@ -152,11 +152,11 @@ impl Export<'_, '_> {
 
     fn count(&mut self, line: u64, row: Result<Row, String>) -> Result<(), SurveyError> {
         match row {
-            Ok(row) => row.count(self.tally),
+            Ok(row) => row.add_to(self.counts),
             Err(why) => {
                 let malformed = self.malformed(line, why);
                 self.on_malformed.report(malformed)?;
-                self.tally.exclude(Exclusion::Damaged);
+                self.counts.exclude(Exclusion::Malformed);
             }
         }
         Ok(())
@@ -190,8 +190,8 @@ impl Row {
         let page = PAGE_COLUMNS.iter().find_map(|column| field(column).filter(is_non_empty));
         let page = parse_url(page, "root_page or page")?;
         let url = parse_url(field("url"), "url")?;
-        let summary = field("summary").and_then(parse_object);
-        let payload = field("payload").and_then(parse_object);
+        let summary = field("summary").and_then(parse_json_object);
+        let payload = field("payload").and_then(parse_json_object);
         let response = payload
             .and_then(|mut entry| entry.remove("response"))
             .and_then(|response| serde_json::from_value::<Response>(response).ok());
@@ -212,19 +212,19 @@ impl Row {
         Ok(Self { site: Site::from_url(&page), url, carries_object, bytes })
     }
 
-    fn count(self, tally: &mut SurveyCounts) {
-        let Some(site) = self.site else { return tally.exclude(Exclusion::NotWeb) };
-        tally.add_site(&site);
+    fn add_to(self, counts: &mut SurveyCounts) {
+        let Some(site) = self.site else { return counts.exclude(Exclusion::NotWeb) };
+        counts.add_site(&site);
         match Site::from_url(&self.url) {
-            None => tally.exclude(Exclusion::NotWeb),
-            Some(host) if host != site => tally.exclude(Exclusion::OffHost),
-            Some(_) if !self.carries_object => tally.exclude(Exclusion::Status),
+            None => counts.exclude(Exclusion::NotWeb),
+            Some(host) if host != site => counts.exclude(Exclusion::OffHost),
+            Some(_) if !self.carries_object => counts.exclude(Exclusion::Status),
             Some(_) => match self.bytes {
                 Some(bytes) => {
                     let url = canonicalize(self.url.clone()).unwrap_or(self.url);
-                    tally.add_object(&site, url.as_str(), bytes);
+                    counts.add_object(&site, url.as_str(), bytes);
                 }
-                None => tally.exclude(Exclusion::NoSize),
+                None => counts.exclude(Exclusion::NoSize),
             },
         }
     }
@@ -253,7 +253,7 @@ fn parse_number(value: Value) -> Option<u64> {
 }
 
 /// Returns a JSON column, exported as JSON or as text.
-fn parse_object(value: Value) -> Option<Map<String, Value>> {
+fn parse_json_object(value: Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(map) => Some(map),
         Value::String(text) => serde_json::from_str(&text).ok(),

@@ -8,9 +8,9 @@ use std::io::{BufReader, Read};
 use serde::Deserialize;
 use url::Url;
 
+use super::counts::{Exclusion, SurveyCounts};
 use super::error::{MalformedInput, SurveyError};
 use super::site::{Site, canonicalize};
-use super::tally::{Exclusion, SurveyCounts};
 
 /// Maximum number of redirects that lead to a landing page.
 const MAX_REDIRECTS: usize = 20;

@@ -8,6 +8,7 @@
 //! - [`crawl`] requests the sites (Linux);
 //! - [`read_har`] and [`read_export`] count from recordings of browsers and of the HTTP Archive.
 
+mod counts;
 #[cfg(target_os = "linux")]
 pub mod crawl;
 mod error;
@@ -18,11 +19,10 @@ mod html;
 mod site;
 mod sizes;
 mod table;
-mod tally;
 
+pub use counts::{Exclusion, LargestObject, SurveyCounts};
 pub use error::{MalformedInput, OnMalformed, SurveyError};
 pub use export::read_export;
 pub use har::{SizeRule, read_har};
 pub use site::{Site, canonicalize};
 pub use table::{DataSource, Percentile, Table, ThresholdRow};
-pub use tally::{Exclusion, LargestObject, SurveyCounts};

@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use smig_stats::wilson;
 
-use super::tally::{Exclusion, LargestObject, SurveyCounts};
+use super::counts::{Exclusion, LargestObject, SurveyCounts};
 
 /// Number of sites that the paper studied: the Alexa top 1500.
 const PAPER_SITES: u64 = 1500;
 
 /// Table 1: number of sites that hold an object of each size.
-const PAPER_REACHED: [u64; 5] = [209, 43, 21, 10, 4];
+const PAPER_SITES_BY_THRESHOLD: [u64; 5] = [209, 43, 21, 10, 4];
 
 /// Section 2.1: percentiles of object sizes, in bytes.
 const PAPER_PERCENTILES: [(u8, u64); 3] = [(25, 18_000), (50, 40_000), (75, 115_000)];
@@ -92,14 +92,16 @@ pub struct Table {
     pub sites: u64,
     /// Objects on their landing pages' hosts.
     pub objects: u64,
-    /// Sites with large objects.
-    pub at_least: Vec<ThresholdRow>,
+    /// Sites with an object of at least each size.
+    #[serde(rename = "at_least")]
+    pub threshold_rows: Vec<ThresholdRow>,
     /// Sizes of all objects.
     pub percentiles: Vec<Percentile>,
     /// Whether sizes were rounded to one part in 4,096, because too many are distinct.
     pub rounded: bool,
     /// Entries that were not counted, by reason.
-    pub left_out: BTreeMap<Exclusion, u64>,
+    #[serde(rename = "left_out")]
+    pub exclusions: BTreeMap<Exclusion, u64>,
     /// The sites with the largest objects.
     pub largest: Vec<LargestObject>,
     /// Comparison with the paper's table, in sentences.
@@ -111,11 +113,11 @@ pub struct Table {
 impl Table {
     /// Builds the table from the counts.
     #[must_use]
-    pub fn new(source: DataSource, tally: &SurveyCounts) -> Self {
-        let sites = tally.sites();
-        let at_least: Vec<_> = tally
+    pub fn new(source: DataSource, counts: &SurveyCounts) -> Self {
+        let sites = counts.sites();
+        let at_least: Vec<_> = counts
             .at_least()
-            .zip(PAPER_REACHED)
+            .zip(PAPER_SITES_BY_THRESHOLD)
             .map(|((bytes, reached), paper_sites)| ThresholdRow {
                 bytes,
                 sites: reached,
@@ -128,33 +130,33 @@ impl Table {
         let percentiles: Vec<_> = PAPER_PERCENTILES
             .map(|(percent, paper_bytes)| Percentile {
                 percent,
-                bytes: tally.sizes().quantile(f64::from(percent) / 100.0),
+                bytes: counts.sizes().quantile(f64::from(percent) / 100.0),
                 paper_bytes,
             })
             .into();
         Self {
             source,
             sites,
-            objects: tally.objects(),
+            objects: counts.objects(),
             comparison: compare_with_paper(source, sites, &at_least, &percentiles),
-            at_least,
+            threshold_rows: at_least,
             percentiles,
-            rounded: tally.sizes().is_rounded(),
-            left_out: tally.left_out().clone(),
-            largest: tally.largest(),
+            rounded: counts.sizes().is_rounded(),
+            exclusions: counts.exclusions().clone(),
+            largest: counts.largest(),
             notes: Vec::new(),
         }
     }
 
     /// Renders the table as text, for a terminal or a file.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut text = format!(
             "Sites with large objects on the landing page's host (sites: {}, objects: {})\n\n",
             self.sites, self.objects
         );
         text += "  at least   sites    share     95 % interval   paper (of 1500)\n";
-        for row in &self.at_least {
+        for row in &self.threshold_rows {
             let share = row.share.map_or_else(|| "-".to_owned(), format_percent);
             let interval = row.interval.map_or_else(
                 || "-".to_owned(),
@@ -180,9 +182,12 @@ impl Table {
                 let _ = writeln!(text, "  {:>8}  {}", format_size(large.bytes as f64), large.url);
             }
         }
-        if !self.left_out.is_empty() {
-            let parts: Vec<_> =
-                self.left_out.iter().map(|(why, n)| format!("{n} {}", why.description())).collect();
+        if !self.exclusions.is_empty() {
+            let parts: Vec<_> = self
+                .exclusions
+                .iter()
+                .map(|(why, n)| format!("{n} {}", why.description()))
+                .collect();
             let _ = write!(text, "\n{}", wrap(&format!("Not counted: {}.", parts.join(", "))));
         }
         let _ = write!(text, "\n{}", wrap(&self.comparison));
@@ -195,12 +200,12 @@ impl Table {
 
     /// Renders the table as CSV, one line per number of Table 1.
     #[must_use]
-    pub fn csv(&self) -> String {
+    pub fn to_csv(&self) -> String {
         let mut csv =
             String::from("measure,bytes_or_percent,value,of,low,high,paper_value,paper_of\n");
         let format_value =
             |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        for row in &self.at_least {
+        for row in &self.threshold_rows {
             let (low, high) = row.interval.unzip();
             let _ = writeln!(
                 csv,
@@ -314,26 +319,30 @@ mod tests {
 
     /// Counts with the paper's 1500 sites and percentiles.
     fn paper_counts() -> SurveyCounts {
-        let mut tally = SurveyCounts::default();
+        let mut counts = SurveyCounts::default();
         for number in 0..1500_u64 {
             let site =
                 Site::from_url(&format!("https://s{number}.example/").parse().unwrap()).unwrap();
-            tally.add_site(&site);
-            for (place, bytes) in [18_000, 18_000, 40_000, 115_000, 115_000].iter().enumerate() {
-                tally.add_object(&site, &format!("{site}/{place}"), *bytes);
+            counts.add_site(&site);
+            for (index, bytes) in [18_000, 18_000, 40_000, 115_000, 115_000].iter().enumerate() {
+                counts.add_object(&site, &format!("{site}/{index}"), *bytes);
             }
             let large = [209, 43, 21, 10, 4].iter().rposition(|sites| number < *sites);
-            if let Some(place) = large {
-                tally.add_object(&site, "large", super::super::tally::THRESHOLDS[place]);
+            if let Some(threshold_index) = large {
+                counts.add_object(
+                    &site,
+                    "large",
+                    super::super::counts::THRESHOLDS[threshold_index],
+                );
             }
         }
-        tally
+        counts
     }
 
     #[test]
     fn the_papers_own_numbers_show_no_difference() {
         let table = Table::new(DataSource::Crawl, &paper_counts());
-        for row in &table.at_least {
+        for row in &table.threshold_rows {
             assert_eq!((row.sites, row.share), (row.paper_sites, Some(row.paper_share)));
         }
         for row in &table.percentiles {
@@ -344,30 +353,30 @@ mod tests {
             "{}",
             table.comparison
         );
-        let text = table.text();
+        let text = table.to_text();
         assert!(text.contains("1 MB     209   13.9 %"), "{text}");
         assert!(text.contains("18 KB") && text.contains("115 KB"), "{text}");
-        assert_eq!(table.csv().lines().count(), 9);
-        assert!(table.csv().contains("sites_with_object_of_at_least,50000000,4,1500,"));
+        assert_eq!(table.to_csv().lines().count(), 9);
+        assert!(table.to_csv().contains("sites_with_object_of_at_least,50000000,4,1500,"));
     }
 
     #[test]
     fn an_empty_survey_has_no_percentages() {
         let table = Table::new(DataSource::Har, &SurveyCounts::default());
-        assert_eq!(table.at_least[0].share, None);
+        assert_eq!(table.threshold_rows[0].share, None);
         assert_eq!(table.percentiles[0].bytes, None);
-        assert!(table.text().contains("(sites: 0, objects: 0)"));
+        assert!(table.to_text().contains("(sites: 0, objects: 0)"));
         assert!(!table.comparison.contains('%'), "{}", table.comparison);
-        let mut one = SurveyCounts::default();
+        let mut counts = SurveyCounts::default();
         let site = Site::from_url(&"https://a.example/".parse().unwrap()).unwrap();
-        one.add_object(&site, "x", 60_000_000);
-        let table = Table::new(DataSource::Har, &one);
+        counts.add_object(&site, "x", 60_000_000);
+        let table = Table::new(DataSource::Har, &counts);
         assert!(
             table.comparison.contains("too few sites for a conclusion"),
             "{}",
             table.comparison
         );
-        let text = table.text();
+        let text = table.to_text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 

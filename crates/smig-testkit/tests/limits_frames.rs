@@ -54,7 +54,7 @@ fn a_header_block_has_at_most_eight_continuations() {
     for byte in 1..=8 {
         peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[byte..=byte]));
     }
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[9..10]));
     expect_limit(&mut peer, "too many CONTINUATION frames");
     peer.expect_not_failed(other);
@@ -68,7 +68,7 @@ fn a_header_block_has_at_most_64_kilobytes() {
     for _ in 0..3 {
         peer.send(C1, raw(kind::CONTINUATION, 0, 1, vec![b'v'; 16_384]));
     }
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, "v"));
     expect_limit(&mut peer, "header block larger than allowed");
 }
@@ -80,7 +80,7 @@ fn a_header_block_times_out_after_ten_seconds() {
     peer.advance(Duration::from_secs(5));
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, "v"));
     peer.advance(Duration::from_secs(4));
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.advance(Duration::from_secs(2));
     expect_limit(&mut peer, "header block not finished in time");
 }
@@ -97,7 +97,7 @@ fn at_most_ten_empty_frames_in_a_row_are_allowed() {
         for _ in 0..10 {
             peer.send(C1, frame.clone());
         }
-        peer.expect_nothing(C1);
+        peer.expect_silence_on(C1);
         peer.send(C1, frame);
         expect_limit(&mut peer, "too many empty frames in a row");
     }
@@ -129,9 +129,9 @@ fn repeated_goaways_are_bounded() {
     }
     assert_eq!(peer.take_error(excluded).code, ErrorCode::RefusedStream);
     peer.expect_not_failed(kept);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, goaway(1, ErrorCode::NoError));
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, goaway(1, ErrorCode::NoError));
     expect_limit(&mut peer, "too many empty frames in a row");
 }
@@ -149,7 +149,7 @@ fn a_browser_may_reprioritize_all_of_its_streams() {
         for n in 0..8 * max_streams {
             peer.send(C1, priority(n % max_streams + 10));
         }
-        peer.expect_nothing(C1);
+        peer.expect_silence_on(C1);
     }
     // No browser sends so many without other frames.
     peer.send(C1, priority(1));
@@ -481,7 +481,7 @@ fn priority_updates_for_idle_streams_are_bounded() {
         peer.send(C1, priority_update(2 * n + 1, "u=1"));
         peer.send(C1, priority_update(2 * n + 1, "u=2"));
     }
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, priority_update(201, "u=1"));
     expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
     // A stream that opens frees its entry.
@@ -566,7 +566,7 @@ fn limits_are_configurable() {
     let mut peer = server_with_limits(|limits| limits.max_consecutive_empty_frames = 1);
     peer.post(C1, 1);
     peer.send(C1, data(1, ""));
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, data(1, ""));
     expect_limit(&mut peer, "too many empty frames in a row");
     let mut peer = server_with_limits(|limits| limits.max_idle_priority_updates = 0);

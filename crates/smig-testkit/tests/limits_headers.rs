@@ -63,7 +63,7 @@ fn informational_responses_are_bounded() {
     for _ in 0..50 {
         peer.send(C1, headers(1).status(103));
     }
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.send(C1, headers(1).status(103));
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
     assert_eq!(peer.take_error(key).code, ErrorCode::EnhanceYourCalm);

@@ -50,7 +50,7 @@ const MIN_FREQUENCIES: &[(&str, u64)] = &[
     ("join accepted", 500),
     ("join refused", 20),
     ("join refused by its owner", 4),
-    ("session left", 20),
+    ("join of an unknown session", 20),
     ("migration answer time", 20),
     ("migrations", 100),
     ("MIGRATE by client", 300),

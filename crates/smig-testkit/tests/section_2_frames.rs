@@ -25,7 +25,7 @@ fn migrate_of_a_wrong_length_ends_the_connection() {
         peer.get(C1, 1);
         peer.send(C1, raw(kind::MIGRATE, 0, 1, vec![0; length]));
         peer.expect_goaway(C1, ErrorCode::FrameSizeError);
-        peer.expect_nothing(C2);
+        peer.expect_silence_on(C2);
     }
 }
 
@@ -95,7 +95,7 @@ fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
         let cid = peer.cid(C2);
         peer.send(C1, migrate(stream, cid, 1));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
-        peer.expect_nothing(C2);
+        peer.expect_silence_on(C2);
         let mut peer = client_with_two_connections();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(stream, cid, 2));
@@ -119,7 +119,7 @@ fn migrate_on_a_connection_that_is_not_joined_ends_it() {
     let cid = peer.cid(C1);
     peer.send(C2, migrate(1, cid, 1));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
     peer.get(C1, 1);
     peer.send(C1, offer(1));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
     peer.send(C1, migrate(1, cid, 1));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     peer.expect_not_failed(other);
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
     // SMIG-2.6/bad-destination: a promised stream.
     let config = Config { push: smig_proto::Push::Enabled, ..Config::client() };
     let mut peer = Peer::connected_to_client(config);
@@ -222,7 +222,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
     peer.send(C2, push_promise(1, 2, headers(0).get("/style.css")));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
         peer.get(C1, 1);
         peer.send(C1, answer);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
-        peer.expect_nothing(C2);
+        peer.expect_silence_on(C2);
     }
 }
 

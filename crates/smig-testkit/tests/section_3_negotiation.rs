@@ -48,8 +48,8 @@ fn a_server_offers_the_extension_before_it_knows_the_client() {
     peer.open_transport();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
     assert_eq!(setting_value(&entries, setting::SMIG), Some(16));
-    for cid in [setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO] {
-        assert_eq!(setting_value(&entries, cid), None, "only a client has a CID");
+    for setting_id in [setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO] {
+        assert_eq!(setting_value(&entries, setting_id), None, "only a client has a CID");
     }
 }
 
@@ -59,17 +59,17 @@ fn the_extension_needs_both_settings_and_a_complete_cid() {
     // invalid.
     let (hi, mid, lo) = (setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO);
     let whole = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
-    for missing in 0..=6 {
+    for case in 0..=6 {
         let mut entries = whole.to_vec();
-        match missing {
-            0..4 => drop(entries.remove(missing)),
+        match case {
+            0..4 => drop(entries.remove(case)),
             4 => entries[0].1 = 0,
             5 => entries[3].1 = 0,
             _ => {}
         }
         let mut peer = server_with_peer_settings(&entries);
         peer.take_preface(C1);
-        assert_eq!(is_smig_on(&mut peer), missing == 6, "with {entries:x?}");
+        assert_eq!(is_smig_on(&mut peer), case == 6, "with {entries:x?}");
     }
     // SMIG-3.3/when-on, a client.
     for (smig, on) in [(None, false), (Some(0), false), (Some(1), true)] {
@@ -117,19 +117,19 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     let mut peer = Peer::for_client(Setup::new(Config::client()));
     peer.open_transport();
     peer.take_preface(C1);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let result =
         peer.with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare));
     assert!(result.is_err());
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     // SMIG-3.4/settings-first: a client that knows the server joins in its first flight, before
     // SETTINGS arrive on C2.
     peer.send_preface(C1);
     peer.expect(C1, settings_ack());
     peer.open_transport();
     peer.take_preface(C2);
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
     // SMIG-3.4/settings-first: a server that does not know the client's SETTINGS migrates nothing.
     let mut peer = server_with_peer_settings(&[]);
     peer.take_preface(C1);
@@ -137,7 +137,7 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     for target in [MigrationTarget::Offer, MigrationTarget::Spare] {
         assert!(peer.with_session(|session, now| session.migrate(now, key, target)).is_err());
     }
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]
@@ -242,9 +242,9 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
     peer.open_transport();
     let Frame::Settings(_) = peer.next(C3) else { panic!("SETTINGS come first") };
     assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
-    peer.expect_nothing(C3);
+    peer.expect_silence_on(C3);
 
-    // SMIG-3.7/session-key: a plain connection that remains open is not part of the session.
+    // SMIG-3.7/session-key: a connection whose JOIN was refused is not part of the session.
     let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
@@ -255,7 +255,7 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
     let Frame::Settings(entries) = peer.next(C3) else { panic!("SETTINGS come first") };
     assert_eq!(setting_value(&entries, setting::SMIG_CID_LO), Some(3));
     assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
-    peer.expect_nothing(C3);
+    peer.expect_silence_on(C3);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_trusted_cleartext_server_accepts_k_and_answers() {
     peer.open_transport();
     peer.send_preface(C1);
     peer.take_preface(C1);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     let key = [0x33; 32];
     peer.set_key(key);
     peer.send_join(C1, cleartext_join(key));
@@ -378,7 +378,7 @@ fn a_founding_join_is_recognized_by_its_last_sixteen_bytes() {
         if bit.is_none() {
             peer.expect_joined(C1);
         } else {
-            peer.expect_nothing(C1);
+            peer.expect_silence_on(C1);
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_join_after_a_frame_of_a_stream_ends_the_connection() {
         let join = peer.join_request(handle);
         peer.send(handle, join);
         peer.expect_goaway(handle, ErrorCode::ProtocolError);
-        peer.expect_nothing(C1);
+        peer.expect_silence_on(C1);
     }
 }
 
@@ -121,12 +121,12 @@ fn a_client_accepts_only_a_valid_answer() {
     peer.expect_silence();
 
     // SMIG-4.3/server-proof: an invalid MAC, with one bit changed in it or in the nonce.
-    for wrong in 0..2 {
+    for altered_field in 0..2 {
         let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
         peer.connect();
         peer.connect();
         let Frame::Join { mut nonce, mut mac, ack } = peer.join_answer(C2) else { unreachable!() };
-        if wrong == 0 {
+        if altered_field == 0 {
             mac[31] ^= 1
         } else {
             nonce[0] ^= 1
@@ -363,7 +363,7 @@ fn a_refused_connection_remains_usable() {
 }
 
 #[test]
-fn an_unknown_session_is_founded_anew_at_the_server() {
+fn a_refused_join_to_an_unknown_session_starts_a_new_session_at_the_server() {
     // SMIG-4.8/new-session: C2 is the first connection of a new session with K from C2; C3 joins
     // that.
     let mut peer = Peer::connected_to_server(Config::server());
@@ -379,7 +379,7 @@ fn an_unknown_session_is_founded_anew_at_the_server() {
 }
 
 #[test]
-fn an_unknown_session_is_founded_anew_at_the_client() {
+fn a_refused_join_to_an_unknown_session_starts_a_new_session_at_the_client() {
     // SMIG-4.8/new-session
     let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
@@ -414,7 +414,7 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
 }
 
 #[test]
-fn an_unknown_session_is_founded_anew_on_cleartext() {
+fn a_refused_join_to_an_unknown_session_starts_a_new_session_on_cleartext() {
     // SMIG-4.8/new-session with SMIG-3.9/cleartext-key, a client: a JOIN with a new K, and its answer.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::for_client(setup.with_scripted_joins());
@@ -475,7 +475,7 @@ fn three_wrong_proofs_end_the_connection() {
     resend_altered_join(&mut peer, handle, |nonce, _| nonce[9] ^= 1);
     peer.expect(handle, join_refused(2));
     peer.expect_goaway(handle, ErrorCode::EnhanceYourCalm);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn three_refused_joins_end_the_connection_whatever_the_reasons() {
             peer.expect(handle, join_refused(byte));
         }
         peer.expect_goaway(handle, ErrorCode::EnhanceYourCalm);
-        peer.expect_nothing(C1);
+        peer.expect_silence_on(C1);
     }
     // SMIG-4.9/three-refusals: a cleartext connection that names unknown sessions.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);

@@ -43,6 +43,6 @@ fn a_refusal_gives_the_first_reason_that_applies() {
     ] {
         let (mut peer, handle) = join(&JoinErrors { session, proof, identity });
         peer.expect(handle, join_refused(reason));
-        peer.expect_nothing(handle);
+        peer.expect_silence_on(handle);
     }
 }

@@ -90,7 +90,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         peer.send(C2, frame);
         peer.expect_goaway(C2, ErrorCode::ProtocolError);
         peer.expect_not_failed(other);
-        peer.expect_nothing(C1);
+        peer.expect_silence_on(C1);
     }
     // SMIG-5.21/unbound-frames: MIGRATE and its answer are not permitted on an unbound carrier.
     for frame in
@@ -118,7 +118,7 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
     peer.connect();
     peer.send(C2, data(2, "x"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
     peer.get(C2, 5);
     peer.send(C2, headers(3).get("/").end());
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]

@@ -501,7 +501,7 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     }
     peer.send(C2, data(2, vec![0; 1_536]));
     peer.expect_goaway(C2, ErrorCode::FlowControlError);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn no_stream_migrates_to_a_connection_that_is_going_away() {
     peer.with_session(|session, now| session.drain(now, conn));
     assert_eq!(peer.migrate(key, C3), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_was_framed_before_the_barrier_stays_before_it() {
     peer.resume(C1);
     peer.expect(C1, data(1, vec![b'x'; 16_384]));
     peer.expect(C1, migrate(1, cid, 2));
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     peer.resume(C2);
     peer.expect(C2, data(2, vec![b'x'; 16_384]));
     peer.expect(C2, data(2, vec![b'x'; 16_384]));
@@ -186,7 +186,7 @@ fn a_closed_direction_sets_end_stream_on_every_migrate() {
     }
     peer.read(key);
     peer.expect(C2, window_update(2, 528_000));
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn the_data_kept_for_replay_is_bounded() {
     peer.send_body(key, vec![1; 60_000], EndStream::Yes);
     peer.expect(C2, data(2, vec![1; 16_384]));
     peer.expect(C2, data(2, vec![1; 16_384]));
-    peer.expect_nothing(C2);
+    peer.expect_silence_on(C2);
     peer.send(C1, accept(1, cid, 2).end());
     peer.expect(C2, data(2, vec![1; 16_384]));
     peer.expect(C2, data(2, vec![1; 60_000 - 3 * 16_384]).end());
@@ -428,7 +428,7 @@ fn a_response_may_migrate_before_its_head() {
     peer.expect(C2, headers(2).status(103));
     peer.expect(C2, headers(2).status(200));
     peer.expect(C2, data(2, "body").end());
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     // SMIG-5.28/before-headers at the client: they may arrive before the barrier.
     let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -496,5 +496,5 @@ fn a_client_does_not_offer() {
         peer.with_session(|session, now| session.migrate(now, key, MigrationTarget::Offer));
     assert_eq!(result, Err(MigrateError::NotServer));
     let handles: [ConnHandle; 2] = [C1, C2];
-    handles.into_iter().for_each(|handle| peer.expect_nothing(handle));
+    handles.into_iter().for_each(|handle| peer.expect_silence_on(handle));
 }

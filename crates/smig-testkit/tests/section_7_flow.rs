@@ -406,7 +406,7 @@ fn a_carrier_uses_only_its_connections_window() {
     assert_eq!([C1, C2].map(|handle| unread(&peer, handle)), [0, 32_000]);
     peer.read(key);
     assert_eq!(unread(&peer, C2), 0);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
 }
 
 #[test]

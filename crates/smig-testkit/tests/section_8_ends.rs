@@ -197,11 +197,11 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     peer.expect(C1, accept(1, cid, 2).end());
     let conn = peer.conn_id(C2);
     peer.with_session(|session, _| session.release(key));
-    let abandoned = peer.take_event(|event| match event {
+    let aborted = peer.take_event(|event| match event {
         Event::AbortTransport { conn } => Some(*conn),
         _ => None,
     });
-    assert_eq!(abandoned, conn);
+    assert_eq!(aborted, conn);
     assert_eq!(peer.session().local_resets(), 0, "the server sees no reset of a stream");
     // SMIG-8.4/cancel-by-close: the session continues.
     peer.open(C1, Method::GET, EndStream::Yes);
@@ -429,7 +429,7 @@ fn c2_ends_before_the_answer() {
     peer.lose(C2);
     peer.send(C1, accept(1, cid, 2));
     assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
-    peer.expect_nothing(C1);
+    peer.expect_silence_on(C1);
     // SMIG-8.9/c2-ends-early, the follower: it declines.
     let (mut peer, key) = client();
     peer.send(C2, data(2, "lost"));

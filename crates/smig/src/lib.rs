@@ -159,12 +159,12 @@ mod mailbox;
 mod migration;
 mod observer;
 mod resolve;
-#[doc(hidden)]
-pub mod seldom;
 mod server;
 mod snapshot;
 mod socket;
 mod stream;
+#[doc(hidden)]
+pub mod throttled;
 mod transport;
 
 pub use client::{

@@ -1,7 +1,7 @@
 //! Resets, lost connections and GOAWAY: section 8.
 
-use super::{EarlyFrame, Endpoint, Fault, OpenMigration, ResetOn, StreamState};
-use crate::frame::{EndStream, Frame, MigrateRequest};
+use super::{EarlyFrame, Endpoint, OpenMigration, ProtocolError, ResetOn, StreamState};
+use crate::frame::{EndStream, Frame, MigrateKind};
 use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
 
@@ -21,10 +21,7 @@ impl Endpoint {
             self.queue_frame(self.addr, Frame::Reset);
             self.closed.insert(self.addr);
             if let Some(deferred) = self.deferred.take() {
-                self.decline(
-                    self.addr,
-                    MigrateRequest::Move { to: deferred.to, end: EndStream::No },
-                );
+                self.decline(self.addr, MigrateKind::Move { to: deferred.to, end: EndStream::No });
             }
         }
         self.finish_if_ended();
@@ -61,12 +58,12 @@ impl Endpoint {
             }
         } else if at == self.addr {
             if self.deferred.is_some() {
-                return self.report_fault(Fault::AfterBarrier);
+                return self.report_fault(ProtocolError::AfterBarrier);
             }
             self.fail();
             self.on_origin_reset();
         } else if at.owner() == self.side {
-            self.report_fault(Fault::IdleId);
+            self.report_fault(ProtocolError::IdleId);
         } else {
             self.abandon(at); // SMIG-5.25/unbound-reset
         }
@@ -128,7 +125,7 @@ impl Endpoint {
                 if open.reset.is_none() {
                     self.close_carrier(&open);
                 }
-                open.reset.get_or_insert(ResetOn::Origin);
+                open.reset.get_or_insert(ResetOn::OldAddr);
                 self.open = Some(open);
             }
         }
@@ -176,7 +173,7 @@ impl Endpoint {
             self.queue_frame(open.to, Frame::Reset);
         }
         self.closed.insert(open.to);
-        self.decline_early_requests(&open);
+        self.decline_early_migrates(&open);
     }
 
     pub(crate) fn can_send_goaway(&self, conn: Conn) -> bool {
@@ -202,7 +199,7 @@ impl Endpoint {
         self.conns[conn.index()].goaway_received = Some(last);
         let ours = self.addr.conn == conn && self.addr.owner() == self.side;
         if ours && self.addr.id > last {
-            self.report_fault(Fault::AcceptedButExcluded);
+            self.report_fault(ProtocolError::AcceptedButExcluded);
         }
     }
 }

@@ -1,21 +1,22 @@
 //! The follower: sections 5 ("The follower", "Unbound carriers") and 6 ("Offers").
 
 use super::{
-    Choice, DeferredMigrate, EarlyFrame, Endpoint, Fault, OfferState, StreamState, UnboundCarrier,
+    Choice, DeferredMigrate, EarlyFrame, Endpoint, OfferState, ProtocolError, StreamState,
+    UnboundCarrier,
 };
-use crate::frame::{Answer, EndStream, Frame, MigrateRequest};
+use crate::frame::{Answer, EndStream, Frame, MigrateKind};
 use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
 
 impl Endpoint {
     /// Returns whether the follower may choose to decline this MIGRATE.
     pub(crate) fn may_decline(&self, conn: Conn, frame: &Frame) -> bool {
-        let Frame::Migrate(id, MigrateRequest::Move { .. }) = frame else { return false };
+        let Frame::Migrate(id, MigrateKind::Move { .. }) = frame else { return false };
         let collides = self.side == Side::Server && self.open.is_some();
         StreamAddr { conn, id: *id } == self.addr && !collides && !self.closed.contains(self.addr)
     }
 
-    pub(super) fn on_request(&mut self, at: StreamAddr, request: MigrateRequest, choice: Choice) {
+    pub(super) fn on_migrate(&mut self, at: StreamAddr, request: MigrateKind, choice: Choice) {
         if self.closed.contains(at) {
             if !self.omits(Omission::NoAnswerWhenClosed) {
                 self.decline(at, request); // SMIG-5.10/always-answer
@@ -23,27 +24,27 @@ impl Endpoint {
             return;
         }
         if self.is_destination(at) {
-            return self.on_request_before_answer(request);
+            return self.on_early_migrate(request);
         }
         if at != self.addr {
-            return self.report_fault(Fault::IdleId);
+            return self.report_fault(ProtocolError::IdleId);
         }
         if self.deferred.is_some() {
-            return self.report_fault(Fault::AfterBarrier);
+            return self.report_fault(ProtocolError::AfterBarrier);
         }
         match request {
-            MigrateRequest::Offer => self.on_offer(),
-            MigrateRequest::Move { to, end } => self.on_move(to, end, choice),
+            MigrateKind::Offer => self.on_offer(),
+            MigrateKind::Move { to, end } => self.on_move(to, end, choice),
         }
     }
 
     /// The follower moved again before this mover has read its answer (SMIG-5.16/next-move-kept).
-    fn on_request_before_answer(&mut self, request: MigrateRequest) {
+    fn on_early_migrate(&mut self, request: MigrateKind) {
         if self.side == Side::Server && self.omits(Omission::NextMigrateIgnored) {
             return;
         }
         if let Some(open) = &mut self.open {
-            open.early.push(EarlyFrame::Request(request));
+            open.early.push(EarlyFrame::Migrate(request));
         }
     }
 
@@ -54,7 +55,7 @@ impl Endpoint {
         if self.state == StreamState::Running {
             self.offer = OfferState::Open;
         } else {
-            self.decline(self.addr, MigrateRequest::Offer);
+            self.decline(self.addr, MigrateKind::Offer);
         }
     }
 
@@ -93,7 +94,7 @@ impl Endpoint {
             if reset && !resets_late {
                 self.queue_frame(self.addr, Frame::Reset); // SMIG-8.3/reset-remembered
             }
-            self.decline(self.addr, MigrateRequest::Move { to, end: EndStream::No });
+            self.decline(self.addr, MigrateKind::Move { to, end: EndStream::No });
             if reset && resets_late {
                 self.queue_frame(self.addr, Frame::Reset);
             }
@@ -123,14 +124,14 @@ impl Endpoint {
 
     /// Answers with the zero CID, and abandons the carrier that the request named
     /// (SMIG-6.7/decline-drops).
-    pub(super) fn decline(&mut self, at: StreamAddr, request: MigrateRequest) {
+    pub(super) fn decline(&mut self, at: StreamAddr, request: MigrateKind) {
         // A reset also closes the direction (SMIG-5.4/end-stream).
         let closed = self.send.ended || self.state == StreamState::Failed;
         let ended = closed && !self.omits(Omission::EndLostInCollision);
         self.queue_frame(at, |id| {
             Frame::Answer(id, Answer { to: None, end: EndStream::from_bool(ended) })
         });
-        if let MigrateRequest::Move { to, .. } = request {
+        if let MigrateKind::Move { to, .. } = request {
             self.abandon(to);
         }
     }
@@ -143,7 +144,7 @@ impl Endpoint {
     /// Handles the answer to JOIN: the waiting MIGRATE is answered (SMIG-5.12/join-pending).
     pub(super) fn on_joined(&mut self, conn: Conn) {
         self.conns[conn.index()].joined = true;
-        if let Some(deferred) = self.deferred.take_if(|kept| kept.to.conn == conn) {
+        if let Some(deferred) = self.deferred.take_if(|deferred| deferred.to.conn == conn) {
             self.answer_deferred(&deferred);
         }
     }
@@ -159,7 +160,7 @@ impl Endpoint {
     /// Returns the buffer for frames on an ID that no MIGRATE has named (SMIG-5.21/unbound-frames).
     pub(super) fn unbound_at(&mut self, at: StreamAddr) -> Option<&mut UnboundCarrier> {
         if at.owner() == self.side {
-            self.report_fault(Fault::IdleId);
+            self.report_fault(ProtocolError::IdleId);
             return None;
         }
         let index = match self.unbound.iter().position(|unbound| unbound.at == at) {
@@ -193,7 +194,7 @@ impl Endpoint {
     /// Sends an offer, which is not a barrier (SMIG-6.1/offer).
     pub(crate) fn send_offer(&mut self) {
         self.offer = OfferState::Open;
-        self.queue_frame(self.addr, |id| Frame::Migrate(id, MigrateRequest::Offer));
+        self.queue_frame(self.addr, |id| Frame::Migrate(id, MigrateKind::Offer));
     }
 
     pub(crate) fn has_unanswered_offer(&self) -> bool {
@@ -202,6 +203,6 @@ impl Endpoint {
 
     pub(crate) fn decline_offer(&mut self) {
         self.offer = OfferState::No;
-        self.decline(self.addr, MigrateRequest::Offer);
+        self.decline(self.addr, MigrateKind::Offer);
     }
 }

@@ -13,7 +13,7 @@ mod follower;
 mod mover;
 mod stream;
 
-use crate::frame::{Data, EndStream, Frame, MigrateRequest};
+use crate::frame::{Data, EndStream, Frame, MigrateKind};
 use crate::id::{Conn, MAX_CONNS, Side, StreamAddr, StreamAddrSet};
 use crate::omission::Omission;
 use crate::scenario::{EndAt, Scenario};
@@ -26,9 +26,9 @@ pub(crate) enum StreamState {
     Failed,
 }
 
-/// Errors that a correct peer never causes. Each is a violation of a property.
+/// Protocol errors, which a correct peer never causes: each violates a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
+pub(crate) enum ProtocolError {
     /// A unit is missing or duplicated.
     OutOfOrder,
     /// END_STREAM arrived before the last unit.
@@ -63,7 +63,7 @@ struct SendHalf {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ReceiveHalf {
+struct RecvHalf {
     total: u8,
     next: u8,
     ended: bool,
@@ -83,7 +83,7 @@ enum OfferState {
 /// The ID on which a stream was reset while the migration was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ResetOn {
-    Origin,
+    OldAddr,
     Carrier,
 }
 
@@ -109,7 +109,7 @@ struct OpenMigration {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum EarlyFrame {
     Data(Data),
-    Request(MigrateRequest),
+    Migrate(MigrateKind),
     Stop,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Endpoint {
     end_at: EndAt,
     initial_window: i8,
     send: SendHalf,
-    recv: ReceiveHalf,
+    recv: RecvHalf,
     state: StreamState,
     addr: StreamAddr,
     open: Option<OpenMigration>,
@@ -157,7 +157,7 @@ pub(crate) struct Endpoint {
     next_id: [u8; MAX_CONNS],
     conns: [ConnView; MAX_CONNS],
     settings_sent: Option<i8>,
-    fault: Option<Fault>,
+    fault: Option<ProtocolError>,
     outbox: Vec<(Conn, Frame)>,
 }
 
@@ -183,13 +183,7 @@ impl Endpoint {
             end_at: scenario.end_at,
             initial_window: window,
             send: SendHalf { total: send_units, next: 0, ended: send_units == 0, window },
-            recv: ReceiveHalf {
-                total: recv_units,
-                next: 0,
-                ended: recv_units == 0,
-                window,
-                owed: 0,
-            },
+            recv: RecvHalf { total: recv_units, next: 0, ended: recv_units == 0, window, owed: 0 },
             state: StreamState::Running,
             addr: StreamAddr::ORIGIN,
             open: None,
@@ -210,7 +204,7 @@ impl Endpoint {
         self.state
     }
 
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<ProtocolError> {
         self.fault
     }
 
@@ -227,7 +221,7 @@ impl Endpoint {
             Frame::WindowUpdate(id, by) => self.on_credit(at(id), by),
             Frame::Reset(id) => self.on_reset(at(id)),
             Frame::Stop(id) => self.on_stop(at(id)),
-            Frame::Migrate(id, request) => self.on_request(at(id), request, choice),
+            Frame::Migrate(id, request) => self.on_migrate(at(id), request, choice),
             Frame::Answer(id, answer) => self.on_answer(at(id), answer),
             Frame::GoAway { last } => self.on_goaway(conn, last),
             Frame::Settings(by) => self.on_settings(conn, by),
@@ -300,7 +294,7 @@ impl Endpoint {
         &self.conns[conn.index()]
     }
 
-    fn report_fault(&mut self, fault: Fault) {
+    fn report_fault(&mut self, fault: ProtocolError) {
         self.fault.get_or_insert(fault);
     }
 

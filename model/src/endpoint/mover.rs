@@ -1,7 +1,7 @@
 //! The mover: sections 5 ("The mover") and 6 ("Collisions", "Declines").
 
-use super::{EarlyFrame, Endpoint, Fault, OfferState, OpenMigration, ResetOn, StreamState};
-use crate::frame::{Answer, Frame, MigrateRequest};
+use super::{EarlyFrame, Endpoint, OfferState, OpenMigration, ProtocolError, ResetOn, StreamState};
+use crate::frame::{Answer, Frame, MigrateKind};
 use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
 
@@ -27,7 +27,7 @@ impl Endpoint {
         self.next_id[conn.index()] += 2;
         let (from, to) = (self.addr, StreamAddr { conn, id });
         let end = self.end_for_migrate();
-        self.queue_frame(from, |id| Frame::Migrate(id, MigrateRequest::Move { to, end }));
+        self.queue_frame(from, |id| Frame::Migrate(id, MigrateKind::Move { to, end }));
         self.offer = OfferState::No; // the client's MIGRATE answers an offer: SMIG-6.2/offer-answered
         self.open = Some(OpenMigration {
             from,
@@ -54,7 +54,7 @@ impl Endpoint {
             self.on_end(answer.end);
             match answer.to {
                 Some(to) if to == open.to => self.on_accepted(open),
-                Some(_) => self.report_fault(Fault::UnexpectedAnswer),
+                Some(_) => self.report_fault(ProtocolError::UnexpectedAnswer),
                 None => self.on_declined(&open),
             }
         } else if self.side == Side::Server && self.offer == OfferState::Open && answer.to.is_none()
@@ -62,7 +62,7 @@ impl Endpoint {
             self.on_end(answer.end);
             self.offer = OfferState::Declined; // SMIG-6.4/offered-once
         } else {
-            self.report_fault(Fault::UnexpectedAnswer);
+            self.report_fault(ProtocolError::UnexpectedAnswer);
         }
     }
 
@@ -72,17 +72,17 @@ impl Endpoint {
         let excluded =
             self.view(open.to.conn).goaway_received.is_some_and(|last| last < open.to.id);
         if excluded {
-            self.report_fault(Fault::AcceptedButExcluded); // SMIG-8.16/bound-is-processed
+            self.report_fault(ProtocolError::AcceptedButExcluded); // SMIG-8.16/bound-is-processed
         }
         if open.reset.is_some() {
             self.closed.insert(open.to);
-            return self.decline_early_requests(&open);
+            return self.decline_early_migrates(&open);
         }
         for early in open.early {
             match early {
                 EarlyFrame::Data(data) => self.deliver(data),
-                EarlyFrame::Request(request) => {
-                    self.on_request(open.to, request, super::Choice::Follow)
+                EarlyFrame::Migrate(request) => {
+                    self.on_migrate(open.to, request, super::Choice::Follow)
                 } // SMIG-5.16/next-move-kept
                 EarlyFrame::Stop => self.on_stop(open.to),
             }
@@ -106,7 +106,7 @@ impl Endpoint {
                 }
                 self.closed.insert(open.from);
             }
-            Some(ResetOn::Origin) => self.closed.insert(open.from),
+            Some(ResetOn::OldAddr) => self.closed.insert(open.from),
         }
     }
 
@@ -118,7 +118,7 @@ impl Endpoint {
         match open.reset {
             None => self.close_carrier(&open),
             Some(ResetOn::Carrier) => self.reset_owed = true,
-            Some(ResetOn::Origin) => {}
+            Some(ResetOn::OldAddr) => {}
         }
     }
 
@@ -153,9 +153,9 @@ impl Endpoint {
     }
 
     /// Declines the follower's next move, which waited for an answer that has no effect any more.
-    pub(super) fn decline_early_requests(&mut self, open: &OpenMigration) {
+    pub(super) fn decline_early_migrates(&mut self, open: &OpenMigration) {
         for early in &open.early {
-            if let EarlyFrame::Request(request) = early {
+            if let EarlyFrame::Migrate(request) = early {
                 self.decline(open.to, *request);
             }
         }

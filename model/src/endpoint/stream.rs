@@ -1,6 +1,6 @@
 //! Data, credit and the initial window: section 5 ("Order") and section 7.
 
-use super::{EarlyFrame, Endpoint, Fault, StreamState};
+use super::{EarlyFrame, Endpoint, ProtocolError, StreamState};
 use crate::frame::{Data, EndStream, Frame};
 use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
@@ -85,7 +85,7 @@ impl Endpoint {
         }
         if at == self.addr {
             if self.deferred.is_some() {
-                self.report_fault(Fault::AfterBarrier);
+                self.report_fault(ProtocolError::AfterBarrier);
             }
             return self.deliver(data);
         }
@@ -95,7 +95,7 @@ impl Endpoint {
         if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
             open.early.push(EarlyFrame::Data(data)); // SMIG-5.15/kept-in-order
         } else if self.side == Side::Server {
-            self.report_fault(Fault::IdleId); // SMIG-5.21/unbound-frames
+            self.report_fault(ProtocolError::IdleId); // SMIG-5.21/unbound-frames
         } else if let Some(unbound) = self.unbound_at(at) {
             unbound.data.push(data);
         }
@@ -108,14 +108,14 @@ impl Endpoint {
             return;
         }
         if self.recv.ended {
-            return self.report_fault(Fault::DataAfterEnd);
+            return self.report_fault(ProtocolError::DataAfterEnd);
         }
         if let Some(unit) = data.unit {
             if unit != self.recv.next {
-                return self.report_fault(Fault::OutOfOrder);
+                return self.report_fault(ProtocolError::OutOfOrder);
             }
             if self.recv.window <= 0 {
-                return self.report_fault(Fault::WindowExceeded);
+                return self.report_fault(ProtocolError::WindowExceeded);
             }
             self.recv.next += 1;
             self.recv.window -= 1;
@@ -131,7 +131,7 @@ impl Endpoint {
             return;
         }
         if self.recv.next != self.recv.total {
-            self.report_fault(Fault::EarlyEnd);
+            self.report_fault(ProtocolError::EarlyEnd);
         }
         self.recv.ended = true;
     }
@@ -150,7 +150,7 @@ impl Endpoint {
             return;
         }
         if at == self.addr && self.deferred.is_some() {
-            return self.report_fault(Fault::AfterBarrier);
+            return self.report_fault(ProtocolError::AfterBarrier);
         }
         if at == self.addr || self.is_destination(at) {
             self.send.window += by.cast_signed();

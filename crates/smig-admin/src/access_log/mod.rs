@@ -93,7 +93,7 @@ impl AccessLog {
     /// Waits until the lines so far are written, including those of replaced logs: for at most
     /// `limit`, and only as long as writes make progress.
     pub async fn flush(&self, limit: Duration) {
-        self.stats.flush(limit).await;
+        self.stats.wait_until_written(limit).await;
     }
 
     /// Starts a line; `None` if logging is off.

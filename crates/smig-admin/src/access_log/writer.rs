@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use smig::seldom;
+use smig::throttled;
 use tokio::time::{Instant, sleep};
 
 /// Maximum number of buffered lines.
@@ -37,8 +37,8 @@ pub(super) enum Sink {
 /// Sends lines to the thread, which ends once this is dropped and all buffered lines are written.
 #[derive(Debug)]
 pub(super) struct LogWriter {
-    /// Unbounded; `usage` limits the number of lines in it.
-    lines: Sender<String>,
+    /// Unbounded; `usage` bounds its lines and bytes.
+    sender: Sender<String>,
     usage: Arc<BufferUsage>,
     stats: Arc<LogStats>,
 }
@@ -56,8 +56,8 @@ impl BufferUsage {
     /// Reserves space for a line; returns whether there was enough.
     fn try_reserve(&self, bytes: usize) -> bool {
         let lines = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
-        let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let fits = lines <= MAX_LINES && all <= MAX_BYTES;
+        let total_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let fits = lines <= MAX_LINES && total_bytes <= MAX_BYTES;
         if !fits {
             self.release(1, bytes);
         }
@@ -93,7 +93,7 @@ impl LogStats {
 
     fn record_dropped(&self, lines: u64, why: &str) {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
-        seldom!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
+        throttled!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
     }
 
     fn add(&self, usage: &Arc<BufferUsage>) {
@@ -103,10 +103,10 @@ impl LogStats {
     }
 
     /// Waits until no line is buffered, for at most `limit`, and only as long as writes make progress.
-    pub(super) async fn flush(&self, limit: Duration) {
+    pub(super) async fn wait_until_written(&self, timeout: Duration) {
         let all = self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut usages: Vec<Arc<BufferUsage>> = all.iter().filter_map(Weak::upgrade).collect();
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + timeout;
         let (mut written, mut last_progress) = (0, Instant::now());
         loop {
             usages.retain(|usage| !usage.is_empty());
@@ -126,7 +126,7 @@ impl LogStats {
 impl LogWriter {
     /// Starts the thread.
     pub(super) fn start(sink: Sink, stats: Arc<LogStats>) -> io::Result<Self> {
-        let (lines, receiver) = channel();
+        let (sender, receiver) = channel();
         let usage = Arc::<BufferUsage>::default();
         stats.add(&usage);
         let (thread_usage, thread_stats) = (Arc::clone(&usage), Arc::clone(&stats));
@@ -134,18 +134,18 @@ impl LogWriter {
         thread::Builder::new()
             .name("smig-access-log".to_owned())
             .spawn(move || write_all(&receiver, sink, &thread_usage, &thread_stats))?;
-        Ok(Self { lines, usage, stats })
+        Ok(Self { sender, usage, stats })
     }
 
     /// Buffers a line, or drops it if the buffer is full.
     pub(super) fn write(&self, line: String) {
         let len = line.len();
         if !self.usage.try_reserve(len) {
-            return self.stats.record_dropped(1, "its reader or disk is too slow");
+            return self.stats.record_dropped(1, "the log's reader or disk is too slow");
         }
-        if self.lines.send(line).is_err() {
+        if self.sender.send(line).is_err() {
             self.usage.release(1, len);
-            self.stats.record_dropped(1, "its thread has ended");
+            self.stats.record_dropped(1, "the log's thread has ended");
         }
     }
 }
@@ -160,7 +160,7 @@ fn write_all(receiver: &Receiver<String>, mut sink: Sink, usage: &BufferUsage, s
             batch.push_str(&line);
             next = if batch.len() < BATCH_BYTES { receiver.try_recv().ok() } else { None };
         }
-        for piece in pieces(&batch) {
+        for piece in split_at_line_ends(&batch) {
             if let Err(error) = sink.write_all(piece.as_bytes()) {
                 stats.record_dropped(piece.lines().count() as u64, &error.to_string());
             }
@@ -172,7 +172,7 @@ fn write_all(receiver: &Receiver<String>, mut sink: Sink, usage: &BufferUsage, s
 }
 
 /// Splits a batch at line ends, so that lines of two logs to one file do not mix.
-fn pieces(batch: &str) -> impl Iterator<Item = &str> {
+fn split_at_line_ends(batch: &str) -> impl Iterator<Item = &str> {
     let mut rest = batch;
     core::iter::from_fn(move || {
         let bytes = rest.as_bytes();
@@ -252,7 +252,7 @@ mod tests {
         let (writer, pipe) = log_to_pipe(&stats);
         let lines = fill(&writer);
         let reader = spawn_reader(pipe, 64 << 10, 0);
-        stats.flush(HOUR).await;
+        stats.wait_until_written(HOUR).await;
         assert!(writer.usage.is_empty());
         drop(writer);
         assert_eq!(reader.join().unwrap(), lines);
@@ -265,7 +265,7 @@ mod tests {
         fill(&writer);
         // 40 KB a second.
         let reader = spawn_reader(pipe, 4 << 10, 100);
-        stats.flush(HOUR).await;
+        stats.wait_until_written(HOUR).await;
         assert!(writer.usage.is_empty());
         drop(writer);
         reader.join().unwrap();
@@ -281,7 +281,7 @@ mod tests {
         drop(before);
         let (_after, _) = log_to_pipe(&stats);
         let reader = spawn_reader(pipe, 64 << 10, 1);
-        stats.flush(HOUR).await;
+        stats.wait_until_written(HOUR).await;
         assert!(usage.upgrade().is_none_or(|usage| usage.is_empty()));
         assert_eq!(reader.join().unwrap(), lines);
     }
@@ -292,7 +292,7 @@ mod tests {
         let (writer, _pipe) = log_to_pipe(&stats);
         fill(&writer);
         let started_at = Instant::now();
-        stats.flush(HOUR).await;
+        stats.wait_until_written(HOUR).await;
         // While the pipe fills, writes make progress.
         assert!(started_at.elapsed() < Duration::from_secs(60), "{:?}", started_at.elapsed());
     }
@@ -302,8 +302,8 @@ mod tests {
         let line = format!("{}\n", "x".repeat(1500));
         let long = format!("{}\n", "y".repeat(10_000));
         let batch = format!("{line}{line}{line}{long}{line}");
-        let found: Vec<usize> = pieces(&batch).map(str::len).collect();
+        let found: Vec<usize> = split_at_line_ends(&batch).map(str::len).collect();
         assert_eq!(found, [3002, 1501, 10_001, 1501]);
-        assert_eq!(pieces("").count(), 0);
+        assert_eq!(split_at_line_ends("").count(), 0);
     }
 }

@@ -21,17 +21,17 @@ pub(super) const NOT_BUILT: &str =
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySpec {
     /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is appended.
-    #[serde(deserialize_with = "endpoint")]
+    #[serde(deserialize_with = "deserialize_endpoint")]
     pub endpoint: Uri,
     /// Header fields of each request to the collector, such as `authorization`.
-    #[serde(default, deserialize_with = "headers")]
+    #[serde(default, deserialize_with = "deserialize_headers")]
     pub headers: HeaderMap,
     /// The service name; unless set, `OTEL_SERVICE_NAME` from the environment, or `smig-gateway` or
     /// `smig-agent`.
     pub service_name: Option<String>,
     /// The sampling ratio of traces that start here, 0 to 1; unless set, `OTEL_TRACES_SAMPLER`, or all of them.
     /// For all others the client's sampling decision applies.
-    #[serde(default, deserialize_with = "ratio")]
+    #[serde(default, deserialize_with = "deserialize_ratio")]
     pub sample_ratio: Option<f64>,
     /// CA certificates for the collector, PEM; the system's unless set.
     pub ca: Option<PathBuf>,
@@ -43,7 +43,7 @@ impl TelemetrySpec {
     /// # Errors
     /// `endpoint` is not an `http://` or `https://` URL, or the feature `opentelemetry` is not compiled in.
     pub fn new(endpoint: &str) -> Result<Self, String> {
-        let endpoint = parse(endpoint)?;
+        let endpoint = parse_endpoint(endpoint)?;
         let headers = HeaderMap::new();
         Ok(Self { endpoint, headers, service_name: None, sample_ratio: None, ca: None })
     }
@@ -84,7 +84,7 @@ impl TelemetrySpec {
     }
 }
 
-fn parse(text: &str) -> Result<Uri, String> {
+fn parse_endpoint(text: &str) -> Result<Uri, String> {
     if cfg!(not(feature = "opentelemetry")) {
         return Err(NOT_BUILT.to_owned());
     }
@@ -105,11 +105,11 @@ fn parse(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<Uri, D::Error> {
-    parse(&String::deserialize(from)?).map_err(D::Error::custom)
+fn deserialize_endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<Uri, D::Error> {
+    parse_endpoint(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
+fn deserialize_headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
     let mut headers = HeaderMap::new();
     for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
         let name: HeaderName =
@@ -123,7 +123,7 @@ fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
     Ok(headers)
 }
 
-fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+fn deserialize_ratio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let ratio = f64::deserialize(from)?;
     if !(0.0..=1.0).contains(&ratio) {
         return Err(D::Error::custom("this takes a number from 0 (none) to 1 (all)"));

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{
-    Gateway, bytes, connect, echo, echo_server, loopback, origin, read_head, spec, strict, told,
-    until,
+    Gateway, bytes, connect, default_spec, echo, echo_server, loopback, origin, read_head, spec,
+    wait_for_report, wait_for_state,
 };
 
 /// Sends a request with `Connection: close`, and reads the complete response.
@@ -88,13 +88,13 @@ async fn refusals_of_the_gateway_have_a_status_and_a_text() {
     let read = tcp.read(&mut page).await.unwrap();
     assert!(String::from_utf8_lossy(&page[..read]).contains(&target.to_string()));
 
-    let gateway = Gateway::start(strict());
+    let gateway = Gateway::start(default_spec());
     let agent = gateway.agent(Vec::new()).await;
     let (_, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
 
     let credentials = Credentials::bearer("wrong");
-    let options = AgentOptions { credentials, ..gateway.agent_spec() };
+    let options = AgentOptions { credentials, ..gateway.agent_options() };
     let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (_, head) = connect(&agent, target).await;
     // A 407 would make a browser prompt for a password.
@@ -106,9 +106,9 @@ async fn a_gateway_without_migration_works() {
     let gateway = Gateway::start(spec());
     let config = Config { smig: None, ..agent::engine_config() };
     let client = gateway.client_builder().engine(config);
-    let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
+    let agent = Agent::start(gateway.agent_options(), client).await.unwrap();
     assert_eq!(
-        until(&agent, |link| *link != UplinkState::Connecting).await,
+        wait_for_state(&agent, |state| *state != UplinkState::Connecting).await,
         UplinkState::Up(NegotiatedProtocol::Http2)
     );
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
@@ -122,7 +122,7 @@ async fn an_unreachable_gateway_is_reported() {
     let gateway = Gateway::start(spec());
     let unused_port = ReservedPort::new();
     let unreachable = smig::Origin::https("127.0.0.1", unused_port.addr().port());
-    let options = AgentOptions { gateway: unreachable, ..gateway.agent_spec() };
+    let options = AgentOptions { gateway: unreachable, ..gateway.agent_options() };
     let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, "example.org:443").await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
@@ -130,7 +130,7 @@ async fn an_unreachable_gateway_is_reported() {
     let read = tcp.read(&mut page).await.unwrap();
     assert!(String::from_utf8_lossy(&page[..read]).contains("cannot be reached"));
     assert!(matches!(
-        until(&agent, |link| *link != UplinkState::Connecting).await,
+        wait_for_state(&agent, |state| *state != UplinkState::Connecting).await,
         UplinkState::Unreachable(_)
     ));
 }
@@ -189,13 +189,13 @@ async fn a_connection_accepted_before_shutdown_is_served() {
     for _ in 0..20 {
         let agent = gateway.agent(Vec::new()).await;
         let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
-        let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
+        let shutdown = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
         tokio::task::yield_now().await;
         tcp.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let mut response = String::new();
         tcp.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-        ended.await.unwrap();
+        shutdown.await.unwrap();
     }
 }
 
@@ -203,7 +203,7 @@ async fn a_connection_accepted_before_shutdown_is_served() {
 async fn admin_page_shows_gateway_and_tunnels() {
     let gateway = Gateway::start(spec());
     let admin = Some(AdminSpec { listen: loopback() });
-    let options = AgentOptions { admin, ..gateway.agent_spec() };
+    let options = AgentOptions { admin, ..gateway.agent_options() };
     let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -234,10 +234,10 @@ async fn admin_page_shows_gateway_and_tunnels() {
     let options = AgentOptions {
         gateway: unreachable,
         admin: Some(AdminSpec { listen: loopback() }),
-        ..gateway.agent_spec()
+        ..gateway.agent_options()
     };
     let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
-    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    wait_for_state(&agent, |state| matches!(state, UplinkState::Unreachable(_))).await;
     let mut tcp = TcpStream::connect(agent.admin_addr().unwrap()).await.unwrap();
     tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await
@@ -285,7 +285,7 @@ async fn a_client_may_send_after_the_origin_half_closed() {
         let (read, ()) = tokio::join!(server_socket.read_to_end(&mut received), writing);
         read.unwrap();
         assert!(received == sent, "{} bytes", received.len());
-        let report = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
+        let report = wait_for_report(&gateway.tunnels, "connect", |one| one.open == 0).await;
         assert!(report.ended.contains(&("completed", opened)), "{report:?}");
     }
 }

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use smig_testkit::port::ReservedPort;
 
-use crate::support::{Gateway, bytes, echo, echo_server, loopback, origin, spec, until};
+use crate::support::{Gateway, bytes, echo, echo_server, loopback, origin, spec, wait_for_state};
 
 fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
     PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }
@@ -22,7 +22,7 @@ async fn each_http2_request_is_a_stream_of_its_own() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
+    wait_for_state(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
     let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let url = format!("http://{}/package.Service/Call", agent.forward_addrs()[0]);
@@ -52,7 +52,7 @@ async fn a_grpc_call_without_a_gateway_gets_a_grpc_status() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
+    wait_for_state(&agent, |link| *link == UplinkState::Up(NegotiatedProtocol::Smig)).await;
     let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let call = async |media_type: &str| {
@@ -64,7 +64,7 @@ async fn a_grpc_call_without_a_gateway_gets_a_grpc_status() {
     };
     assert_eq!(call("application/grpc").await.status(), 200);
     drop(gateway.server);
-    until(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
+    wait_for_state(&agent, |link| matches!(link, UplinkState::Unreachable(_))).await;
     let refused = call("application/grpc").await;
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["grpc-status"]),
@@ -135,7 +135,7 @@ async fn a_tunnel_that_was_never_opened_is_reset_at_shutdown() {
     let via = Origin::https("127.0.0.1", silent_server.local_addr().unwrap().port());
     for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
         let forwards = vec![forward(loopback(), protocol)];
-        let options = AgentOptions { gateway: via.clone(), forwards, ..gateway.agent_spec() };
+        let options = AgentOptions { gateway: via.clone(), forwards, ..gateway.agent_options() };
         let agent = Agent::start(options, gateway.client_builder()).await.unwrap();
         let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
         // Otherwise the kernel would reset it.

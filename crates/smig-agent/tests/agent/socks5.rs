@@ -5,7 +5,7 @@ use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Gateway, echo, origin, spec, strict};
+use crate::support::{Gateway, default_spec, echo, origin, spec};
 
 /// Performs the handshake and sends a request; returns the reply's code.
 async fn request_tunnel(agent: &Agent, request: &[u8]) -> (TcpStream, u8) {
@@ -73,7 +73,7 @@ async fn each_failure_has_its_reply() {
         assert_eq!(reply, expected, "{message:?}");
         assert_eq!(tcp.read(&mut [0]).await.unwrap(), 0, "{message:?}");
     }
-    let gateway = Gateway::start(strict());
+    let gateway = Gateway::start(default_spec());
     let agent = gateway.agent(Vec::new()).await;
     assert_eq!(request_tunnel(&agent, &request(1, 1, &loopback, port)).await.1, 2);
 }

@@ -22,11 +22,11 @@ impl Gateway {
 
     /// An agent that uses the gateway, on free ports.
     pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
-        let options = AgentOptions { forwards, ..self.agent_spec() };
+        let options = AgentOptions { forwards, ..self.agent_options() };
         Agent::start(options, self.client_builder()).await.unwrap()
     }
 
-    pub(crate) fn agent_spec(&self) -> AgentOptions {
+    pub(crate) fn agent_options(&self) -> AgentOptions {
         AgentOptions {
             credentials: Credentials::bearer(TOKEN),
             listen: vec![loopback()],
@@ -37,7 +37,7 @@ impl Gateway {
 }
 
 /// Waits for a state of the connection between the agent and the gateway.
-pub(crate) async fn until(
+pub(crate) async fn wait_for_state(
     agent: &Agent,
     predicate: impl FnMut(&UplinkState) -> bool,
 ) -> UplinkState {

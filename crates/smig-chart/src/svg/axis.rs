@@ -27,7 +27,7 @@ impl Axis {
     /// Creates an axis from 0 to a round number at or above `max`.
     #[must_use]
     pub fn linear(max: f64, unit: &'static str) -> Self {
-        let max = positive(max);
+        let max = positive_or_one(max);
         let step = step(max, 5.0);
         let end = (max / step - 1e-9).ceil().max(1.0) * step;
         Self { scale: Scale::Linear, start: 0.0, end, unit, categories: Vec::new() }
@@ -36,7 +36,7 @@ impl Axis {
     /// Creates an axis from 0 to exactly `max`.
     #[must_use]
     pub fn linear_exact(max: f64, unit: &'static str) -> Self {
-        Self::between(0.0, positive(max), unit)
+        Self::between(0.0, positive_or_one(max), unit)
     }
 
     /// Creates an axis from exactly `start` to exactly `end`; an empty range is widened.
@@ -59,7 +59,7 @@ impl Axis {
     /// times a power of ten).
     #[must_use]
     pub fn log(min: f64, max: f64, unit: &'static str) -> Self {
-        let (min, max) = (positive(min), positive(max));
+        let (min, max) = (positive_or_one(min), positive_or_one(max));
         let mut start = round_numbers(min / 10.0, min).last().copied().unwrap_or(min);
         let end = round_numbers(max * 0.999, max * 10.0).first().copied().unwrap_or(max);
         if end / start < 3.0 {
@@ -133,7 +133,7 @@ impl Axis {
 }
 
 /// Replaces a value that is invalid for a logarithm or a division by 1.
-fn positive(value: f64) -> f64 {
+fn positive_or_one(value: f64) -> f64 {
     if value.is_finite() && value > 1e-6 { value } else { 1.0 }
 }
 
@@ -148,7 +148,7 @@ fn is_power_of_ten(value: f64) -> bool {
 
 /// Returns 1, 2 or 5 times a power of ten, such that `range` has at most `wanted` steps.
 fn step(range: f64, wanted: f64) -> f64 {
-    let rough = positive(range) / wanted;
+    let rough = positive_or_one(range) / wanted;
     let power = 10_f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()

@@ -89,12 +89,12 @@ impl Figure {
             description = escape(&self.description),
         );
         for (index, (panel, area)) in self.panels.iter().zip(&areas).enumerate() {
-            let last = index + 1 == self.panels.len();
+            let is_last = index + 1 == self.panels.len();
             self.draw_grid(
                 &mut out,
                 panel,
                 area,
-                if last { XLabels::Shown } else { XLabels::Hidden },
+                if is_last { XLabels::Shown } else { XLabels::Hidden },
             );
             self.draw_heading(&mut out, panel, area);
             for layer in &panel.layers {
@@ -112,8 +112,8 @@ impl Figure {
     fn draw_grid(&self, out: &mut String, panel: &Panel, area: &Area, labels: XLabels) {
         let mut lines = String::new();
         let mut texts = String::new();
-        let wanted = (area.height / 26.0) as usize;
-        for (value, text) in panel.y.ticks(wanted.max(2)) {
+        let tick_count = (area.height / 26.0) as usize;
+        for (value, text) in panel.y.ticks(tick_count.max(2)) {
             let y = area.y(panel, value);
             if !panel.y.is_categorical() {
                 let _ = write!(
@@ -190,12 +190,12 @@ impl Figure {
     }
 
     fn draw_heading(&self, out: &mut String, panel: &Panel, area: &Area) {
-        let legend = LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
-        let y = round_to_tenth(area.top - legend - 9.0);
+        let legend_height = LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
+        let y = round_to_tenth(area.top - legend_height - 9.0);
         let _ =
             write!(out, "<text class=\"name\" x=\"2\" y=\"{y}\">{}</text>", escape(&panel.title));
         for (line, entries) in self.legend(panel).into_iter().enumerate() {
-            let y = area.top - legend + LEGEND_LINE_HEIGHT * line as f64 + 7.0;
+            let y = area.top - legend_height + LEGEND_LINE_HEIGHT * line as f64 + 7.0;
             for (x, layer) in entries {
                 draw_swatch(out, layer, x, y - 4.0);
                 let _ = write!(

@@ -16,7 +16,7 @@ pub struct Figure {
     /// Panels from top to bottom.
     pub panels: Vec<Panel>,
     /// Points in time, drawn through all panels.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<EventLine>,
 }
 
 /// One pair of axes.
@@ -160,7 +160,7 @@ pub struct Block {
 
 /// A labelled point in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mark {
+pub struct EventLine {
     /// Position, in the x axis' unit.
     pub x: f64,
     /// Short label, written beside the line.

@@ -15,7 +15,7 @@ mod tests;
 
 pub use axis::{Axis, Scale};
 pub use figure::{
-    Bar, Block, Colour, Figure, Label, Layer, Level, Mark, Marker, Panel, Point, Rule, Shape, Tint,
-    VerticalRange,
+    Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Point, Rule, Shape,
+    Tint, VerticalRange,
 };
 pub use style::{STYLE, with_colour_fallbacks};

@@ -1,6 +1,6 @@
 //! Tests that charts are well-formed and draw their input.
 
-use super::{Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape};
+use super::{Axis, Block, Colour, EventLine, Figure, Layer, Marker, Panel, Point, Rule, Shape};
 use crate::markup::assert_balanced;
 
 fn figure() -> Figure {
@@ -35,7 +35,7 @@ fn figure() -> Figure {
                 rules: Vec::new(),
             },
         ],
-        marks: vec![Mark { x: 5.0, label: "moved".into() }],
+        marks: vec![EventLine { x: 5.0, label: "moved".into() }],
     }
 }
 
@@ -77,10 +77,10 @@ fn each_colour_of_a_file_has_a_fallback_before_it() {
     assert!(colours.len() > 10, "{}", colours.len());
     for (at, _) in colours {
         let declarations: Vec<&str> = svg[..at].rsplit([';', '{', '"']).take(2).collect();
-        let [property, plain] = declarations[..] else { panic!("nothing before {at}") };
-        let (same, value) = plain.split_once(':').expect("a declaration");
-        assert_eq!(same, property);
-        assert!(value.starts_with('#') && value.len() >= 4, "{plain}");
+        let [property, fallback] = declarations[..] else { panic!("nothing before {at}") };
+        let (fallback_property, value) = fallback.split_once(':').expect("a declaration");
+        assert_eq!(fallback_property, property);
+        assert!(value.starts_with('#') && value.len() >= 4, "{fallback}");
     }
     assert!(svg.contains("fill:#59636e;fill:var(--soft)"), "the light value");
 }

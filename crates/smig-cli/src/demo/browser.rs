@@ -19,7 +19,7 @@ use super::target::OutputTarget;
 use super::{DemoArgs, screen};
 use crate::exit::CliError;
 use crate::interrupt::{self, INTERRUPTED};
-use crate::lab::build;
+use crate::lab::identify_build;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Browser")]
@@ -64,7 +64,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let json = args.json.as_deref().map(OutputTarget::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(OutputTarget::file).transpose()?;
     let stop = CancellationToken::default();
-    interrupt::listen(stop.clone())?;
+    interrupt::cancel_on_interrupt(stop.clone())?;
     let mut screen = screen(json.as_ref());
     let result = match show(&options, privilege, &stop, &mut screen) {
         Err(error) if matches!(error.downcast_ref(), Some(BrowserError::Stopped)) => {
@@ -101,7 +101,8 @@ fn show<W: Write>(
     stop: &CancellationToken,
     screen: &mut Screen<W>,
 ) -> Result<BrowserResult> {
-    let build = build(&std::env::current_exe().context("cannot find the path of this program")?)?;
+    let build =
+        identify_build(&std::env::current_exe().context("cannot find the path of this program")?)?;
     let mut run_number = 0;
     let result = drive(options, build, privilege, stop, &mut |event| {
         let line = match event {

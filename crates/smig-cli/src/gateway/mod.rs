@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use smig_admin::access_log::Format;
 use smig_admin::telemetry::TelemetrySpec;
-use smig_gateway::config::{Config, ListenProtocol, ListenSpec};
+use smig_gateway::config::{Config, ListenSecurity, ListenSpec};
 use smig_gateway::upstream::ServerUrl;
 use smig_gateway::{Gateway, GatewayError};
 use smig_settings::value::{parse_addresses, parse_time};
@@ -201,11 +201,11 @@ fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
         texts => texts,
     };
     for text in addresses {
-        let protocol = if args.cleartext { ListenProtocol::Cleartext } else { ListenProtocol::Tls };
+        let protocol = if args.cleartext { ListenSecurity::Cleartext } else { ListenSecurity::Tls };
         let address = parse_addresses(text).map_err(|why| usage(format!("--listen: {why}")))?;
         config.listen.push(ListenSpec { address, protocol, redirect_to_https: None });
     }
-    let needs_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+    let needs_tls = config.listen.iter().any(|listen| listen.protocol == ListenSecurity::Tls);
     if config.certificates.is_empty() && needs_tls {
         let mut hosts = config.hosts();
         hosts.extend(args.host.iter().cloned());
@@ -234,7 +234,7 @@ fn print_dev_cert(cert: &DevCert, print_line: &dyn Fn(&str)) {
 
 fn listener_lines(gateway: &Gateway) -> Vec<String> {
     let line = |(address, protocol)| {
-        let scheme = if protocol == ListenProtocol::Tls { "https" } else { "http" };
+        let scheme = if protocol == ListenSecurity::Tls { "https" } else { "http" };
         format!("listening on {}", paint::bold(&format!("{scheme}://{address}")))
     };
     gateway.listeners().map(line).collect()

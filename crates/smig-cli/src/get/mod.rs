@@ -33,7 +33,7 @@ use screen::{Screen, Verbosity};
 use transfer::{FetchOptions, Resume};
 use upload::Upload;
 
-/// Most worker threads for the sessions of several hosts.
+/// Maximum number of worker threads.
 const MAX_THREADS: usize = 4;
 
 pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
@@ -70,17 +70,17 @@ async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Resu
             }
         })
         .buffer_unordered(usize::from(args.parallel));
-    let mut first: Option<(usize, Exit)> = None;
+    let mut first_failure: Option<(usize, Exit)> = None;
     while let Some((number, job, report, result)) = results.next().await {
         let failure = result.err();
         report_result(args, screen, job, &report, failure.as_ref())?;
         if let Some(failure) = failure
-            && first.is_none_or(|(earlier, _)| number < earlier)
+            && first_failure.is_none_or(|(earlier, _)| number < earlier)
         {
-            first = Some((number, failure.exit));
+            first_failure = Some((number, failure.exit));
         }
     }
-    Ok(first.map_or(Exit::Success, |(_, exit)| exit))
+    Ok(first_failure.map_or(Exit::Success, |(_, exit)| exit))
 }
 
 fn report_result(

@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub(super) resumed: u64,
     /// Length of the destination in bytes.
     pub(super) length: u64,
-    pub(super) tries: u32,
+    pub(super) attempts: u32,
     pub(super) digest: Option<[u8; 32]>,
     pub(super) outcome: Outcome,
     ranges: Vec<Range>,
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
 /// Another attempt may use another session, which numbers its connections from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Range {
-    r#try: u32,
+    attempt: u32,
     connection: Option<String>,
     start: u64,
     end: u64,
@@ -58,11 +58,11 @@ impl Report {
         self.length = written;
         match self.current_body.take() {
             Some((info, at)) => {
-                self.ranges.extend(ranges(&info.segments(), self.tries, at, written))
+                self.ranges.extend(ranges(&info.segments(), self.attempts, at, written))
             }
             None if written > start => {
                 self.ranges.push(Range {
-                    r#try: self.tries,
+                    attempt: self.attempts,
                     connection: None,
                     start,
                     end: written,
@@ -81,7 +81,7 @@ impl Report {
     /// Returns how often the body migrated to another connection.
     fn migrations(&self) -> usize {
         let changed = |pair: &[Range]| match pair {
-            [a, b] => a.r#try == b.r#try && a.connection != b.connection && a.end == b.start,
+            [a, b] => a.attempt == b.attempt && a.connection != b.connection && a.end == b.start,
             _ => false,
         };
         self.ranges.windows(2).filter(|pair| changed(pair)).count()
@@ -104,7 +104,7 @@ impl Report {
             "skipped": self.outcome == Outcome::Skipped,
             "ttfb_ms": self.first_byte.map(millis),
             "total_ms": millis(self.total),
-            "attempts": self.tries,
+            "attempts": self.attempts,
             "migrations": self.migrations(),
             "ranges": self.ranges,
             "sha256": self.digest.as_ref().map(sink::to_hex),
@@ -147,9 +147,9 @@ impl Report {
 }
 
 /// Converts the segments of a body written at offset `at` to ranges, up to offset `written`.
-fn ranges(segments: &[Segment], r#try: u32, at: u64, written: u64) -> Vec<Range> {
+fn ranges(segments: &[Segment], attempt: u32, at: u64, written: u64) -> Vec<Range> {
     let shifted = segments.iter().map(|segment| Range {
-        r#try,
+        attempt,
         connection: Some(segment.connection.to_string()),
         start: at + segment.start,
         end: (at + segment.end).min(written),

@@ -84,7 +84,7 @@ impl FetchOptions {
         let mut resume = self.resume;
         let mut backoff = INITIAL_BACKOFF;
         loop {
-            report.tries += 1;
+            report.attempts += 1;
             let failed = match self.attempt(job, report, &mut sink, resume).await {
                 Ok(()) => {
                     report.digest = sink.finish(job.sha256)?;
@@ -92,7 +92,7 @@ impl FetchOptions {
                 }
                 Err(failed) => failed,
             };
-            let Some(delay) = self.retry_delay(&failed, report.tries, &sink, backoff) else {
+            let Some(delay) = self.retry_delay(&failed, report.attempts, &sink, backoff) else {
                 let hint = sink.part().map(describe_part);
                 sink.discard_if_empty();
                 return Err(with_hint(failed.failure, sink.written(), hint));
@@ -110,13 +110,13 @@ impl FetchOptions {
     fn retry_delay(
         &self,
         failed: &AttemptError,
-        tries: u32,
+        attempts: u32,
         sink: &Sink,
         backoff: Duration,
     ) -> Option<Duration> {
         // Data written to a pipe cannot be withdrawn.
         let is_irrevocable = sink.written() > 0 && sink.part().is_none();
-        if tries > self.retries || is_irrevocable || !self.upload.is_repeatable() {
+        if attempts > self.retries || is_irrevocable || !self.upload.is_repeatable() {
             return None;
         }
         match failed.retry {
@@ -168,7 +168,7 @@ impl FetchOptions {
         };
         match at {
             0 => report.discard_ranges(),
-            _ if report.tries == 1 => report.resumed = at,
+            _ if report.attempts == 1 => report.resumed = at,
             _ => {}
         }
         if self.method == Method::HEAD {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig_lab::trial::{Build, Builds};
+use smig_lab::trial::{AcceptedBuilds, Build};
 
 /// Set by `scripts/reproduce`, which builds committed code only. Cargo does not provide the commit,
 /// and the working directory's commit at run time may differ from the program's.
@@ -19,13 +19,13 @@ pub(super) struct BuildArgs {
 }
 
 impl BuildArgs {
-    pub(super) const fn builds(self) -> Builds {
-        if self.any_build { Builds::Any } else { Builds::One }
+    pub(super) const fn builds(self) -> AcceptedBuilds {
+        if self.any_build { AcceptedBuilds::Any } else { AcceptedBuilds::One }
     }
 }
 
 /// Returns the build of the program file `smig`, which is the running program.
-pub(crate) fn build(smig: &Path) -> Result<Build> {
+pub(crate) fn identify_build(smig: &Path) -> Result<Build> {
     let commit = COMMIT.filter(|commit| !commit.is_empty());
     Build::of(smig, commit).with_context(|| format!("cannot read {}", smig.display()))
 }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
     // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     let options = CheckOptions {
-        length: Duration::from_secs(args.seconds),
+        duration: Duration::from_secs(args.seconds),
         seed: args.seed,
         ..CheckOptions::default()
     };
@@ -69,11 +69,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         let result = check::check(name, link, &options)?;
         bar.suspend(|| {
             if results.is_empty() && !args.json {
-                outln!("{}", paint::bold(&check::header()));
+                outln!("{}", paint::bold(&check::table_header()));
             }
             show(args, &result)
         })?;
-        results.push(result.verdict());
+        results.push(result.result());
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -93,12 +93,12 @@ fn progress(links: usize) -> ProgressBar {
 fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
     if args.json {
         let mut value = serde_json::to_value(result)?;
-        value["verdict"] = serde_json::to_value(result.verdict())?;
+        value["verdict"] = serde_json::to_value(result.result())?;
         outln!("{value}");
         return Ok(());
     }
-    for line in check::lines(result) {
-        match result.verdict() {
+    for line in check::table_rows(result) {
+        match result.result() {
             CheckResult::Good => outln!("{line}"),
             CheckResult::Disturbed => outln!("{}", paint::dim(&line)),
             CheckResult::OutOfBounds => outln!("{}", paint::error(&line)),

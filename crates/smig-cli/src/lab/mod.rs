@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-pub(crate) use build::build;
+pub(crate) use build::identify_build;
 
 /// Measure over emulated links: scenarios, campaigns, comparisons
 #[derive(Debug, Args)]

@@ -19,11 +19,11 @@ use smig_lab::reproduce::{
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
-use smig_lab::trial::{Builds, estimated_duration};
+use smig_lab::trial::{AcceptedBuilds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
-use super::build::{BuildArgs, build};
-use super::run::{CampaignProgress, DisturbedRuns, check_setting, jobs};
+use super::build::{BuildArgs, identify_build};
+use super::run::{CampaignProgress, DisturbedRuns, check_setting, parse_jobs};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::stdout::{out, outln};
@@ -67,7 +67,7 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Number of parallel runs [default: three per processor]
-    #[arg(long, value_name = "N", value_parser = jobs)]
+    #[arg(long, value_name = "N", value_parser = parse_jobs)]
     jobs: Option<usize>,
     /// Number of repetitions of each setting, instead of the figure's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -165,7 +165,7 @@ fn selected_trials(
     let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
         CliError::new(
             Exit::Failure,
-            Diagnostics { file: experiment.file.into(), faults }.to_string(),
+            Diagnostics { file: experiment.file.into(), diagnostics: faults }.to_string(),
         )
     })?;
     if let Some(repetitions) = repetitions {
@@ -192,7 +192,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         shard: None,
         filter: Filter::default(),
         jobs: args.jobs.unwrap_or_else(default_jobs),
-        build: build(&smig)?,
+        build: identify_build(&smig)?,
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
@@ -200,7 +200,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     };
     let plan = combined_plan(args, extent, &options)?;
     let stop = CancellationToken::default();
-    interrupt::listen(stop.clone())?;
+    interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(
         if args.quick { "reproduce --quick" } else { "reproduce" },
         &plan,
@@ -215,7 +215,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     if done.finished + done.done_before > 0 || args.names.iter().any(includes_survey) {
         // The plan has checked the builds. The report marks a build without a commit.
-        report(&options.out, args.json, Builds::Any)?;
+        report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
     Ok(print_outcome(&done))
 }
@@ -267,7 +267,7 @@ fn add_missing(all: &mut Vec<MissingServer>, missing: MissingServer) {
 }
 
 /// Writes the report of the results in `dir`, and prints its summary.
-fn report(dir: &Path, json: bool, builds: Builds) -> Result<()> {
+fn report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Result<()> {
     let results = read_results(dir)?;
     builds
         .check(results.iter().map(|result| result.origin.as_ref()))

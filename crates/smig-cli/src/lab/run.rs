@@ -16,13 +16,14 @@ use smig_lab::scenario::{self, Campaign, Filter, ServerSpec, Shard, SizeClass};
 use smig_lab::servers::{RunAs, ServerEnv, find_server_program};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
+use smig_settings::Diagnostic;
 use tokio_util::sync::CancellationToken;
 
-use super::build::{BuildArgs, build};
+use super::build::{BuildArgs, identify_build};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::paint;
-use crate::settings::{self, Settings};
+use crate::settings;
 use crate::stdout::outln;
 
 /// Run the measurements of a scenario file
@@ -53,8 +54,8 @@ pub(crate) struct RunArgs {
     /// Only shard I of N
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
-    /// Number of parallel runs; more than half as many as processors disturb each other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    /// Number of parallel runs; above half the number of processors, they disturb each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
     /// Only these variants, may be repeated; several names of an axis are alternatives
     #[arg(long, value_name = "AXIS=NAME", action = clap::ArgAction::Append)]
@@ -75,7 +76,7 @@ pub(crate) struct RunArgs {
     json: bool,
 }
 
-/// What becomes of a run that was disturbed in every attempt.
+/// Whether a run that was disturbed in every attempt has a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum DisturbedRuns {
     /// It is a result, marked as disturbed
@@ -93,7 +94,7 @@ impl From<DisturbedRuns> for OnDisturbed {
     }
 }
 
-pub(super) fn jobs(text: &str) -> Result<usize, String> {
+pub(super) fn parse_jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs @ 1..=256) => Ok(jobs),
         _ => Err("expected 1 to 256".into()),
@@ -118,7 +119,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         shard: args.shard,
         filter,
         jobs: args.jobs,
-        build: build(&smig)?,
+        build: identify_build(&smig)?,
         builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
@@ -131,30 +132,21 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     copy_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
     let stop = CancellationToken::default();
-    interrupt::listen(stop.clone())?;
+    interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
-    print_outcome(args, &options, &summary?)
+    print_summary(args, &options, &summary?)
 }
 
 /// Checks one setting of `smig serve` with the parser of `smig serve`; returns its faults.
 pub(super) fn check_setting(text: &str) -> Result<(), String> {
-    let dir = std::env::temp_dir();
-    let path = dir.join(format!("smig-lab-setting-{}.toml", std::process::id()));
-    std::fs::write(&path, text).map_err(|error| format!("cannot be checked: {error}"))?;
-    let result = settings::load(&path, &mut Settings::default());
-    // On failure a small temporary file remains, which does no harm.
-    let _ = std::fs::remove_file(&path);
-    let shown = path.display().to_string();
-    result.map_err(|faults| {
-        let without_location = |line: &str| {
-            let rest = line.strip_prefix(&shown).unwrap_or(line).trim_start_matches(':');
-            rest.trim_start_matches(|c: char| c.is_ascii_digit())
-                .trim_start_matches(": ")
-                .to_owned()
+    settings::check(text).map_err(|faults| {
+        let text = |fault: &Diagnostic| match fault.key.as_str() {
+            "" => fault.message.clone(),
+            key => format!("{key}: {}", fault.message),
         };
-        faults.lines().map(without_location).collect::<Vec<_>>().join("; ")
+        faults.iter().map(text).collect::<Vec<_>>().join("; ")
     })
 }
 
@@ -171,15 +163,15 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
         run_as: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
-    for setting in campaign.conditions.iter().filter(|setting| filter.matches(&setting.variant)) {
-        outln!("{}", paint::bold(&format!("== {}", setting.variant)));
-        outln!("link: {}", setting.scenario.link);
+    for condition in campaign.conditions.iter().filter(|setting| filter.matches(&setting.variant)) {
+        outln!("{}", paint::bold(&format!("== {}", condition.variant)));
+        outln!("link: {}", condition.scenario.link);
         let program = |_: &str, server: &ServerSpec| {
             let command = server.command.as_ref().and_then(|command| command.argv.first());
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
             find_server_program(server, smig).unwrap_or_else(|| fallback.into())
         };
-        for launch in env.launches(&setting.scenario, program) {
+        for launch in env.launches(&condition.scenario, program) {
             outln!("-- server {}\n{}", launch.name, launch.to_config_text());
         }
     }
@@ -206,7 +198,7 @@ impl CampaignProgress {
             view.println(&format!("{} {missing}", paint::error("warning:")));
         }
         let expected: Duration =
-            plan.trials.iter().map(|cell| estimated_duration(&cell.scenario)).sum();
+            plan.trials.iter().map(|trial| estimated_duration(&trial.scenario)).sum();
         if total > 0 {
             view.println(&paint::dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
@@ -234,22 +226,22 @@ impl CampaignProgress {
                 self.bar.set_message(format!("  {id}{suffix}"));
             }
             Event::Started { .. } => {}
-            Event::Rejected { id, attempt, reason: why } => {
-                self.println(&format!("disturbed, retrying: {id} (attempt {attempt}): {why}"));
+            Event::Rejected { id, attempt, reason } => {
+                self.println(&format!("disturbed, retrying: {id} (attempt {attempt}): {reason}"));
             }
-            Event::GivenUp { id, reason: why } => {
+            Event::GivenUp { id, reason } => {
                 self.bar.inc(1);
-                self.println(&format!("{} {id}: {why}", paint::error("no result:")));
+                self.println(&format!("{} {id}: {reason}", paint::error("no result:")));
             }
-            Event::Finished { result, time_left: left } => {
+            Event::Finished { result, time_left } => {
                 self.bar.inc(1);
-                let rest = format!("about {} left", format_duration(*left));
+                let remaining = format!("about {} left", format_duration(*time_left));
                 let line = format!("{}: {}", result.id, summarize(result));
                 if self.is_drawn {
                     self.println(&line);
-                    self.bar.set_message(format!("  {rest}"));
+                    self.bar.set_message(format!("  {remaining}"));
                 } else {
-                    self.println(&format!("{line}; {rest}"));
+                    self.println(&format!("{line}; {remaining}"));
                 }
             }
         }
@@ -280,7 +272,7 @@ fn summarize(result: &TrialResult) -> String {
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
         let mut part = match objects.first().map(|object| object.size_class) {
-            Some(SizeClass::Big) => format!("{name} {median:.2} s"),
+            Some(SizeClass::Large) => format!("{name} {median:.2} s"),
             _ => format!("{name} {:.0} ms", median * 1e3),
         };
         if objects.len() > 1 {
@@ -303,7 +295,7 @@ fn print_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn print_outcome(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
+fn print_summary(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
     if args.json {
         let given_up: Vec<_> = summary
             .given_up

@@ -1,7 +1,8 @@
 //! `smig lab server`: `smig serve` for scenarios. Also accepts uploads, and logs session events on
 //! standard output with the clock of all measurements.
 //!
-//! Otherwise the same as `smig serve`, which is what is measured; but the default is one worker.
+//! Must never set anything else that the configuration file does not: what is measured is `smig serve`. The
+//! only exception is the default of one worker.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -362,9 +362,9 @@ fn print(table: &Table, output: &OutputArgs) -> Result<()> {
     let text = if output.json {
         serde_json::to_string_pretty(table).context("cannot serialize the table")? + "\n"
     } else if output.csv {
-        table.csv()
+        table.to_csv()
     } else {
-        table.text()
+        table.to_text()
     };
     Ok(crate::stdout::write(format_args!("{text}"))?)
 }

@@ -27,9 +27,9 @@ use crate::stdout::out;
         timeline for each run if the scenario enables it.",
     after_help = "\
 Examples:
-  smig lab timeline cell.timeline.jsonl                      cell.timeline.html, with close-ups
-  smig lab timeline cell.timeline.jsonl --svg picture.svg    only the chart
-  smig lab timeline cell.timeline.jsonl --svg - --from 1.2s --to 1.6s > moment.svg
+  smig lab timeline run.timeline.jsonl                      run.timeline.html, with close-ups
+  smig lab timeline run.timeline.jsonl --svg picture.svg    only the chart
+  smig lab timeline run.timeline.jsonl --svg - --from 1.2s --to 1.6s > moment.svg
   smig lab timeline NoMig.timeline.jsonl SMig.timeline.jsonl --svg both.svg"
 )]
 pub(crate) struct TimelineArgs {

@@ -104,7 +104,7 @@ impl Output {
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     match &args.command {
         TraceCommand::Lte { seed, seconds, mean, output } => {
-            let lte = LteSpec { seed: Some(*seed), seconds: *seconds, mean: *mean };
+            let lte = LteSpec { seed: Some(*seed), period_s: *seconds, mean: *mean };
             output.write(&lte.generate(*seed).to_string())?;
         }
         TraceCommand::Constant { rate, seconds, output } => {

@@ -70,7 +70,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
 /// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
 /// the original setting.
 pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
-    interrupt::listen(CancellationToken::default())?;
+    interrupt::cancel_on_interrupt(CancellationToken::default())?;
     hystart::run_keeper(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
 }

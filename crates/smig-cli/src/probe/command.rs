@@ -293,11 +293,11 @@ fn apply_join(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::tokenizer::split;
+    use super::super::tokenizer::tokenize;
     use super::*;
 
     fn parse(line: &str) -> Result<ScriptFrame, String> {
-        let tokens = split(line).unwrap();
+        let tokens = tokenize(line).unwrap();
         parse_frame(&tokens[0].to_text(), &tokens[1..])
     }
 

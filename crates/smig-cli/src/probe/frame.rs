@@ -170,7 +170,7 @@ impl Frame {
             }
             WINDOW_UPDATE => add("by", json!(self.u32_at(0))),
             PING => add("opaque", json!(to_hex(&self.payload))),
-            DATA => add("data", json!(excerpt(&self.payload))),
+
             PUSH_PROMISE => add("promised", json!(self.u32_at(0))),
             PRIORITY_UPDATE => {
                 add("of", json!(self.u32_at(0)));
@@ -187,7 +187,7 @@ impl Frame {
             }
             JOIN if self.has_flag(REFUSED) => add("reason", json!(self.payload.first())),
             HEADERS | CONTINUATION => {}
-            _ => add("payload", json!(excerpt(&self.payload))),
+            _ => add("data", json!(excerpt(&self.payload))),
         }
         details
     }
@@ -293,7 +293,7 @@ mod tests {
         );
         assert_eq!(line(DATA, 1, 1, b"hi there"), "data stream=1 length=8 end data=\"hi there\"");
         assert_eq!(line(DATA, 0, 1, &[0xff, 0]), "data stream=1 length=2 data=ff00");
-        assert_eq!(line(0xee, 0, 1, b""), "0xee stream=1 length=0 payload=\"\"");
+        assert_eq!(line(0xee, 0, 1, b""), "0xee stream=1 length=0 data=\"\"");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     let mut faults = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line_number = number + 1;
-        let parsed = tokenizer::split(line).and_then(|words| match words.split_first() {
+        let parsed = tokenizer::tokenize(line).and_then(|words| match words.split_first() {
             None => Ok(None),
             Some((command, rest)) => parse_action(command, rest).map(Some),
         });

@@ -1,16 +1,16 @@
-//! Splits a script's line into words: quoted text, `key=value`, hexadecimal bytes.
+//! Splits a script's line into tokens: quoted text, `key=value`, hexadecimal bytes.
 
-/// One word of a line.
+/// One token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) text: Vec<u8>,
     /// Index of the first `=` outside of quotes.
     equals: Option<usize>,
-    /// Whether the word began with a quote.
+    /// Whether the token began with a quote.
     pub(super) quoting: Quoting,
 }
 
-/// Notation of a word.
+/// Notation of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quoting {
     Bare,
@@ -35,41 +35,41 @@ impl Token {
     }
 }
 
-/// Splits a line into words; `#` at the beginning of a word starts a comment.
+/// Splits a line into tokens; `#` at the beginning of a token starts a comment.
 ///
 /// # Errors
 /// An unclosed quote or an invalid escape.
-pub(super) fn split(line: &str) -> Result<Vec<Token>, String> {
-    let mut words = Vec::new();
+pub(super) fn tokenize(line: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
     let mut bytes = line.bytes().peekable();
     loop {
         while bytes.next_if(u8::is_ascii_whitespace).is_some() {}
         match bytes.peek() {
-            None | Some(b'#') => return Ok(words),
-            Some(_) => words.push(read_token(&mut bytes)?),
+            None | Some(b'#') => return Ok(tokens),
+            Some(_) => tokens.push(read_token(&mut bytes)?),
         }
     }
 }
 
-type Bytes<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
+type ByteIter<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
 
-fn read_token(bytes: &mut Bytes<'_>) -> Result<Token, String> {
+fn read_token(bytes: &mut ByteIter<'_>) -> Result<Token, String> {
     let quoting = if bytes.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
-    let mut word = Token { text: Vec::new(), equals: None, quoting };
+    let mut token = Token { text: Vec::new(), equals: None, quoting };
     while let Some(byte) = bytes.next_if(|byte| !byte.is_ascii_whitespace()) {
         match byte {
-            b'"' => read_quoted(bytes, &mut word.text)?,
+            b'"' => read_quoted(bytes, &mut token.text)?,
             b'=' => {
-                word.equals.get_or_insert(word.text.len());
-                word.text.push(byte);
+                token.equals.get_or_insert(token.text.len());
+                token.text.push(byte);
             }
-            _ => word.text.push(byte),
+            _ => token.text.push(byte),
         }
     }
-    Ok(word)
+    Ok(token)
 }
 
-fn read_quoted(bytes: &mut Bytes<'_>, text: &mut Vec<u8>) -> Result<(), String> {
+fn read_quoted(bytes: &mut ByteIter<'_>, text: &mut Vec<u8>) -> Result<(), String> {
     loop {
         match bytes.next() {
             None => return Err("unterminated quote".to_owned()),
@@ -80,7 +80,7 @@ fn read_quoted(bytes: &mut Bytes<'_>, text: &mut Vec<u8>) -> Result<(), String> 
     }
 }
 
-fn read_escape(bytes: &mut Bytes<'_>) -> Result<u8, String> {
+fn read_escape(bytes: &mut ByteIter<'_>) -> Result<u8, String> {
     match bytes.next() {
         Some(b'n') => Ok(b'\n'),
         Some(b'r') => Ok(b'\r'),
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn lines_are_split_into_words() {
-        let words = split("data stream=1 \"a b\\x00\\\"\" x=\"y z\" # rest").unwrap();
-        let texts: Vec<_> = words.iter().map(|word| word.text.as_slice()).collect();
+        let tokens = tokenize("data stream=1 \"a b\\x00\\\"\" x=\"y z\" # rest").unwrap();
+        let texts: Vec<_> = tokens.iter().map(|token| token.text.as_slice()).collect();
         assert_eq!(texts, [&b"data"[..], b"stream=1", b"a b\0\"", b"x=y z"]);
-        assert_eq!(words[3].key_value(), Some((&b"x"[..], &b"y z"[..])));
-        assert_eq!(words[2].quoting, Quoting::Quoted);
-        assert_eq!(split("a=b=c").unwrap()[0].key_value(), Some((&b"a"[..], &b"b=c"[..])));
-        assert!(split("\"open").is_err());
-        assert!(split("\"\\q\"").is_err());
-        assert!(split("  # nothing").unwrap().is_empty());
+        assert_eq!(tokens[3].key_value(), Some((&b"x"[..], &b"y z"[..])));
+        assert_eq!(tokens[2].quoting, Quoting::Quoted);
+        assert_eq!(tokenize("a=b=c").unwrap()[0].key_value(), Some((&b"a"[..], &b"b=c"[..])));
+        assert!(tokenize("\"open").is_err());
+        assert!(tokenize("\"\\q\"").is_err());
+        assert!(tokenize("  # nothing").unwrap().is_empty());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Settings of the file service.
 
 use smig_settings::entry::{last_value, show_text};
-use smig_settings::{ValueKind, count, size, time, word};
+use smig_settings::{ValueKind, integer, size, time, word};
 
 use super::Setting;
-use super::model::{HIDDEN, LISTING, PRECOMPRESSED, SYMLINKS, parse_header};
+use super::model::{HIDDEN, LISTING, PRECOMPRESSED, SYMLINKS, parse_field_value};
 
 pub(super) const TABLE: &[Setting] = &[
     Setting {
@@ -63,7 +63,7 @@ pub(super) const TABLE: &[Setting] = &[
             )
         },
         set: |s, v| {
-            s.files.cache_control = parse_header(last_value(v))?;
+            s.files.cache_control = parse_field_value(last_value(v))?;
             Ok(())
         },
     },
@@ -73,13 +73,13 @@ pub(super) const TABLE: &[Setting] = &[
         files.cache_ttl,
         "How long a cached path is valid before it is checked again; 0: check at every request"
     ),
-    count!(
+    integer!(
         "files.cache_entries",
         "cache-entries",
         files.cache_entries,
         "Maximum number of cached paths"
     ),
-    count!(
+    integer!(
         "files.cache_open_files",
         "cache-open-files",
         files.cache_open_files,

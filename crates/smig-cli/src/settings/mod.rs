@@ -12,7 +12,7 @@ mod tests;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use smig_settings::Schema;
+use smig_settings::{Diagnostic, Schema};
 
 pub(crate) use flags::Flags;
 pub(crate) use model::{DEFAULT_PORT, Listen, ListenSecurity, Settings};
@@ -40,6 +40,14 @@ fn all() -> impl Iterator<Item = &'static Setting> {
 /// All faults of the file, one line each, `FILE:LINE: what`.
 pub(crate) fn load(path: &Path, settings: &mut Settings) -> Result<(), String> {
     SCHEMA.load(path, settings).map_err(|faults| faults.to_string())
+}
+
+/// Checks a file's text.
+///
+/// # Errors
+/// All faults of the text.
+pub(crate) fn check(text: &str) -> Result<(), Vec<Diagnostic>> {
+    SCHEMA.parse(text, &mut Settings::default())
 }
 
 /// Returns an example file: every key with its default, each commented out.

@@ -103,7 +103,7 @@ pub(super) const PRECOMPRESSED: [(&str, PrecompressedFiles); 2] =
     [("serve", PrecompressedFiles::Serve), ("ignore", PrecompressedFiles::Ignore)];
 
 /// Parses a header field value; the empty string means none.
-pub(super) fn parse_header(text: &str) -> Result<Option<HeaderValue>, String> {
+pub(super) fn parse_field_value(text: &str) -> Result<Option<HeaderValue>, String> {
     if text.is_empty() {
         return Ok(None);
     }

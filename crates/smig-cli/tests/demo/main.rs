@@ -105,8 +105,8 @@ mod linux {
         });
         ensure!(during_download.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
-        ensure!(run.bulk_bytes() == options.big_file_bytes, "{} bytes", run.bulk_bytes());
-        let took = run.bulk_duration().context("the big file has no end")?;
+        ensure!(run.big_file_bytes() == options.big_file_bytes, "{} bytes", run.big_file_bytes());
+        let took = run.big_file_duration().context("the big file has no end")?;
         let least = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
         ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
         let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();

@@ -210,7 +210,7 @@ def stop(*_):
     sys.exit(0)
 signal.signal(signal.SIGINT, stop)
 words = open(sys.argv[1]).read()
-open(os.environ['OUT'] + '/told', 'w').write(words)
+open(os.environ['OUT'] + '/arguments', 'w').write(words)
 open(sys.argv[2], 'w').write('a line of its own log\\n')
 sys.argv = ['server.py', *words.split()]
 exec(open(os.environ['OUT'] + '/server.py').read())
@@ -225,7 +225,7 @@ exec(open(os.environ['OUT'] + '/server.py').read())
     ));
     let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&output, 0);
-    let arguments = std::fs::read_to_string(sandbox.path("told")).unwrap();
+    let arguments = std::fs::read_to_string(sandbox.path("arguments")).unwrap();
     assert!(arguments.starts_with("8443 /") && arguments.ends_with("key.pem"), "{arguments}");
     assert!(sandbox.path("stopped").exists(), "SIGINT has not arrived");
     assert!(sandbox.is_clean());

@@ -1,4 +1,4 @@
-//! Users' commands beside two hosts.
+//! `smig lab link`: a user's command, with two hosts joined by an emulated link.
 
 use crate::support::{Sandbox, assert_exit, can_run, text};
 

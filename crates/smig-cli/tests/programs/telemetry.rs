@@ -81,12 +81,12 @@ fn an_unreachable_collector_is_logged_and_dropped_spans_are_counted() {
     let mut command = sandbox.smig(&["gateway", "--config", &file]);
     command.env("OTEL_BSP_SCHEDULE_DELAY", "10");
     let mut gateway = start(command);
-    let page = find_line(&mut gateway.stderr, "live page, metrics: ");
-    let page = page.rsplit_once("http://").unwrap().1.to_owned();
+    let admin_addr = find_line(&mut gateway.stderr, "live page, metrics: ");
+    let admin_addr = admin_addr.rsplit_once("http://").unwrap().1.to_owned();
     assert_exit(&sandbox.get(&gateway, &[], &["x"]), 0);
     let log_line = find_line(&mut gateway.stderr, "spans are dropped");
     assert!(log_line.contains(&unused_port.to_string()), "{log_line}");
-    let mut admin = TcpStream::connect(page).unwrap();
+    let mut admin = TcpStream::connect(admin_addr).unwrap();
     admin
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();

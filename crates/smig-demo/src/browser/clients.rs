@@ -100,7 +100,7 @@ impl BrowserClients {
     fn visit(&self, visit: Visit<'_>, browser: &mut Browser) -> Result<PageLoad, BrowserError> {
         self.sleep_unless_stopped(PAGE_PAUSE)?;
         let page = visit.run(&mut browser.devtools)?;
-        self.send(BrowserEvent::PageLoaded(page.load, page.took_ms()))?;
+        self.send(BrowserEvent::PageLoaded(page.background, page.load_time_ms()))?;
         Ok(page)
     }
 

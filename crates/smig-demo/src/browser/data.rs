@@ -15,10 +15,11 @@ pub struct BrowserSetup {
     pub variants: Vec<Variant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// Number of page loads alone, and of those beside the download.
+    /// Number of page loads without the download, and again during it.
     pub loads: u32,
     /// Number of images of the page.
-    pub tiles: usize,
+    #[serde(rename = "tiles")]
+    pub images: usize,
     /// Size of all images together in bytes.
     pub tiles_bytes: u64,
     /// The browser's name and version.
@@ -59,9 +60,9 @@ pub struct TileTiming {
     pub bytes: u64,
 }
 
-/// The browser's display from a moment on: a JPEG.
+/// A screenshot of the page, valid until the next one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
+pub struct ScreencastFrame {
     /// When it was first displayed; negative for what was displayed before the navigation.
     pub at_ms: f64,
     /// The JPEG, in base64.
@@ -72,26 +73,27 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageLoad {
     /// The concurrent load on the link.
-    pub load: BackgroundLoad,
+    #[serde(rename = "load")]
+    pub background: BackgroundLoad,
     /// The page's times as the browser reports them.
     pub timing: NavigationTiming,
     /// The images' times as it reports them, in the page's order.
     pub tiles: Vec<TileTiming>,
     /// Frames displayed, in chronological order; not serialised.
     #[serde(skip)]
-    pub frames: Vec<Frame>,
+    pub frames: Vec<ScreencastFrame>,
 }
 
 impl PageLoad {
     /// Returns the time from the beginning of the navigation to the end of the load event.
     #[must_use]
-    pub const fn took_ms(&self) -> f64 {
+    pub const fn load_time_ms(&self) -> f64 {
         self.timing.load_event_end_ms
     }
 
     /// Returns the frame displayed at a moment.
     #[must_use]
-    pub fn frame_at(&self, at_ms: f64) -> Option<&Frame> {
+    pub fn frame_at(&self, at_ms: f64) -> Option<&ScreencastFrame> {
         self.frames.iter().rev().find(|frame| frame.at_ms <= at_ms)
     }
 }
@@ -138,11 +140,11 @@ impl VariantRun {
         }
     }
 
-    /// Returns the median page load under one load on the link; of an even number, the upper one.
+    /// Returns the median page load with one background load; of an even number, the upper one.
     #[must_use]
-    pub fn median(&self, load: BackgroundLoad) -> Option<&PageLoad> {
-        let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == load).collect();
-        loads.sort_by(|a, b| a.took_ms().total_cmp(&b.took_ms()));
+    pub fn median(&self, background: BackgroundLoad) -> Option<&PageLoad> {
+        let mut loads: Vec<_> = self.loads.iter().filter(|l| l.background == background).collect();
+        loads.sort_by(|a, b| a.load_time_ms().total_cmp(&b.load_time_ms()));
         loads.get(loads.len() / 2).copied()
     }
 }

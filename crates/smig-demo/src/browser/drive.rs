@@ -76,7 +76,7 @@ impl BrowserOptions {
             variants: self.variants.clone(),
             congestion_control: self.congestion_control.clone(),
             loads: self.loads,
-            tiles: mosaic.tiles.len(),
+            images: mosaic.tiles.len(),
             tiles_bytes: mosaic.tiles_bytes(),
             browser: String::new(),
             program,

@@ -12,7 +12,7 @@ use smig_testbed::netns::TestbedError;
 pub enum BrowserError {
     /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
-    Lab(#[from] TestbedError),
+    Testbed(#[from] TestbedError),
     /// There is no browser.
     #[error(
         "no Chromium was found in PATH. Install it: apt-get install --no-install-recommends \

@@ -3,7 +3,8 @@
 use smig_link::LinkSpec;
 
 use super::data::{
-    BrowserResult, BrowserSetup, Frame, NavigationTiming, PageLoad, TileTiming, VariantRun,
+    BrowserResult, BrowserSetup, NavigationTiming, PageLoad, ScreencastFrame, TileTiming,
+    VariantRun,
 };
 use crate::demo::fixtures::link_report;
 use crate::demo::{BackgroundLoad, Variant};
@@ -17,7 +18,7 @@ pub fn result() -> BrowserResult {
         variants: vec![Variant::PlainHttp2, Variant::Smig],
         congestion_control: "cubic".into(),
         loads: 3,
-        tiles: TILES,
+        images: TILES,
         tiles_bytes: 100_000,
         browser: "Chrome 1.2.3".into(),
         program: "smig 0.1.0".into(),
@@ -57,12 +58,12 @@ fn page(load: BackgroundLoad, took: f64) -> PageLoad {
         TileTiming { start_ms: took / 3.0, end_ms, bytes: 427 }
     };
     // Only the start and the end of a JPEG: it is not decoded here.
-    let frame = |index: u32| Frame {
+    let frame = |index: u32| ScreencastFrame {
         at_ms: took * f64::from(index) / 8.0,
         jpeg: "/9j/4AAQSkZJRgABAQAAAQABAAD/2Q==".into(),
     };
     PageLoad {
-        load,
+        background: load,
         timing,
         tiles: (0..TILES).map(tile).collect(),
         frames: (0..=8).map(frame).collect(),

@@ -28,12 +28,12 @@ mod visit;
 
 pub use chromium::find as find_browser;
 pub use data::{
-    BrowserEvent, BrowserResult, BrowserSetup, Frame, NavigationTiming, PageLoad, TileTiming,
-    VariantRun,
+    BrowserEvent, BrowserResult, BrowserSetup, NavigationTiming, PageLoad, ScreencastFrame,
+    TileTiming, VariantRun,
 };
 pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;
 pub use mosaic::{Mosaic, Tile};
 pub use page::{render_html, render_json};
-pub use summary::{LoadSummary, describe_setup, findings, render_text, summaries};
+pub use summary::{VariantSummary, describe_setup, findings, render_text, summaries};
 pub use svg_file::render_svg;

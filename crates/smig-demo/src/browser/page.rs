@@ -9,7 +9,7 @@ use smig_chart::{format_bytes, format_number};
 
 use super::data::BrowserResult;
 use super::strip::{self, Row};
-use super::summary::{self, LoadSummary};
+use super::summary::{self, VariantSummary};
 use crate::demo::{Variant, colour};
 
 /// Renders the result with its summary as a JSON document, without the frames.
@@ -21,7 +21,7 @@ pub fn render_json(result: &BrowserResult) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
         format: &'static str,
-        summary: Vec<LoadSummary>,
+        summary: Vec<VariantSummary>,
         #[serde(flatten)]
         result: &'a BrowserResult,
     }
@@ -45,7 +45,7 @@ pub fn render_html(result: &BrowserResult) -> String {
         page.warning(&warning);
     }
     page.heading("What the browser shows at the same moments");
-    page.raw(&film(&rows, result.setup.tiles));
+    page.raw(&film(&rows, result.setup.images));
     page.heading("When the images arrived");
     page.chart(
         &arrivals(&rows, 860.0).to_element(),
@@ -59,9 +59,9 @@ pub fn render_html(result: &BrowserResult) -> String {
     page.finish()
 }
 
-fn bars(summaries: &[LoadSummary]) -> Vec<Bar> {
+fn bars(summaries: &[VariantSummary]) -> Vec<Bar> {
     let bar = |name: &str, value: f64, colour: Colour| {
-        let text = summary::seconds(value);
+        let text = summary::format_seconds(value);
         Bar { name: name.to_owned(), value, text, colour }
     };
     let alone = summary::median_alone(summaries);
@@ -82,7 +82,7 @@ fn film(rows: &[Row<'_>], tiles: usize) -> String {
             out,
             "<h3>{}: loaded after {}</h3><div class=\"film\">",
             escape(row.title()),
-            summary::seconds(row.page.took_ms())
+            summary::format_seconds(row.page.load_time_ms())
         );
         for at in moments {
             let _ = write!(out, "<figure>");
@@ -113,7 +113,7 @@ const FILM_STYLE: &str = "\
 
 /// Plots the number of loaded tiles over time.
 fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
-    let end_s = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max) / 1e3;
+    let end_s = rows.iter().map(|row| row.page.load_time_ms()).fold(0.0, f64::max) / 1e3;
     let layer = |row: &Row<'_>| {
         let mut ends: Vec<f64> = row.page.tiles.iter().map(|tile| tile.end_ms / 1e3).collect();
         ends.sort_by(f64::total_cmp);
@@ -166,7 +166,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
             "Page",
             format!(
                 "{} PNG files of {} in total, and HTML",
-                setup.tiles,
+                setup.images,
                 format_bytes(setup.tiles_bytes)
             ),
         ),

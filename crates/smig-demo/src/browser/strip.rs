@@ -41,7 +41,7 @@ pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
 
 /// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
 pub(super) fn moments(rows: &[Row<'_>]) -> [f64; FRAMES_PER_ROW] {
-    let slowest = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max);
+    let slowest = rows.iter().map(|row| row.page.load_time_ms()).fold(0.0, f64::max);
     let mut last = 250.0;
     while last < slowest {
         last *= 2.0;
@@ -63,7 +63,7 @@ mod tests {
         let moments = moments(&rows);
         assert_eq!(moments, [500.0, 1_000.0, 2_000.0, 4_000.0]);
         for row in &rows {
-            assert_eq!(row.tiles_at(moments[3]), result.setup.tiles);
+            assert_eq!(row.tiles_at(moments[3]), result.setup.images);
             assert!(row.page.frame_at(moments[3]).is_some());
         }
         assert!(rows[1].tiles_at(moments[1]) < rows[2].tiles_at(moments[1]));

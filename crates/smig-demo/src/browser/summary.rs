@@ -11,11 +11,12 @@ use crate::demo::{BackgroundLoad, Variant, wrap};
 
 /// One variant as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LoadSummary {
+pub struct VariantSummary {
     /// The variant.
     pub variant: Variant,
     /// Median of the page loads without a download, in ms.
-    pub alone_ms: Option<f64>,
+    #[serde(rename = "alone_ms")]
+    pub unloaded_median_ms: Option<f64>,
     /// Number of page loads beside the download.
     pub loads: usize,
     /// Their median, in ms.
@@ -37,19 +38,19 @@ pub struct LoadSummary {
 
 /// Summarises all variants.
 #[must_use]
-pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
+pub fn summaries(result: &BrowserResult) -> Vec<VariantSummary> {
     result.runs.iter().map(summarise).collect()
 }
 
-fn summarise(run: &VariantRun) -> LoadSummary {
+fn summarise(run: &VariantRun) -> VariantSummary {
     let times = |load, value: fn(&PageLoad) -> f64| {
-        let loads = run.loads.iter().filter(|page| page.load == load);
+        let loads = run.loads.iter().filter(|page| page.background == load);
         sorted_finite(&loads.map(value).collect::<Vec<_>>())
     };
-    let beside = times(BackgroundLoad::BigFile, PageLoad::took_ms);
-    LoadSummary {
+    let beside = times(BackgroundLoad::BigFile, PageLoad::load_time_ms);
+    VariantSummary {
         variant: run.variant,
-        alone_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::took_ms), 0.5),
+        unloaded_median_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::load_time_ms), 0.5),
         loads: beside.len(),
         median_ms: quantile(&beside, 0.5),
         min_ms: beside.first().copied(),
@@ -65,8 +66,11 @@ fn summarise(run: &VariantRun) -> LoadSummary {
 }
 
 /// Returns the median of the variants' medians without a download, which differ only by noise.
-pub(super) fn median_alone(summaries: &[LoadSummary]) -> Option<f64> {
-    quantile(&sorted_finite(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
+pub(super) fn median_alone(summaries: &[VariantSummary]) -> Option<f64> {
+    quantile(
+        &sorted_finite(&summaries.iter().filter_map(|s| s.unloaded_median_ms).collect::<Vec<_>>()),
+        0.5,
+    )
 }
 
 /// Describes the measurement in one sentence.
@@ -75,25 +79,27 @@ pub fn describe_setup(setup: &BrowserSetup) -> String {
     format!(
         "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
-        setup.tiles,
+        setup.images,
         format_bytes(setup.tiles_bytes),
         setup.link,
     )
 }
 
 /// Formats a page load time in seconds.
-pub(super) fn seconds(millis: f64) -> String {
+pub(super) fn format_seconds(millis: f64) -> String {
     format!("{:.2} s", millis / 1e3)
 }
 
 /// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
-pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
+pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
     let alone = median_alone(summaries);
     let mut sentences = Vec::new();
     if let Some(alone) = alone {
-        let text =
-            format!("The median page load takes {} with nothing else on the link.", seconds(alone));
+        let text = format!(
+            "The median page load takes {} with nothing else on the link.",
+            format_seconds(alone)
+        );
         sentences.push(text);
     }
     for summary in summaries {
@@ -109,7 +115,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
             }
             Variant::Smig => "SMig, but without a migration",
         };
-        let median = seconds(median);
+        let median = format_seconds(median);
         sentences.push(format!("During the download, with {with}, it takes {median}{ratio}."));
     }
     let rate = |variant| {
@@ -125,7 +131,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
 }
 
 /// Returns the final table.
-pub(super) fn summary_table(summaries: &[LoadSummary]) -> Table {
+pub(super) fn summary_table(summaries: &[VariantSummary]) -> Table {
     let columns = [
         ("", Align::Left),
         ("alone", Align::Right),
@@ -134,15 +140,15 @@ pub(super) fn summary_table(summaries: &[LoadSummary]) -> Table {
         ("slowest", Align::Right),
         ("first byte", Align::Right),
         ("download", Align::Right),
-        ("moves", Align::Right),
+        ("migrations", Align::Right),
     ];
     let time =
         |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", format_ms(v)));
     let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
-    let row = |s: &LoadSummary| {
+    let row = |s: &VariantSummary| {
         vec![
             s.variant.short_title().to_owned(),
-            time(s.alone_ms),
+            time(s.unloaded_median_ms),
             time(s.median_ms),
             time(s.min_ms),
             time(s.max_ms),
@@ -179,7 +185,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
     warnings
 }
 
-/// Renders the result as text, for a terminal of 80 columns.
+/// Renders the result as text: sentences of at most 79 columns, and a wider table.
 #[must_use]
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);
@@ -202,13 +208,16 @@ mod tests {
     fn pages_alone_and_beside_the_download_are_summarised_separately() {
         let summaries = summaries(&fixtures::result());
         let [plain, smig] = &summaries[..] else { panic!("two variants") };
-        assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
+        assert_eq!(
+            (plain.unloaded_median_ms, plain.loads, plain.median_ms),
+            (Some(620.0), 3, Some(3_200.0))
+        );
         assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
         assert_eq!(median_alone(&summaries), Some(620.0));
     }
 
     #[test]
-    fn text_and_sentences() {
+    fn the_text_is_at_most_100_columns_wide() {
         let result = fixtures::result();
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -9,7 +9,7 @@ use smig_chart::svg::{STYLE, with_colour_fallbacks};
 use super::data::BrowserResult;
 use super::mosaic::{HEIGHT, WIDTH};
 use super::strip::{self, FRAMES_PER_ROW, Row};
-use super::summary::{describe_setup, seconds};
+use super::summary::{describe_setup, format_seconds};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 12.0;
@@ -30,7 +30,7 @@ pub fn render_svg(result: &BrowserResult) -> String {
     let mut body = String::new();
     let mut top = MARGIN;
     for row in &rows {
-        draw_row(&mut body, row, &moments, top, result.setup.tiles);
+        draw_row(&mut body, row, &moments, top, result.setup.images);
         top += ROW_HEAD_HEIGHT + FRAME_HEIGHT + ROW_FOOT_HEIGHT;
     }
     let width =
@@ -68,7 +68,7 @@ fn draw_row(
         None => row.title().to_owned(),
         Some(_) => format!("Beside a download: {}", row.title()),
     };
-    let (name, loaded) = (escape(&title), seconds(row.page.took_ms()));
+    let (name, loaded) = (escape(&title), format_seconds(row.page.load_time_ms()));
     let baseline = top + 19.0;
     let _ = write!(
         out,

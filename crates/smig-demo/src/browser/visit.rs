@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::data::{Frame, NavigationTiming, PageLoad, TileTiming};
+use super::data::{NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
 use super::devtools::{DevTools, Event};
 use super::error::BrowserError;
 use super::mosaic::{HEIGHT, Mosaic, TILE_SIDE, WIDTH};
@@ -88,12 +88,14 @@ impl Visit<'_> {
         let timings_json = response["result"]["value"].as_str().unwrap_or_default();
         let timings: PageTimings = serde_json::from_str(timings_json).map_err(unexpected)?;
         devtools.call("", "Target.disposeBrowserContext", json!({"browserContextId": context}))?;
-        let frame =
-            |(seconds, jpeg): (f64, String)| Frame { at_ms: seconds * 1e3 - timings.origin, jpeg };
+        let frame = |(seconds, jpeg): (f64, String)| ScreencastFrame {
+            at_ms: seconds * 1e3 - timings.origin,
+            jpeg,
+        };
         let frames = raw_frames.into_iter().map(frame).collect();
         let timing = navigation_timing(&timings.navigation)?;
         let tiles = self.tiles(&timings)?;
-        Ok(PageLoad { load: self.load, timing, tiles, frames })
+        Ok(PageLoad { background: self.load, timing, tiles, frames })
     }
 
     /// Navigates, and returns the frames displayed until the page has loaded, with their wall-clock

@@ -86,7 +86,7 @@ pub struct DemoSetup {
     pub bulk_congestion_control: Option<String>,
     /// Maximum time for which SMig's server defers the big file for one small object.
     #[serde(with = "millis", rename = "max_hold_ms")]
-    pub max_hold: Duration,
+    pub max_bulk_deferral: Duration,
     /// Size of a small object in bytes.
     pub object_bytes: u64,
     /// Interval between requests for small objects.
@@ -94,7 +94,7 @@ pub struct DemoSetup {
     pub object_interval: Duration,
     /// Size of the big file in bytes.
     pub big_file_bytes: u64,
-    /// The interval of one [`BulkSample`].
+    /// The interval of one [`BigFileSample`].
     #[serde(with = "millis", rename = "sample_interval_ms")]
     pub sample_interval: Duration,
     /// The program and its version.
@@ -142,7 +142,7 @@ pub struct SmallObject {
 
 /// Bytes of the big file that arrived on one connection in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct BulkSample {
+pub struct BigFileSample {
     /// The interval's end; its length is [`DemoSetup::sample_interval`].
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
@@ -181,13 +181,14 @@ pub struct DemoRun {
     /// Small objects, in the order of their requests.
     pub objects: Vec<SmallObject>,
     /// Samples of the big file, in chronological order.
-    pub bulk: Vec<BulkSample>,
+    #[serde(rename = "bulk")]
+    pub big_file_samples: Vec<BigFileSample>,
     /// When the big file was requested; `None` before that.
     #[serde(default, with = "optional_millis", rename = "bulk_started_ms")]
-    pub bulk_started: Option<Duration>,
+    pub big_file_started: Option<Duration>,
     /// When its last byte arrived; `None` if it did not.
     #[serde(default, with = "optional_millis", rename = "bulk_finished_ms")]
-    pub bulk_finished: Option<Duration>,
+    pub big_file_finished: Option<Duration>,
     /// Migrations, in chronological order.
     pub migrations: Vec<Migration>,
     /// Bytes of each connection.
@@ -206,9 +207,9 @@ impl DemoRun {
         Self {
             variant,
             objects: Vec::new(),
-            bulk: Vec::new(),
-            bulk_started: None,
-            bulk_finished: None,
+            big_file_samples: Vec::new(),
+            big_file_started: None,
+            big_file_finished: None,
             migrations: Vec::new(),
             connections: Vec::new(),
             problems: Vec::new(),
@@ -218,22 +219,22 @@ impl DemoRun {
 
     /// Returns the bytes of the big file so far.
     #[must_use]
-    pub fn bulk_bytes(&self) -> u64 {
-        self.bulk.iter().map(|sample| sample.bytes).sum()
+    pub fn big_file_bytes(&self) -> u64 {
+        self.big_file_samples.iter().map(|sample| sample.bytes).sum()
     }
 
     /// Returns the time from the request for the big file to its last byte.
     #[must_use]
-    pub fn bulk_duration(&self) -> Option<Duration> {
-        self.bulk_finished?.checked_sub(self.bulk_started?)
+    pub fn big_file_duration(&self) -> Option<Duration> {
+        self.big_file_finished?.checked_sub(self.big_file_started?)
     }
 
     /// Returns the time of the last record.
     #[must_use]
     pub fn end(&self) -> Duration {
         let objects = self.objects.iter().map(|object| object.at + object.took);
-        let bulk = self.bulk.iter().map(|sample| sample.at);
-        objects.chain(bulk).chain(self.bulk_finished).max().unwrap_or_default()
+        let bulk = self.big_file_samples.iter().map(|sample| sample.at);
+        objects.chain(bulk).chain(self.big_file_finished).max().unwrap_or_default()
     }
 }
 

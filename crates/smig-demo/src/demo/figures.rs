@@ -1,13 +1,13 @@
 //! The charts of the demonstration's page.
 
 use smig_chart::svg::{
-    Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape,
+    Axis, Block, Colour, EventLine, Figure, Layer, Marker, Panel, Point, Rule, Shape,
 };
 use smig_chart::{format_ms, format_number};
 use smig_link::millis;
 
 use super::data::{
-    BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
+    BackgroundLoad, BigFileSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
 };
 use super::summary::{self, RunSummary, object_times};
 
@@ -32,14 +32,14 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
                 title: "Big file: Mbit/s".into(),
                 y: Axis::linear(link_mbit_per_s(result), ""),
                 height: 96.0,
-                layers: bulk_layers(&result.setup, run),
+                layers: big_file_layers(&result.setup, run),
                 rules: Vec::new(),
             },
         ],
         marks: run
             .migrations
             .iter()
-            .map(|migration| Mark { x: migration.at.as_secs_f64(), label: "migrated".into() })
+            .map(|migration| EventLine { x: migration.at.as_secs_f64(), label: "migrated".into() })
             .collect(),
     }
 }
@@ -92,7 +92,7 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
 }
 
 /// Returns the rate of one sample in Mbit/s.
-fn rate(setup: &DemoSetup, sample: &BulkSample) -> f64 {
+fn rate(setup: &DemoSetup, sample: &BigFileSample) -> f64 {
     sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
 }
 
@@ -101,18 +101,19 @@ fn link_mbit_per_s(result: &DemoResult) -> f64 {
 }
 
 /// Returns a stacked layer for each connection.
-fn bulk_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
-    let mut connections: Vec<ConnectionId> = run.bulk.iter().map(|s| s.connection).collect();
+fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
+    let mut connections: Vec<ConnectionId> =
+        run.big_file_samples.iter().map(|s| s.connection).collect();
     connections.sort_unstable();
     connections.dedup();
-    let below = |sample: &BulkSample| -> f64 {
+    let below = |sample: &BigFileSample| -> f64 {
         let under = run
-            .bulk
+            .big_file_samples
             .iter()
             .filter(|other| other.at == sample.at && other.connection < sample.connection);
         under.map(|other| rate(setup, other)).sum()
     };
-    let block = |sample: &BulkSample| {
+    let block = |sample: &BigFileSample| {
         let (end, floor) = (sample.at.as_secs_f64(), below(sample));
         let begin = (end - setup.sample_interval.as_secs_f64()).max(0.0);
         Block { x: (begin, end), y: (floor, floor + rate(setup, sample)) }
@@ -123,7 +124,11 @@ fn bulk_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
             name: connection.to_string(),
             colour: connection_colour(connection),
             shape: Shape::Blocks(
-                run.bulk.iter().filter(|s| s.connection == connection).map(block).collect(),
+                run.big_file_samples
+                    .iter()
+                    .filter(|s| s.connection == connection)
+                    .map(block)
+                    .collect(),
             ),
         })
         .collect()
@@ -212,14 +217,14 @@ mod tests {
         let run = &mut result.runs[2];
         let at = run.migrations[0].at;
         let setup = &result.setup;
-        run.bulk = [1, 2]
-            .map(|connection| BulkSample {
+        run.big_file_samples = [1, 2]
+            .map(|connection| BigFileSample {
                 at,
                 connection: ConnectionId(connection),
                 bytes: 250_000,
             })
             .to_vec();
-        let layers = bulk_layers(setup, run);
+        let layers = big_file_layers(setup, run);
         let Shape::Blocks(upper) = &layers[1].shape else { panic!("blocks") };
         assert_eq!((layers.len(), upper[0].y), (2, (4.0, 8.0)));
     }

@@ -6,7 +6,7 @@ use smig_link::LatenessSummary;
 use smig_link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
 
 use super::data::{
-    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Migration,
+    BackgroundLoad, BigFileSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Migration,
     SmallObject, Variant,
 };
 use super::recorder::{DemoEvent, DemoRecorder};
@@ -21,7 +21,7 @@ pub fn setup() -> DemoSetup {
         variants: Variant::ALL.to_vec(),
         congestion_control: "cubic".into(),
         bulk_congestion_control: Some("bbr".into()),
-        max_hold: Duration::from_millis(40),
+        max_bulk_deferral: Duration::from_millis(40),
         object_bytes: 10_000,
         object_interval: INTERVAL,
         big_file_bytes: 20_000_000,
@@ -44,7 +44,7 @@ pub fn result() -> DemoResult {
 pub fn events(variant: Variant) -> Vec<DemoEvent> {
     let mut events = vec![DemoEvent::RunStarted(variant)];
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
-    let (mut at, mut remaining, mut moved) = (Duration::ZERO, setup().big_file_bytes, 0);
+    let (mut at, mut remaining, mut migrations) = (Duration::ZERO, setup().big_file_bytes, 0);
     for step in 0.. {
         let load = if step < UNLOADED_OBJECTS {
             BackgroundLoad::Unloaded
@@ -52,13 +52,13 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
             BackgroundLoad::BigFile
         };
         if step == UNLOADED_OBJECTS {
-            events.push(DemoEvent::BulkStarted(at));
+            events.push(DemoEvent::BigFileStarted(at));
         }
-        let since = f64::from(step.saturating_sub(UNLOADED_OBJECTS));
+        let steps_since_start = f64::from(step.saturating_sub(UNLOADED_OBJECTS));
         let ms = match (load, variant) {
             (BackgroundLoad::Unloaded, _) => 60.0 + 4.0 * noise.next(),
             (_, Variant::PlainHttp2) => {
-                90.0 + 1_200.0 * (since / 10.0).min(1.0) + 900.0 * noise.next()
+                90.0 + 1_200.0 * (steps_since_start / 10.0).min(1.0) + 900.0 * noise.next()
             }
             (_, Variant::NotsentLowat) => 120.0 + 120.0 * noise.next(),
             (_, Variant::Smig) => 64.0 + 25.0 * noise.next() * noise.next(),
@@ -67,28 +67,29 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
         events.push(DemoEvent::Object(SmallObject { at, took, load }));
         at += INTERVAL;
         if load == BackgroundLoad::BigFile {
-            let capacity =
-                (590_000.0 * (since / 3.0).clamp(0.3, 1.0) - 10_000.0 * noise.next()) as u64;
-            let on_first = variant != Variant::Smig || since < 2.0;
-            if !on_first && moved == 0 {
-                moved = 1;
+            let capacity = (590_000.0 * (steps_since_start / 3.0).clamp(0.3, 1.0)
+                - 10_000.0 * noise.next()) as u64;
+            let on_first = variant != Variant::Smig || steps_since_start < 2.0;
+            if !on_first && migrations == 0 {
+                migrations = 1;
                 let (from, to) = (ConnectionId(1), ConnectionId(2));
                 events.push(DemoEvent::Migrated(Migration { at: at - INTERVAL / 2, from, to }));
             }
             let connection = ConnectionId(if on_first { 1 } else { 2 });
             let bytes = capacity.min(remaining);
             remaining -= bytes;
-            events.push(DemoEvent::Bulk(BulkSample { at, connection, bytes }));
+            events.push(DemoEvent::BigFileBytes(BigFileSample { at, connection, bytes }));
         }
         if remaining == 0 {
             break;
         }
     }
-    events.push(DemoEvent::BulkFinished(at - INTERVAL / 4));
-    let bytes = |connection, bytes| ConnectionBytes { connection: ConnectionId(connection), bytes };
+    events.push(DemoEvent::BigFileFinished(at - INTERVAL / 4));
+    let connection_bytes =
+        |connection, bytes| ConnectionBytes { connection: ConnectionId(connection), bytes };
     let connections = match variant {
-        Variant::Smig => vec![bytes(1, 1_190_000), bytes(2, 19_230_000)],
-        _ => vec![bytes(1, 20_420_000)],
+        Variant::Smig => vec![connection_bytes(1, 1_190_000), connection_bytes(2, 19_230_000)],
+        _ => vec![connection_bytes(1, 20_420_000)],
     };
     events.push(DemoEvent::RunFinished { connections, link: Some(link_report()) });
     events
@@ -99,14 +100,19 @@ pub(crate) fn link_report() -> LinkReport {
         delivered_packets: 14_123,
         delivered_bytes: 21_000_000,
         dropped_packets: 12,
-        longest_queue: 75,
+        max_queue_packets: 75,
         ..LinkCounters::default()
     };
-    let ms = Duration::from_micros;
+    let micros = Duration::from_micros;
     LinkReport {
         to_client: counters,
         to_server: LinkCounters::default(),
-        lateness: LatenessSummary { packets: 20_000, p50: ms(39), p99: ms(109), max: ms(526) },
+        lateness: LatenessSummary {
+            packets: 20_000,
+            p50: micros(39),
+            p99: micros(109),
+            max: micros(526),
+        },
         scheduling: Scheduling::RealTime,
     }
 }

@@ -90,8 +90,12 @@ impl<W: Write> LiveView<W> {
                 self.next_line = LINE_INTERVAL;
                 format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
             }
-            DemoEvent::BulkStarted(moment) => format!("{}big file requested", time_prefix(moment)),
-            DemoEvent::BulkFinished(moment) => format!("{}big file complete", time_prefix(moment)),
+            DemoEvent::BigFileStarted(moment) => {
+                format!("{}big file requested", time_prefix(moment))
+            }
+            DemoEvent::BigFileFinished(moment) => {
+                format!("{}big file complete", time_prefix(moment))
+            }
             DemoEvent::Migrated(migration) => {
                 format!(
                     "{}migrated from {} to {}",
@@ -100,7 +104,7 @@ impl<W: Write> LiveView<W> {
                     migration.to
                 )
             }
-            DemoEvent::Bulk(sample) if sample.at >= self.next_line => {
+            DemoEvent::BigFileBytes(sample) if sample.at >= self.next_line => {
                 self.next_line = sample.at + LINE_INTERVAL;
                 format!(
                     "{}{}",
@@ -109,7 +113,7 @@ impl<W: Write> LiveView<W> {
                 )
             }
             DemoEvent::Problem(problem) => format!("  {problem}"),
-            DemoEvent::Object(_) | DemoEvent::Bulk(_) | DemoEvent::RunFinished { .. } => {
+            DemoEvent::Object(_) | DemoEvent::BigFileBytes(_) | DemoEvent::RunFinished { .. } => {
                 return Ok(());
             }
         };
@@ -131,17 +135,17 @@ pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
             None => texts.extend([String::new(), String::new()]),
         },
     }
-    texts.push(match (summary.big_file_s, run.bulk_started) {
+    texts.push(match (summary.big_file_s, run.big_file_started) {
         (Some(seconds), _) => format!("big file {seconds:.1} s"),
         (None, None) => String::new(),
         (None, Some(_)) => {
-            let share = run.bulk_bytes() as f64 / setup.big_file_bytes.max(1) as f64;
+            let share = run.big_file_bytes() as f64 / setup.big_file_bytes.max(1) as f64;
             format!("big file {:.0} %", share * 100.0)
         }
     });
     texts.push(match run.migrations.last() {
-        Some(migration) => format!("moved to {}", migration.to),
-        None if run.bulk_started.is_some() => "one connection".into(),
+        Some(migration) => format!("now on {}", migration.to),
+        None if run.big_file_started.is_some() => "one connection".into(),
         None => String::new(),
     });
     texts

@@ -20,7 +20,7 @@ pub mod summary;
 mod svg_file;
 
 pub use data::{
-    BackgroundLoad, BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
+    BackgroundLoad, BigFileSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup,
     Migration, SmallObject, Variant,
 };
 pub use drive::{DemoError, DemoOptions, check, drive};

@@ -104,7 +104,7 @@ fn summary_table(summaries: &[RunSummary]) -> Table {
     columns[0].1 = Align::Left;
     columns.push(("bytes by connection".into(), Align::Right));
     for (row, summary) in rows.iter_mut().zip(summaries) {
-        row.push(summary::connections(summary));
+        row.push(summary::format_connections(summary));
     }
     Table { columns, rows }
 }
@@ -136,8 +136,8 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
         (
             "SMig's big file",
             format!(
-                "held for a small object up to {} ms",
-                format_number(millis::of(setup.max_hold))
+                "slowed down by each small object for up to {} ms",
+                format_number(millis::of(setup.max_bulk_deferral))
             ),
         ),
         ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),

@@ -7,7 +7,7 @@ use smig_chart::svg::Axis;
 use smig_chart::terminal::{Bars, Dots, Grid, Paint};
 use smig_link::millis;
 
-use super::data::{BackgroundLoad, BulkSample, ConnectionId, DemoResult, DemoRun, Variant};
+use super::data::{BackgroundLoad, BigFileSample, ConnectionId, DemoResult, DemoRun, Variant};
 use super::live::progress_texts;
 
 /// Columns left of the charts, for the numbers at the axis.
@@ -178,13 +178,13 @@ impl Picture<'_> {
     /// Returns the rates of all connections at a moment, as segments of a bar.
     fn bar_segments(&self, run: &DemoRun, moment: f64) -> Vec<(f64, Paint, char)> {
         let interval = self.result.setup.sample_interval.as_secs_f64().max(1e-3);
-        let covers = |sample: &&BulkSample| {
+        let covers = |sample: &&BigFileSample| {
             let end = sample.at.as_secs_f64();
             moment <= end && moment > end - interval
         };
-        let mut samples: Vec<_> = run.bulk.iter().filter(covers).collect();
+        let mut samples: Vec<_> = run.big_file_samples.iter().filter(covers).collect();
         samples.sort_by_key(|sample| sample.connection);
-        let segment = |sample: &BulkSample| {
+        let segment = |sample: &BigFileSample| {
             let rate = sample.bytes as f64 * 8e-6 / interval;
             let (paint, full) = connection_paint(sample.connection);
             (self.bulk.position(rate), paint, full)

@@ -3,7 +3,7 @@
 use smig_link::LinkReport;
 
 use super::data::{
-    BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Migration, SmallObject, Variant,
+    BigFileSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Migration, SmallObject, Variant,
 };
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub enum DemoEvent {
     /// A small object is complete.
     Object(SmallObject),
     /// The big file was requested.
-    BulkStarted(Duration),
+    BigFileStarted(Duration),
     /// An interval of the big file on one connection is over.
-    Bulk(BulkSample),
+    BigFileBytes(BigFileSample),
     /// The big file is complete.
-    BulkFinished(Duration),
+    BigFileFinished(Duration),
     /// The big file migrated to another connection.
     Migrated(Migration),
     /// A problem, in a complete sentence. The run may continue.
@@ -60,9 +60,9 @@ impl DemoRecorder {
                 let index = run.objects.partition_point(|earlier| earlier.at <= object.at);
                 run.objects.insert(index, *object);
             }
-            DemoEvent::BulkStarted(at) => run.bulk_started = Some(*at),
-            DemoEvent::Bulk(sample) => run.bulk.push(*sample),
-            DemoEvent::BulkFinished(at) => run.bulk_finished = Some(*at),
+            DemoEvent::BigFileStarted(at) => run.big_file_started = Some(*at),
+            DemoEvent::BigFileBytes(sample) => run.big_file_samples.push(*sample),
+            DemoEvent::BigFileFinished(at) => run.big_file_finished = Some(*at),
             DemoEvent::Migrated(migration) => run.migrations.push(*migration),
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
             DemoEvent::RunFinished { connections, link } => {

@@ -54,7 +54,7 @@ pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
 pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
     let unloaded = object_times(run, BackgroundLoad::Unloaded);
     let beside = object_times(run, BackgroundLoad::BigFile);
-    let big_file_s = run.bulk_duration().map(|took| millis::of(took) / 1e3);
+    let big_file_s = run.big_file_duration().map(|took| millis::of(took) / 1e3);
     let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
     RunSummary {
         variant: run.variant,
@@ -179,7 +179,7 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
 
 /// Formats the bytes of each connection: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
 #[must_use]
-pub fn connections(summary: &RunSummary) -> String {
+pub fn format_connections(summary: &RunSummary) -> String {
     let each = summary.connections.iter();
     let texts: Vec<_> =
         each.map(|c| format!("{}: {}", c.connection, format_bytes(c.bytes))).collect();
@@ -211,7 +211,7 @@ pub fn render_text(result: &DemoResult) -> String {
     }
     out.push('\n');
     for summary in summaries.iter().filter(|summary| !summary.connections.is_empty()) {
-        let _ = writeln!(out, "{:<26}  {}", summary.variant, connections(summary));
+        let _ = writeln!(out, "{:<26}  {}", summary.variant, format_connections(summary));
     }
     for (run, summary) in result.runs.iter().zip(&summaries) {
         for problem in &run.problems {
@@ -276,7 +276,7 @@ mod tests {
             let (median, p95, max) =
                 (summary.median_ms.unwrap(), summary.p95_ms.unwrap(), summary.max_ms.unwrap());
             assert!(median <= p95 && p95 <= max);
-            assert_eq!(run.bulk_bytes(), result.setup.big_file_bytes);
+            assert_eq!(run.big_file_bytes(), result.setup.big_file_bytes);
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let mut result = fixtures::result();
         result.runs.truncate(1);
         result.runs[0].objects.clear();
-        result.runs[0].bulk_finished = None;
+        result.runs[0].big_file_finished = None;
         result.runs[0].problems.push("The connection was lost.".into());
         assert!(findings(&summaries(&result)).is_empty());
         let text = render_text(&result);
@@ -315,7 +315,7 @@ mod tests {
         let mut result = fixtures::result();
         let run = &mut result.runs[2];
         run.migrations.clear();
-        run.bulk_finished = run.bulk_finished.map(|at| at * 2);
+        run.big_file_finished = run.big_file_finished.map(|at| at * 2);
         let text = findings(&summaries(&result)).join("\n");
         assert!(text.contains("without a migration") && text.contains("% more"), "{text}");
     }

@@ -141,10 +141,10 @@ async fn small_files_are_never_mixed() {
         let temporary = format!("new{}", round % 2);
         site.write(&temporary, &content);
         fs::rename(site.path(&temporary), site.path("file")).unwrap();
-        let answer = read(site.send(request(Method::GET, "/file", &[])).await).await;
-        assert!(answer.body == content, "{round}");
-        if let Some(known) = tags.insert(answer.header(ETAG).to_owned(), answer.body.clone()) {
-            assert!(known == answer.body, "{round}");
+        let response = read(site.send(request(Method::GET, "/file", &[])).await).await;
+        assert!(response.body == content, "{round}");
+        if let Some(known) = tags.insert(response.header(ETAG).to_owned(), response.body.clone()) {
+            assert!(known == response.body, "{round}");
         }
     }
 }

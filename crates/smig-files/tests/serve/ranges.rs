@@ -33,14 +33,14 @@ async fn a_range_is_sent_as_206() {
             ("bytes=3-4,999999-".to_owned(), 3..5),
         ];
         for (range, expected) in table {
-            let answer = site.get_with(path, &[(RANGE, &range)]).await;
-            assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT, "{range}");
-            assert_eq!(answer.header(CONTENT_LENGTH), expected.len().to_string());
+            let response = site.get_with(path, &[(RANGE, &range)]).await;
+            assert_eq!(response.status, StatusCode::PARTIAL_CONTENT, "{range}");
+            assert_eq!(response.header(CONTENT_LENGTH), expected.len().to_string());
             let content_range = format!("bytes {}-{}/{size}", expected.start, expected.end - 1);
-            assert_eq!(answer.header(CONTENT_RANGE), content_range);
-            assert_eq!(answer.header(CONTENT_TYPE), "text/plain; charset=utf-8");
-            assert_ne!(answer.header(ETAG), "");
-            assert!(answer.body == content[expected], "{range}");
+            assert_eq!(response.header(CONTENT_RANGE), content_range);
+            assert_eq!(response.header(CONTENT_TYPE), "text/plain; charset=utf-8");
+            assert_ne!(response.header(ETAG), "");
+            assert!(response.body == content[expected], "{range}");
         }
     }
 }
@@ -52,13 +52,13 @@ async fn several_ranges_are_sent_as_multipart() {
         let content = pattern(size);
         let range = "bytes=100-199, 0-0, -70000, 5000-8999";
         let range = if size < 70_000 { "bytes=100-199, 0-0, -7, 5000-8999" } else { range };
-        let answer = site.get_with(path, &[(RANGE, range)]).await;
-        assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
-        assert!(!answer.headers.contains_key(CONTENT_RANGE));
-        assert_eq!(answer.header(CONTENT_LENGTH), answer.body.len().to_string());
+        let response = site.get_with(path, &[(RANGE, range)]).await;
+        assert_eq!(response.status, StatusCode::PARTIAL_CONTENT);
+        assert!(!response.headers.contains_key(CONTENT_RANGE));
+        assert_eq!(response.header(CONTENT_LENGTH), response.body.len().to_string());
         let suffix = if size < 70_000 { 7 } else { 70_000 };
         let expected = [100..200, 0..1, size - suffix..size, 5_000..9_000];
-        let parts = parse_multipart(&answer);
+        let parts = parse_multipart(&response);
         assert_eq!(parts.len(), expected.len());
         for ((head, body), expected) in parts.iter().zip(expected) {
             let content_range =
@@ -72,11 +72,11 @@ async fn several_ranges_are_sent_as_multipart() {
 
 /// Parses a multipart body (RFC 2046 section 5.1.1). The content has every byte value, so the
 /// lengths are taken from content-range instead of searching for boundaries.
-fn parse_multipart(answer: &CollectedResponse) -> Vec<(String, Vec<u8>)> {
-    let content_type = answer.header(CONTENT_TYPE);
+fn parse_multipart(response: &CollectedResponse) -> Vec<(String, Vec<u8>)> {
+    let content_type = response.header(CONTENT_TYPE);
     let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
     let delimiter = format!("\r\n--{boundary}");
-    let mut rest = &answer.body[..];
+    let mut rest = &response.body[..];
     let mut parts = Vec::new();
     loop {
         rest = rest.strip_prefix(delimiter.as_bytes()).expect("a delimiter");
@@ -100,10 +100,10 @@ async fn unsatisfiable_ranges_are_a_416() {
     let site = site();
     for (path, size) in SIZES {
         for range in [format!("bytes={size}-"), "bytes=-0".to_owned()] {
-            let answer = site.get_with(path, &[(RANGE, &range)]).await;
-            assert_eq!(answer.status, StatusCode::RANGE_NOT_SATISFIABLE, "{range}");
-            assert_eq!(answer.header(CONTENT_RANGE), format!("bytes */{size}"));
-            assert_eq!(answer.header(CONTENT_LENGTH), answer.body.len().to_string());
+            let response = site.get_with(path, &[(RANGE, &range)]).await;
+            assert_eq!(response.status, StatusCode::RANGE_NOT_SATISFIABLE, "{range}");
+            assert_eq!(response.header(CONTENT_RANGE), format!("bytes */{size}"));
+            assert_eq!(response.header(CONTENT_LENGTH), response.body.len().to_string());
         }
     }
 }
@@ -113,8 +113,8 @@ async fn invalid_ranges_are_ignored() {
     let site = site();
     site.write("empty", "");
     for range in ["bytes=5-2", "lines=0-1", "bytes=", "bytes=0-8000,0-8000,0-8000,0-290000"] {
-        let answer = site.get_with("/big.txt", &[(RANGE, range)]).await;
-        assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 300_000), "{range}");
+        let response = site.get_with("/big.txt", &[(RANGE, range)]).await;
+        assert_eq!((response.status, response.body.len()), (StatusCode::OK, 300_000), "{range}");
     }
     let empty = site.get_with("/empty", &[(RANGE, "bytes=0-")]).await;
     assert_eq!((empty.status, empty.header(CONTENT_LENGTH)), (StatusCode::OK, "0"));

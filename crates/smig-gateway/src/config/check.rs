@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{StatusCode, Uri};
 use smig_settings::{AtKey, Document, suggest};
 
-use super::spec::{ListenProtocol, ListenSpec, RouteSpec};
+use super::spec::{ListenSecurity, ListenSpec, RouteSpec};
 use super::{HeaderRules, HostPattern};
 use crate::upstream::UpstreamSpec;
 
@@ -15,7 +15,7 @@ fn key_path(at: &[String], keys: &[&str]) -> Vec<String> {
 
 pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_>) {
     let mut seen = Vec::new();
-    for AtKey { at, value } in listen {
+    for AtKey { path: at, value } in listen {
         for address in &value.address {
             if address.port() != 0 && seen.contains(address) {
                 document
@@ -23,7 +23,7 @@ pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_
             }
             seen.push(*address);
         }
-        if value.redirect_to_https.is_some() && value.protocol == ListenProtocol::Tls {
+        if value.redirect_to_https.is_some() && value.protocol == ListenSecurity::Tls {
             let what = "this listener uses TLS; set protocol = \"cleartext\"";
             document.report(&key_path(at, &["redirect_to_https"]), what);
         }
@@ -41,17 +41,17 @@ pub(super) fn routes(
     upstreams: &[AtKey<UpstreamSpec>],
     document: &mut Document<'_>,
 ) {
-    for AtKey { at, value } in upstreams {
+    for AtKey { path: at, value } in upstreams {
         if value.servers.is_empty() {
             document.report(&key_path(at, &["servers"]), "no servers; add at least one");
         }
     }
     let names: Vec<&str> =
-        upstreams.iter().filter_map(|placed| placed.at.last()).map(String::as_str).collect();
+        upstreams.iter().filter_map(|placed| placed.path.last()).map(String::as_str).collect();
     // An upstream with faults is missing from the names: that is not a fault of its routes.
-    let complete = !document.has_faults();
+    let complete = !document.has_diagnostics();
     let mut seen = BTreeMap::new();
-    for AtKey { at, value } in routes {
+    for AtKey { path: at, value } in routes {
         let mut fault = |keys: &[&str], what: String| document.report(&key_path(at, keys), what);
         if let Err((key, what)) = check_action(value) {
             fault(&[key], what);

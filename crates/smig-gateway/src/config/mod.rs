@@ -18,8 +18,8 @@ pub use header_rules::HeaderRules;
 pub use host_pattern::HostPattern;
 pub(crate) use host_pattern::MAX_HOST_LENGTH;
 pub use spec::{
-    AccessLogSpec, CertificateSpec, ClientCertificate, ForwardedFields, ForwardedSpec, HeaderSpec,
-    ListenProtocol, ListenSpec, ListenTlsSpec, OneOrMore, RouteMigration, RouteSpec,
+    AccessLogSpec, CertificateSpec, ClientCertificateMode, ForwardedFields, ForwardedSpec,
+    HeaderSpec, ListenSecurity, ListenSpec, ListenTlsSpec, OneOrMore, RouteMigration, RouteSpec,
 };
 
 pub use crate::ip_net::IpNet;
@@ -113,7 +113,7 @@ impl Config {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         Self::parse(&text, path)
-            .map_err(|faults| Diagnostics { file: path.display().to_string(), faults })
+            .map_err(|faults| Diagnostics { file: path.display().to_string(), diagnostics: faults })
     }
 
     /// Parses a file's text; `path` is where it was read.
@@ -150,7 +150,7 @@ impl Config {
         config.certificates = certificates.into_iter().map(|placed| placed.value).collect();
         config.routes = routes.into_iter().map(|placed| placed.value).collect();
         let named = |placed: smig_settings::AtKey<UpstreamSpec>| {
-            (placed.at.into_iter().next_back().unwrap_or_default(), placed.value)
+            (placed.path.into_iter().next_back().unwrap_or_default(), placed.value)
         };
         config.upstreams = upstreams.into_iter().map(named).collect();
         config.tls = tls.map(|placed| placed.value).unwrap_or_default();
@@ -202,7 +202,7 @@ impl Config {
         }
         Diagnostics {
             file,
-            faults: vec![Diagnostic { line, key: at.join("."), message: what.into() }],
+            diagnostics: vec![Diagnostic { line, key: at.join("."), message: what.into() }],
         }
     }
 

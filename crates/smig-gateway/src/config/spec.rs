@@ -15,23 +15,23 @@ use crate::ip_net::IpNet;
 #[serde(deny_unknown_fields)]
 pub struct ListenSpec {
     /// `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
-    #[serde(deserialize_with = "addresses")]
+    #[serde(deserialize_with = "deserialize_addresses")]
     pub address: Vec<SocketAddr>,
     /// The protocol.
     #[serde(default)]
-    pub protocol: ListenProtocol,
+    pub protocol: ListenSecurity,
     /// The HTTPS port to which every request is redirected; for cleartext listeners.
     pub redirect_to_https: Option<u16>,
 }
 
-fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+fn deserialize_addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
     parse_addresses(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-/// The protocol of a listener.
+/// Whether connections of a listener use TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ListenProtocol {
+pub enum ListenSecurity {
     /// HTTP/2 and HTTP/1.1 over TLS, by ALPN; streams can migrate.
     #[default]
     Tls,
@@ -58,7 +58,7 @@ pub struct ListenTlsSpec {
     /// CA certificates for clients' certificates; PEM. Unless set, none are requested.
     pub client_ca: Option<PathBuf>,
     /// Whether clients must present a certificate.
-    pub client_certificate: ClientCertificate,
+    pub client_certificate: ClientCertificateMode,
     /// Interval at which the certificate files are checked for changes.
     #[serde(deserialize_with = "deserialize_time")]
     pub reload_interval: Duration,
@@ -68,7 +68,7 @@ impl Default for ListenTlsSpec {
     fn default() -> Self {
         Self {
             client_ca: None,
-            client_certificate: ClientCertificate::Optional,
+            client_certificate: ClientCertificateMode::Optional,
             reload_interval: Duration::from_secs(5),
         }
     }
@@ -77,7 +77,7 @@ impl Default for ListenTlsSpec {
 /// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ClientCertificate {
+pub enum ClientCertificateMode {
     /// A client without a certificate is served.
     Optional,
     /// The handshake fails without a certificate.
@@ -93,7 +93,7 @@ pub struct RouteSpec {
     #[serde(default)]
     pub host: OneOrMore,
     /// Path prefix: `/api` matches itself and all paths below it, `/api/` only those below it.
-    #[serde(default = "root")]
+    #[serde(default = "default_path")]
     pub path: String,
     /// The upstream that handles the requests.
     pub upstream: Option<String>,
@@ -116,7 +116,7 @@ pub struct RouteSpec {
     pub response_headers: HeaderSpec,
 }
 
-fn root() -> String {
+fn default_path() -> String {
     "/".to_owned()
 }
 

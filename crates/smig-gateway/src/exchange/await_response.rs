@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Response;
 use smig::{Incoming, ResponseFuture};
 use smig_proxy::ProxyError;
-use smig_proxy::upload::{ResponseClock, ResponseDeadline};
+use smig_proxy::upload::{ResponseClock, ResponseTimeouts};
 use tokio::time::Instant;
 
 /// Minimum interval between checks whether a request was sent.
@@ -17,32 +17,32 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Waits for a response's header section. The timeouts begin when the request has a stream; waiting
 /// for a stream, or a connection, is limited by the HTTP/2 client.
 pub(super) async fn await_response(
-    mut sending: ResponseFuture<'_>,
-    deadline: ResponseDeadline,
+    mut response: ResponseFuture<'_>,
+    timeouts: ResponseTimeouts,
 ) -> Result<Result<Response<Incoming>, smig::Error>, ProxyError> {
-    // The clock of the current attempt, and when that was sent: the HTTP/2 client resends requests
-    // that the server did not process.
-    let mut running: Option<(std::time::Instant, ResponseClock)> = None;
-    let mut timer = pin!(tokio::time::sleep(deadline.first_timeout()));
+    // When the current attempt was sent, and its clock: the HTTP/2 client resends requests that the
+    // server did not process.
+    let mut current_attempt: Option<(std::time::Instant, ResponseClock)> = None;
+    let mut timer = pin!(tokio::time::sleep(timeouts.first_timeout()));
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
+            if let Poll::Ready(output) = Pin::new(&mut response).poll(cx) {
                 return Poll::Ready(Ok(output));
             }
             ready!(timer.as_mut().poll(cx));
-            let sent_at = sending.sent_at();
-            let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
+            let sent_at = response.sent_at();
+            let clock = current_attempt.take().filter(|(since, _)| Some(*since) == sent_at);
             let until = match (sent_at, clock) {
-                (None, _) => Instant::now() + deadline.first_timeout().max(CHECK_INTERVAL),
+                (None, _) => Instant::now() + timeouts.first_timeout().max(CHECK_INTERVAL),
                 (Some(at), None) => {
-                    let clock = deadline.clone().start();
+                    let clock = timeouts.clone().start();
                     let until = Instant::from_std(at) + clock.first_timeout();
-                    running = Some((at, clock));
+                    current_attempt = Some((at, clock));
                     until
                 }
                 (Some(_), Some((since, mut clock))) => match clock.check_progress() {
                     Ok(remaining) => {
-                        running = Some((since, clock));
+                        current_attempt = Some((since, clock));
                         Instant::now() + remaining
                     }
                     Err(failure) => return Poll::Ready(Err(failure)),

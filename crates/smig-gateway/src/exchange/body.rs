@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
+use smig::{BoxError, ErrorCode, Incoming, Reset, throttled};
 use smig_proxy::conn_pool::Lease;
 use smig_proxy::head::validate_response_frame;
 use smig_proxy::is_cancel;
@@ -242,7 +242,7 @@ fn record_body_failure(active: &ActiveRequest, rest: &WeakUpload, error: &BoxErr
         return;
     }
     if let Some(server) = active.server() {
-        seldom!(warn, "broken response", server = %server.url(), %error, "response aborted");
+        throttled!(warn, "broken response", server = %server.url(), %error, "response aborted");
         server.on_failure();
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use smig::seldom;
+use smig::throttled;
 use smig_proxy::{ProxyError, grpc};
 
 use super::body::Body;
@@ -23,10 +23,10 @@ pub(crate) fn report_failure(
     client: SocketAddr,
 ) -> Response<Body> {
     if failure.lacks_local_resource() {
-        seldom!(error, "exhausted", %failure, "out of local resources");
+        throttled!(error, "exhausted", %failure, "out of local resources");
     } else {
         let upstream = upstream.name();
-        seldom!(warn, "no response", upstream, %client, %failure, "no response");
+        throttled!(warn, "no response", upstream, %client, %failure, "no response");
     }
     failure_response(&failure)
 }

@@ -9,7 +9,7 @@ mod await_response;
 mod body;
 mod failure;
 mod informational;
-mod plain;
+mod ordinary;
 mod request;
 mod switch;
 mod websocket;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use smig::Incoming;
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 
 pub use body::Body;
 
@@ -40,7 +40,7 @@ pub async fn exchange(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
     client: SocketAddr,
-    tunnels: &Tunnels,
+    tunnels: &TunnelRegistry,
 ) -> Response<Body> {
     match validate(request, None) {
         Ok(request) => request.send(upstream, client, tunnels).await,

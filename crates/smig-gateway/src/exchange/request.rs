@@ -10,12 +10,12 @@ use smig::{Incoming, InformationalSender};
 use smig_proxy::ProxyError;
 use smig_proxy::framing::{self, Content};
 use smig_proxy::head::{self, UpgradeHandling, UpgradeKind, UpstreamHead};
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 use smig_proxy::upload::Upload;
 
 use super::body::Body;
 use super::failure::report_failure;
-use super::plain::PlainExchange;
+use super::ordinary::OrdinaryExchange;
 use super::switch::UpgradeExchange;
 use crate::upstream::Upstream;
 
@@ -134,7 +134,7 @@ impl ValidRequest {
         self,
         upstream: &Arc<Upstream>,
         client: SocketAddr,
-        tunnels: &Tunnels,
+        tunnels: &TunnelRegistry,
     ) -> Response<Body> {
         let result = self.exchange(upstream, client, tunnels).await;
         result.unwrap_or_else(|failure| report_failure(failure, upstream, client))
@@ -145,12 +145,12 @@ impl ValidRequest {
         self,
         upstream: &Arc<Upstream>,
         client: SocketAddr,
-        tunnels: &Tunnels,
+        tunnels: &TunnelRegistry,
     ) -> Result<Response<Body>, ProxyError> {
         let mut response = match self.kind {
             ExchangeKind::Plain { content, informational, extensions } => {
                 let plain =
-                    PlainExchange { upstream, client, content, informational, role: self.role };
+                    OrdinaryExchange { upstream, client, content, informational, role: self.role };
                 plain.run(self.upstream_head, extensions).await?
             }
             ExchangeKind::Upgrade(downstream) => {

@@ -15,7 +15,8 @@ use smig_proxy::conn_pool::{Lease, UpgradedConn};
 use smig_proxy::framing::{Content, ProxyField};
 use smig_proxy::head::{self, UpgradeKind, UpstreamHead};
 use smig_proxy::tunnel::{
-    BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEnd, TunnelKind, Tunnels, channel,
+    BodySender, ChannelBody, Socket, Stream, Tunnel, TunnelEndpoint, TunnelKind, TunnelRegistry,
+    channel,
 };
 use smig_proxy::upload::{Upload, WeakUpload};
 
@@ -36,7 +37,7 @@ pub(super) struct UpgradeExchange<'a> {
     pub(super) body: Incoming,
     /// The client's connection, over HTTP/1.1.
     pub(super) on_upgrade: Option<OnUpgrade>,
-    pub(super) tunnels: &'a Tunnels,
+    pub(super) tunnels: &'a TunnelRegistry,
 }
 
 /// What a request switches to.
@@ -200,7 +201,7 @@ async fn send_http1(
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.mark_last();
-    let response = connection.send(request, limits.response_deadline(&Upload::default())).await?;
+    let response = connection.send(request, limits.response_timeouts(&Upload::default())).await?;
     Ok(ServerResponse::Http1 { response, lease, generated_key })
 }
 
@@ -222,11 +223,11 @@ async fn send_http2(
     };
     let sending = session.client.submit(&session.origin, request).map_err(to_proxy_error)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
-    let deadline = limits.response_deadline(&Upload::default());
+    let deadline = limits.response_timeouts(&Upload::default());
     let response = await_response(sending, deadline).await?.map_err(to_proxy_error)?;
     if response.version() < Version::HTTP_2 {
         // The HTTP/2 client fell back to HTTP/1.1, and its CONNECT opens no tunnel there.
-        session.fell_back(server);
+        session.record_fallback(server);
         return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
     Ok(ServerResponse::Http2 { response, sender, key })
@@ -239,7 +240,7 @@ struct UpgradeCompletion<'a> {
     upgrade: &'a UpgradeKind,
     downstream: Downstream,
     active: ActiveRequest,
-    tunnels: &'a Tunnels,
+    tunnels: &'a TunnelRegistry,
 }
 
 impl UpgradeCompletion<'_> {
@@ -384,7 +385,7 @@ fn tunnel_head(
 }
 
 /// Starts to count a tunnel.
-fn begin_tunnel(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
+fn begin_tunnel(tunnels: &TunnelRegistry, downstream: &Downstream) -> Tunnel {
     let stream = match downstream {
         Downstream::Stream(incoming) => incoming.stream_info(),
         Downstream::Connection(_) => None,
@@ -393,7 +394,7 @@ fn begin_tunnel(tunnels: &Tunnels, downstream: &Downstream) -> Tunnel {
 }
 
 /// Starts a task that relays between client and server. It holds `guards` until its end.
-fn spawn_relay<F: TunnelEnd + 'static, H: 'static>(
+fn spawn_relay<F: TunnelEndpoint + 'static, H: 'static>(
     tunnel: Tunnel,
     downstream: Downstream,
     server_end: F,

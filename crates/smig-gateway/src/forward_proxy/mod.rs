@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::PROXY_AUTHORIZATION;
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
+use smig::{ConnectionInfo, Incoming, Protocol, Resolver, throttled};
 use smig_proxy::framing;
-use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEnd, TunnelKind, Tunnels};
+use smig_proxy::tunnel::{self, Socket, Tunnel, TunnelEndpoint, TunnelKind, TunnelRegistry};
 
 pub use address::Nat64;
 pub use pattern::{DestinationPattern, PortRange};
@@ -47,7 +47,7 @@ pub struct ForwardProxy {
     destinations: Arc<Destinations>,
     spec: ForwardProxySpec,
     open_tunnels: Arc<TunnelCounts>,
-    tunnels: Tunnels,
+    tunnels: TunnelRegistry,
 }
 
 /// The rules, the resolver and the connections to other hosts; independent of the users.
@@ -78,7 +78,7 @@ impl ForwardProxy {
     ///
     /// # Errors
     /// There are no users, or the users file cannot be read.
-    pub fn new(spec: ForwardProxySpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
+    pub fn new(spec: ForwardProxySpec, tunnels: &TunnelRegistry) -> io::Result<Arc<Self>> {
         Self::with_destinations(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
     }
 
@@ -104,7 +104,7 @@ impl ForwardProxy {
     fn with_destinations(
         destinations: Arc<Destinations>,
         spec: ForwardProxySpec,
-        tunnels: Tunnels,
+        tunnels: TunnelRegistry,
         open_tunnels: Arc<TunnelCounts>,
     ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self { users: Users::new(&spec)?, destinations, spec, open_tunnels, tunnels }))
@@ -123,7 +123,7 @@ impl ForwardProxy {
         subject: Option<&str>,
     ) -> Response<Body> {
         let Some(user) = self.users.find(request.headers(), subject) else {
-            seldom!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
+            throttled!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
             return failure::authentication_required();
         };
         request.headers_mut().remove(PROXY_AUTHORIZATION);
@@ -135,7 +135,7 @@ impl ForwardProxy {
         };
         result.unwrap_or_else(|failure| {
             let why = failure.detail();
-            seldom!(info, "forwarded request", user, %uri, why, "forwarded request failed");
+            throttled!(info, "forwarded request", user, %uri, why, "forwarded request failed");
             failure.into_response()
         })
     }
@@ -209,7 +209,7 @@ impl ForwardProxy {
     }
 }
 
-async fn run_tunnel<A: TunnelEnd, B: TunnelEnd>(
+async fn run_tunnel<A: TunnelEndpoint, B: TunnelEndpoint>(
     tunnel: Tunnel,
     downstream: A,
     remote: B,
@@ -218,7 +218,7 @@ async fn run_tunnel<A: TunnelEnd, B: TunnelEnd>(
     target: HostPort,
 ) {
     let outcome = tunnel.run(downstream, remote, idle).await;
-    let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
+    let (user, sent, received) = (&permit.user, outcome.a_to_b, outcome.b_to_a);
     match outcome.end {
         Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
         Err(error) => tracing::debug!(user, %target, sent, received, %error, "tunnel failed"),
@@ -251,7 +251,7 @@ impl TunnelPermit {
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             let limit = forward.spec.max_tunnels;
-            seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
+            throttled!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
             return Err(ForwardError::too_many_tunnels(forward.spec.max_tunnels));
         }
         *count += 1;

@@ -10,7 +10,7 @@ use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 
 use super::dial::HostPort;
 use super::failure::ForwardError;
@@ -61,7 +61,7 @@ impl OriginPool {
         user: &str,
         target: &HostPort,
         client: SocketAddr,
-        tunnels: &Tunnels,
+        tunnels: &TunnelRegistry,
     ) -> Result<Response<Body>, ForwardError> {
         let protocol = match request.headers_mut().remove(ORIGIN_PROTOCOL) {
             Some(value) if value == "h2c" => OriginProtocol::H2c,
@@ -158,7 +158,7 @@ mod tests {
         let (pool, _release) = black_hole(&spec);
         let target = HostPort::new("hole.example", 80).unwrap();
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
-        let tunnels = Tunnels::of_gateway();
+        let tunnels = TunnelRegistry::of_gateway();
         let local = tokio::task::LocalSet::new();
         for protocol in ["h2c", "http/1.1"] {
             let begin = Instant::now();
@@ -197,7 +197,8 @@ mod tests {
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
         let mut responses = vec![by_connect.into_response()];
         let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
-        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let (client, tunnels) =
+            (SocketAddr::from(([192, 0, 2, 1], 1)), TunnelRegistry::of_gateway());
         let local = tokio::task::LocalSet::new();
         for protocol in ["h2c", "http/1.1"] {
             let request = Request::get("http://a.example/")
@@ -249,7 +250,8 @@ mod tests {
             .header(ORIGIN_PROTOCOL, "h2c")
             .body(Incoming::empty())
             .unwrap();
-        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let (client, tunnels) =
+            (SocketAddr::from(([192, 0, 2, 1], 1)), TunnelRegistry::of_gateway());
         let local = tokio::task::LocalSet::new();
         let run = async {
             pool.send(request, "ann", &target, client, &tunnels).await.unwrap_err();

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use smig::{CleartextTrust, ListenerId, Server, ServerTls};
 use smig_settings::Diagnostics;
 
-use crate::config::{Config, ListenProtocol};
+use crate::config::{Config, ListenSecurity};
 
 /// A configured address.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct ConfiguredAddr {
     /// Index of its `[[listen]]`.
     pub(super) number: usize,
     pub(super) address: SocketAddr,
-    pub(super) protocol: ListenProtocol,
+    pub(super) protocol: ListenSecurity,
     pub(super) redirect: Option<u16>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct ConfiguredAddr {
 pub(super) struct BoundListener {
     pub(super) id: ListenerId,
     pub(super) configured: SocketAddr,
-    pub(super) protocol: ListenProtocol,
+    pub(super) protocol: ListenSecurity,
     pub(super) redirect: Option<u16>,
     pub(super) bound: SocketAddr,
 }
@@ -78,11 +78,11 @@ pub(super) fn open(
 }
 
 /// Returns the trust in cleartext peers; `None` for TLS.
-pub(super) const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
+pub(super) const fn trust(protocol: ListenSecurity) -> Option<CleartextTrust> {
     match protocol {
-        ListenProtocol::Tls => None,
-        ListenProtocol::Cleartext => Some(CleartextTrust::None),
-        ListenProtocol::TrustedCleartext => Some(CleartextTrust::TrustedNetwork),
+        ListenSecurity::Tls => None,
+        ListenSecurity::Cleartext => Some(CleartextTrust::None),
+        ListenSecurity::TrustedCleartext => Some(CleartextTrust::TrustedNetwork),
     }
 }
 

@@ -24,7 +24,7 @@ use certificates::{CertificateWatch, lock, reload_certificates};
 use listeners::{BoundListener, ConfiguredAddr, check_addresses, https_ports, trust};
 
 use crate::background::BackgroundThread;
-use crate::config::{Config, ListenProtocol};
+use crate::config::{Config, ListenSecurity};
 use crate::router::{GatewayService, LiveResources, RouteTable};
 use crate::tls::{self, FileVersions};
 
@@ -155,7 +155,7 @@ impl Gateway {
     /// # Errors
     /// The first file or upstream that cannot be used, with its line and key.
     pub fn check(config: &Config) -> Result<(), Diagnostics> {
-        let uses_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+        let uses_tls = config.listen.iter().any(|listen| listen.protocol == ListenSecurity::Tls);
         if uses_tls && !config.certificates.is_empty() {
             tls::load_server_tls(config)?;
         }
@@ -224,7 +224,7 @@ impl Gateway {
     }
 
     /// Returns the addresses with their actual ports, and the protocols.
-    pub fn listeners(&self) -> impl Iterator<Item = (SocketAddr, ListenProtocol)> {
+    pub fn listeners(&self) -> impl Iterator<Item = (SocketAddr, ListenSecurity)> {
         self.listeners.iter().map(|listener| (listener.bound, listener.protocol))
     }
 
@@ -306,7 +306,7 @@ fn start_admin(
 
 /// Loads the certificates, if a listener needs them.
 fn load_tls(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerTls>, Diagnostics> {
-    let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
+    let needed = wanted.iter().any(|wanted| wanted.protocol == ListenSecurity::Tls);
     needed.then(|| tls::load_server_tls(config)).transpose()
 }
 

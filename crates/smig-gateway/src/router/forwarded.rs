@@ -76,7 +76,7 @@ pub(super) fn set_forwarded(
         }
     }
     if matches!(spec.fields, ForwardedFields::XForwarded | ForwardedFields::Both) {
-        extend(headers, &X_FORWARDED_FOR, &client.text);
+        append_element(headers, &X_FORWARDED_FOR, &client.text);
         // The value from the first proxy describes the client: keep it.
         if !has_fields || !headers.contains_key(X_FORWARDED_PROTO) {
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
@@ -88,18 +88,18 @@ pub(super) fn set_forwarded(
         }
     }
     if matches!(spec.fields, ForwardedFields::Forwarded | ForwardedFields::Both)
-        && let Ok(element) = HeaderValue::try_from(element(
+        && let Ok(element) = HeaderValue::try_from(format_element(
             client.ip,
             scheme,
             host.and_then(|host| host.to_str().ok()),
         ))
     {
-        extend(headers, &FORWARDED, &element);
+        append_element(headers, &FORWARDED, &element);
     }
 }
 
 /// Formats an element of `Forwarded`.
-fn element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
+fn format_element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
     let mut element = match ip {
         IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
         IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
@@ -112,7 +112,7 @@ fn element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
 }
 
 /// Appends an element to the field's list.
-fn extend(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
+fn append_element(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
     let mut list = Vec::new();
     for value in headers.get_all(name) {
         list.extend_from_slice(value.as_bytes());

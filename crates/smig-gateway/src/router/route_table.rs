@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::uri::Authority;
 use smig::{ListenerId, MigrationHint};
 use smig_admin::access_log::AccessLog;
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 use smig_settings::Diagnostics;
 
 use super::routes::Routes;
@@ -24,7 +24,7 @@ pub(crate) struct RouteTable {
     pub(super) forwarded: ForwardedSpec,
     pub(super) forward_proxy: Option<Arc<ForwardProxy>>,
     pub(crate) log: Arc<AccessLog>,
-    pub(super) tunnels: Tunnels,
+    pub(super) tunnels: TunnelRegistry,
     /// HTTPS ports to which requests to these listeners are redirected.
     https_ports: HashMap<ListenerId, u16>,
 }
@@ -51,13 +51,17 @@ pub(super) enum Action {
 pub(crate) struct LiveResources {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
     forward_proxy: Option<Arc<ForwardProxy>>,
-    tunnels: Tunnels,
+    tunnels: TunnelRegistry,
 }
 
 impl LiveResources {
     /// Nothing, before the first configuration.
     pub(crate) fn empty() -> Self {
-        Self { upstreams: HashMap::new(), forward_proxy: None, tunnels: Tunnels::of_gateway() }
+        Self {
+            upstreams: HashMap::new(),
+            forward_proxy: None,
+            tunnels: TunnelRegistry::of_gateway(),
+        }
     }
 
     /// Returns the resources of a configuration: reuses unchanged ones, and creates the others.

@@ -10,7 +10,7 @@ use smig_settings::Diagnostics;
 
 pub use subject::subject;
 
-use crate::config::{ClientCertificate, Config};
+use crate::config::{ClientCertificateMode, Config};
 
 /// Loads the TLS material of the listeners: certificates with their keys, and the CA of clients.
 ///
@@ -46,8 +46,8 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
         Some(path) => {
             let pem = read(path).map_err(|what| config.fault(&["tls", "client_ca"], what))?;
             match config.tls.client_certificate {
-                ClientCertificate::Optional => ClientCertificates::Optional(pem),
-                ClientCertificate::Required => ClientCertificates::Required(pem),
+                ClientCertificateMode::Optional => ClientCertificates::Optional(pem),
+                ClientCertificateMode::Required => ClientCertificates::Required(pem),
             }
         }
     };

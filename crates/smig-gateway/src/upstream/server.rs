@@ -142,7 +142,7 @@ impl UpstreamServer {
             waiting: self.limits.waiting(),
             requests: self.requests.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            open_connections: self.limits.open(),
+            open_connections: self.limits.open_connections(),
             connection_attempts: self.connection_attempts.load(Ordering::Relaxed),
         }
     }

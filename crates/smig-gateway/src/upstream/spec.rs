@@ -10,7 +10,7 @@ use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use smig_proxy::dial::ServerAddr;
 use smig_proxy::grpc;
-use smig_proxy::upload::{ResponseDeadline, Upload};
+use smig_proxy::upload::{ResponseTimeouts, Upload};
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 
 /// An upstream: its servers, and how requests are sent to them.
@@ -272,8 +272,8 @@ impl Default for Timeouts {
 
 impl Timeouts {
     /// Returns the timeouts of waiting for the response to a request with this body.
-    pub(crate) fn response_deadline(&self, upload: &Upload) -> ResponseDeadline {
-        ResponseDeadline::new(upload, self.response_header, self.stream_idle)
+    pub(crate) fn response_timeouts(&self, upload: &Upload) -> ResponseTimeouts {
+        ResponseTimeouts::new(upload, self.response_header, self.stream_idle)
     }
 
     /// Returns the `stream_idle` timeout for the body of a response with these header fields.

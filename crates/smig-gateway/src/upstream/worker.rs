@@ -13,7 +13,7 @@ use smig::{
     Cleartext, CleartextTrust, Client, Config, NegotiatedProtocol, Origin, SocketOptions, Trust,
 };
 use smig_proxy::ProxyError;
-use smig_proxy::conn_pool::{Acquired, Http1, Lease, Pool};
+use smig_proxy::conn_pool::{ConnOrPermit, Http1, Lease, Pool};
 use smig_proxy::dial::{AlpnOffer, Io, KEEPALIVE_TIMEOUT, ServerAddr, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
@@ -199,7 +199,7 @@ impl ServerPool {
         match server.url().protocol {
             Protocol::Https => {
                 if session.has_only_http1(upstream.timeouts.connect).await {
-                    session.fell_back(server);
+                    session.record_fallback(server);
                 } else {
                     server.set_websockets_need_http1(true);
                 }
@@ -221,7 +221,7 @@ impl ServerPool {
         match Box::pin(self.dial(upstream, server, AlpnOffer::Http1)).await {
             Ok(UnusedConn::Idle(lease)) => Ok(lease),
             Ok(UnusedConn::New(io, permit)) if io.has_alpn() => {
-                Ok(self.http1.add(Http1::handshake(io, permit).await?))
+                Ok(self.http1.lease_new(Http1::handshake(io, permit).await?))
             }
             Ok(UnusedConn::New(io, permit)) => {
                 // The server selected nothing: it has no ALPN any more, or supports only HTTP/2 and
@@ -259,7 +259,7 @@ impl ServerPool {
             return self.session(upstream, server).map(Connection::Http2);
         }
         server.set_selects_http2(false);
-        Ok(Connection::Http1(self.http1.add(Http1::handshake(io, permit).await?)))
+        Ok(Connection::Http1(self.http1.lease_new(Http1::handshake(io, permit).await?)))
     }
 
     /// Waits until a connection is checked in, or opens a new one.
@@ -271,8 +271,8 @@ impl ServerPool {
     ) -> Result<UnusedConn, ProxyError> {
         let (url, limits) = (server.url(), &upstream.timeouts);
         let permit = match self.http1.acquire(limits.queue).await? {
-            Acquired::Idle(lease) => return Ok(UnusedConn::Idle(lease)),
-            Acquired::Permit(permit) => permit,
+            ConnOrPermit::Idle(lease) => return Ok(UnusedConn::Idle(lease)),
+            ConnOrPermit::Permit(permit) => permit,
         };
         server.on_connection_attempt();
         let trust = &upstream.trust;
@@ -357,7 +357,7 @@ impl Http2Client {
 
     /// Records that the server selected HTTP/1.1 for this session. If the server may speak both, the session is retired:
     /// once the server selects HTTP/2 again, a new session is needed.
-    pub(crate) fn fell_back(&self, server: &UpstreamServer) {
+    pub(crate) fn record_fallback(&self, server: &UpstreamServer) {
         server.set_selects_http2(false);
         if server.url().protocol == Protocol::Https {
             self.client.retire(&self.origin);

@@ -14,20 +14,20 @@ async fn early_hints_are_forwarded_before_the_response() {
     let gateway = Gateway::in_front_of(origin.url());
     let received = Arc::new(Mutex::new(Vec::new()));
     let mut request = get(gateway.url("/"));
-    let listener = Arc::clone(&received);
+    let received_in_callback = Arc::clone(&received);
     let (hint_tx, mut hint_rx) = tokio::sync::mpsc::unbounded_channel();
     smig::on_informational(&mut request, move |status, headers| {
         let link = headers["link"].to_str().unwrap().to_owned();
         assert!(!headers.contains_key("connection"));
-        listener.lock().unwrap().push((status.as_u16(), link));
+        received_in_callback.lock().unwrap().push((status.as_u16(), link));
         hint_tx.send(()).unwrap();
     });
     let answering = async {
-        let mut got = origin.request().await;
-        got.respond("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
+        let mut received_request = origin.request().await;
+        received_request.respond("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
         // It arrives before the final response is sent.
         hint_rx.recv().await.unwrap();
-        got.respond("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        received_request.respond("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     };
     let client = client();
     let (response, ()) = tokio::join!(client.request(request), answering);
@@ -45,18 +45,18 @@ async fn the_origin_decides_whether_an_upload_begins() {
     let mut tcp = gateway
         .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
-    let mut got = origin.request().await;
-    assert!(got.has_field("expect: 100-continue"), "{}", got.head);
-    got.respond("HTTP/1.1 100 Continue\r\n\r\n").await;
-    let mut answer = [0; 25];
-    tcp.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut received_request = origin.request().await;
+    assert!(received_request.has_field("expect: 100-continue"), "{}", received_request.head);
+    received_request.respond("HTTP/1.1 100 Continue\r\n\r\n").await;
+    let mut response = [0; 25];
+    tcp.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 100 Continue\r\n\r\n");
     tcp.write_all(b"body").await.unwrap();
-    assert_eq!(got.read_until("body").await, "body");
-    got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
-    let mut answer = [0; 12];
-    tcp.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    assert_eq!(received_request.read_until("body").await, "body");
+    received_request.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let mut response = [0; 12];
+    tcp.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
@@ -66,13 +66,13 @@ async fn an_origin_that_refuses_an_upload_does_not_receive_it() {
     let mut tcp = gateway
         .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         .await;
-    let mut got = origin.request().await;
-    got.respond("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
-    let mut answer = [0; 12];
-    tcp.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 401");
+    let mut received_request = origin.request().await;
+    received_request.respond("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
+    let mut response = [0; 12];
+    tcp.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 401");
     let mut rest = Vec::new();
-    let _ = got.tcp.read_to_end(&mut rest).await;
+    let _ = received_request.tcp.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
 }
 
@@ -86,9 +86,9 @@ async fn an_upload_begins_after_a_timeout_without_100_continue() {
         .unwrap();
     let client = client();
     let answering = async {
-        let mut got = origin.request().await;
-        assert_eq!(got.read_until("body").await, "body");
-        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        let mut received_request = origin.request().await;
+        assert_eq!(received_request.read_until("body").await, "body");
+        received_request.respond("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     };
     let (response, ()) = tokio::join!(client.request(request), answering);
     assert_eq!(response.unwrap().status(), 200);
@@ -100,9 +100,9 @@ async fn early_hints_are_forwarded_over_http1() {
     let gateway = Gateway::in_front_of(origin.url());
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut tcp = gateway.connect(request).await;
-    let mut got = Some(origin.request().await);
+    let mut received_request = Some(origin.request().await);
     for _ in 0..2 {
-        let mut current = got.take().unwrap();
+        let mut current = received_request.take().unwrap();
         current.respond("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n").await;
         let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
         let mut bytes = vec![0; expected.len()];
@@ -115,13 +115,13 @@ async fn early_hints_are_forwarded_over_http1() {
         let mut bytes = vec![0; expected.len()];
         tcp.read_exact(&mut bytes).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\nok") {
-            assert_ne!(tcp.read_buf(&mut answer).await.unwrap(), 0);
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nok") {
+            assert_ne!(tcp.read_buf(&mut response).await.unwrap(), 0);
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200 "));
+        assert!(response.starts_with(b"HTTP/1.1 200 "));
         tcp.write_all(request.as_bytes()).await.unwrap();
-        got = current.next().await;
+        received_request = current.next().await;
     }
 }
 
@@ -130,9 +130,11 @@ async fn http10_gets_no_informational_response() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
-    let mut got = origin.request().await;
-    got.respond("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+    let mut received_request = origin.request().await;
+    received_request
+        .respond("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .await;
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
 }

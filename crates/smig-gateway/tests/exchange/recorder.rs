@@ -37,14 +37,14 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Starts an origin that sends `answer` to every request but the victim's, which gets [`OK`].
-    pub(crate) async fn start(answer: &'static str) -> Self {
+    pub(crate) async fn start(response: &'static str) -> Self {
         let mut origin = Origin::start().await;
         let url = origin.url();
         let (sender, messages) = watch::channel(Vec::new());
         tokio::spawn(async move {
             for connection in 0.. {
                 let tcp = origin.accept().await;
-                tokio::spawn(serve(tcp, connection, answer, sender.clone()));
+                tokio::spawn(serve(tcp, connection, response, sender.clone()));
             }
         });
         Self { url, messages }
@@ -68,7 +68,7 @@ impl Recorder {
     /// Sends another client's request, which must arrive unchanged and get its own response.
     pub(crate) async fn send_victim(&self, gateway: &Gateway, what: &str) -> Message {
         let sent = "GET /victim HTTP/1.1\r\nHost: victim\r\nConnection: close\r\n\r\n";
-        let answer = gateway.raw(sent).await;
+        let response = gateway.raw(sent).await;
         let messages = self.messages();
         let victims: Vec<_> = messages.iter().filter(|message| message.head == VICTIM).collect();
         assert_eq!(
@@ -83,7 +83,10 @@ impl Recorder {
                 "{what}: {other:?}"
             );
         }
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"), "{what}: {answer}");
+        assert!(
+            response.starts_with("HTTP/1.1 200 ") && response.ends_with("ok"),
+            "{what}: {response}"
+        );
         victims[0].clone()
     }
 }
@@ -117,7 +120,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 async fn serve(
     mut tcp: TcpStream,
     connection: usize,
-    answer: &'static str,
+    response: &'static str,
     messages: watch::Sender<Vec<Message>>,
 ) {
     let mut bytes = Vec::new();
@@ -127,7 +130,7 @@ async fn serve(
             Message { head, body: Vec::new(), has_ended: false, is_complete: false, connection };
         let index = messages.borrow().len();
         messages.send_modify(|messages| messages.push(message.clone()));
-        let body = read_body(&mut tcp, &mut bytes, &message.head, answer).await;
+        let body = read_body(&mut tcp, &mut bytes, &message.head, response).await;
         (message.has_ended, message.is_complete) = (true, body.is_some());
         message.body = body.unwrap_or_else(|| std::mem::take(&mut bytes));
         let is_complete = message.is_complete;
@@ -148,10 +151,10 @@ async fn read_body(
     tcp: &mut TcpStream,
     bytes: &mut Vec<u8>,
     head: &str,
-    answer: &str,
+    response: &str,
 ) -> Option<Vec<u8>> {
-    let answer = if head == VICTIM { OK } else { answer };
-    tcp.write_all(answer.as_bytes()).await.ok()?;
+    let response = if head == VICTIM { OK } else { response };
+    tcp.write_all(response.as_bytes()).await.ok()?;
     if field(head, "transfer-encoding").is_some() {
         // The tests send no trailers.
         return read_until(tcp, bytes, b"0\r\n\r\n").await;

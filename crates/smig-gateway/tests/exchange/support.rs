@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use smig::{Cleartext, CleartextTrust, Client, ConnectionInfo, Incoming, Resolver, Server};
 use smig_gateway::exchange::{self, Body};
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
-use smig_proxy::tunnel::Tunnels;
+use smig_proxy::tunnel::TunnelRegistry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ pub(crate) fn loopback() -> SocketAddr {
 
 /// The service of a gateway with one upstream.
 #[derive(Clone)]
-struct GatewayService(Arc<Upstream>, Tunnels);
+struct GatewayService(Arc<Upstream>, TunnelRegistry);
 
 impl tower_service::Service<Request<Incoming>> for GatewayService {
     type Response = Response<Body>;
@@ -71,7 +71,7 @@ impl Gateway {
         let server = Server::builder()
             .listen_cleartext(loopback(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
-            .start(GatewayService(Arc::clone(&upstream), Tunnels::of_gateway()))
+            .start(GatewayService(Arc::clone(&upstream), TunnelRegistry::of_gateway()))
             .unwrap();
         Self { upstream, server }
     }

@@ -7,7 +7,9 @@ use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Gateway, TOKEN, echo, origin, proxy_status, read_head, spec, strict, text};
+use crate::support::{
+    Gateway, TOKEN, default_spec, echo, origin, proxy_status, read_head, spec, text,
+};
 
 /// Returns the status of a CONNECT with this Proxy-Authorization.
 async fn status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> StatusCode {
@@ -46,7 +48,7 @@ async fn only_known_users_get_a_tunnel() {
 
 #[tokio::test]
 async fn special_addresses_are_refused_by_default() {
-    let gateway = Gateway::start(strict());
+    let gateway = Gateway::start(default_spec());
     let port = origin(echo).await.port();
     for host in [
         "127.0.0.1",

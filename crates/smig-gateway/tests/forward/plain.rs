@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::support::{
-    Gateway, TOKEN, bytes, echo_server, origin, proxy_status, read_head, spec, strict, text, uri,
+    Gateway, TOKEN, bytes, default_spec, echo_server, origin, proxy_status, read_head, spec, text,
+    uri,
 };
 
 async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Response<Incoming> {
@@ -83,7 +84,7 @@ async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
 
 #[tokio::test]
 async fn rules_apply_to_requests() {
-    let (gateway, server) = (Gateway::start(strict()), echo_server());
+    let (gateway, server) = (Gateway::start(default_spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     let response = send(&gateway, url, false, Bytes::new()).await;
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
@@ -224,7 +225,7 @@ async fn a_connection_is_not_reused_after_an_ambiguous_response() {
         for _ in 0..2 {
             let response = send(&gateway, format!("http://{once}/"), false, Bytes::new()).await;
             assert_eq!(response.status(), status, "{answer}");
-            let received_via = response.headers().get("via").map(|said| said.to_str().unwrap());
+            let received_via = response.headers().get("via").map(|value| value.to_str().unwrap());
             assert_eq!(received_via, via, "{answer}");
         }
     }
@@ -281,7 +282,7 @@ async fn options_asterisk_respects_max_forwards() {
             .unwrap();
         let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
         assert_eq!(response.status(), status, "{hops}");
-        let received = response.headers().get("x-got").map(|said| said.to_str().unwrap());
+        let received = response.headers().get("x-got").map(|value| value.to_str().unwrap());
         assert_eq!(received, got, "{hops}");
         assert_eq!(response.headers().contains_key("via"), got.is_some(), "{hops}");
     }

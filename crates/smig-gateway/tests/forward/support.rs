@@ -17,7 +17,7 @@ use smig::{
 };
 use smig_admin::{ReportedStats, StatsSource as _, TunnelReport};
 use smig_gateway::forward_proxy::{ForwardProxy, ForwardProxySpec, SecretDigest};
-use smig_proxy::tunnel::{self, ConnectResponse, Stream, Tunnels};
+use smig_proxy::tunnel::{self, ConnectResponse, Stream, TunnelRegistry};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -29,11 +29,11 @@ pub(crate) fn loopback() -> SocketAddr {
 
 /// A proxy with access to loopback.
 pub(crate) fn spec() -> ForwardProxySpec {
-    ForwardProxySpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
+    ForwardProxySpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..default_spec() }
 }
 
 /// A proxy with the default rules.
-pub(crate) fn strict() -> ForwardProxySpec {
+pub(crate) fn default_spec() -> ForwardProxySpec {
     ForwardProxySpec {
         users: [("ann".to_owned(), SecretDigest::of(TOKEN.as_bytes()))].into(),
         ..ForwardProxySpec::default()
@@ -46,7 +46,7 @@ pub(crate) struct Gateway {
     pub(crate) client: Client,
     pub(crate) origin: Origin,
     pub(crate) identity: Identity,
-    pub(crate) tunnels: Tunnels,
+    pub(crate) tunnels: TunnelRegistry,
 }
 
 /// A certificate and its key, PEM.
@@ -61,7 +61,7 @@ impl Gateway {
         let certified = rcgen::generate_simple_self_signed(names).unwrap();
         let (certificate, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
         let identity = Identity { certificate, key };
-        let tunnels = Tunnels::of_gateway();
+        let tunnels = TunnelRegistry::of_gateway();
         let server = serve(spec, &tunnels, loopback(), &identity);
         let client = Client::builder()
             .trust(Trust::Pem(identity.certificate.clone().into()))
@@ -100,7 +100,7 @@ impl Gateway {
 /// Starts the server of a gateway at an address.
 pub(crate) fn serve(
     spec: ForwardProxySpec,
-    tunnels: &Tunnels,
+    tunnels: &TunnelRegistry,
     addr: SocketAddr,
     identity: &Identity,
 ) -> Server {
@@ -168,9 +168,9 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
     }
 }
 
-/// Returns the report on tunnels of one kind as soon as `fits` accepts it.
-pub(crate) async fn told(
-    tunnels: &Tunnels,
+/// Waits until `fits` accepts the report on tunnels of one kind, and returns the report.
+pub(crate) async fn wait_for_report(
+    tunnels: &TunnelRegistry,
     kind: &str,
     fits: impl Fn(&TunnelReport) -> bool,
 ) -> TunnelReport {

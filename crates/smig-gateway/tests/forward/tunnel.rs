@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{Gateway, bytes, echo, loopback, origin, spec, told};
+use crate::support::{Gateway, bytes, echo, loopback, origin, spec, wait_for_report};
 
 /// Returns two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
@@ -146,7 +146,7 @@ async fn a_relay_reports_its_bytes_and_its_end() {
     b.shutdown().await.unwrap();
     a.read_to_string(&mut received).await.unwrap();
     let outcome = relaying.await.unwrap();
-    assert_eq!((outcome.sent, outcome.received), (3, 2));
+    assert_eq!((outcome.a_to_b, outcome.b_to_a), (3, 2));
     assert!(outcome.end.is_ok());
 
     let ((a, near), (far, mut b)) = (pair().await, pair().await);
@@ -199,8 +199,9 @@ async fn tunnels_are_reported_to_operators() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
-    let report_when =
-        async |fits: fn(&TunnelReport) -> bool| told(&gateway.tunnels, "connect", fits).await;
+    let report_when = async |fits: fn(&TunnelReport) -> bool| {
+        wait_for_report(&gateway.tunnels, "connect", fits).await
+    };
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
     let running = report_when(|one| one.bytes_in == 3).await;

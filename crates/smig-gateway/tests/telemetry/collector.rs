@@ -18,19 +18,19 @@ use tokio::sync::mpsc;
 
 pub(crate) struct Collector {
     server: Server,
-    taken: mpsc::UnboundedReceiver<(http::request::Parts, ExportTraceServiceRequest)>,
+    requests: mpsc::UnboundedReceiver<(http::request::Parts, ExportTraceServiceRequest)>,
 }
 
 /// What was received from one service.
-pub(crate) struct Taken {
+pub(crate) struct ReceivedSpans {
     pub(crate) resource: BTreeMap<String, String>,
     pub(crate) spans: Vec<Span>,
 }
 
 impl Collector {
     pub(crate) fn start() -> Self {
-        let (sender, taken) = mpsc::unbounded_channel();
-        let take = move |request: Request<Incoming>| {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let receive = move |request: Request<Incoming>| {
             let sender = sender.clone();
             async move {
                 let (parts, body) = request.into_parts();
@@ -43,9 +43,9 @@ impl Collector {
         let server = Server::builder()
             .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
-            .start(tower::service_fn(take))
+            .start(tower::service_fn(receive))
             .unwrap();
-        Self { server, taken }
+        Self { server, requests }
     }
 
     pub(crate) fn endpoint(&self) -> String {
@@ -53,20 +53,20 @@ impl Collector {
     }
 
     /// Returns everything received, by service. Call it after all senders have ended.
-    pub(crate) fn taken(&mut self) -> BTreeMap<String, Taken> {
+    pub(crate) fn received(&mut self) -> BTreeMap<String, ReceivedSpans> {
         let mut all = BTreeMap::new();
-        while let Ok((parts, request)) = self.taken.try_recv() {
+        while let Ok((parts, request)) = self.requests.try_recv() {
             assert_eq!((parts.method.as_str(), parts.uri.path()), ("POST", "/v1/traces"));
             assert_eq!(parts.headers["content-type"], "application/x-protobuf");
             assert_eq!(parts.headers["x-key"], "a key");
             for from in request.resource_spans {
                 let resource = texts(&from.resource.unwrap().attributes);
-                let taken = all
+                let received = all
                     .entry(resource["service.name"].clone())
-                    .or_insert_with(|| Taken { resource, spans: Vec::new() });
+                    .or_insert_with(|| ReceivedSpans { resource, spans: Vec::new() });
                 for scope in from.scope_spans {
                     assert_eq!(scope.scope.unwrap().name, "smig");
-                    taken.spans.extend(scope.spans);
+                    received.spans.extend(scope.spans);
                 }
             }
         }
@@ -74,7 +74,7 @@ impl Collector {
     }
 }
 
-impl Taken {
+impl ReceivedSpans {
     /// Returns the span with this path.
     pub(crate) fn at(&self, path: &str) -> &Span {
         let is_it =

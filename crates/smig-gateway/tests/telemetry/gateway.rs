@@ -54,7 +54,7 @@ async fn spans_follow_the_semantic_conventions() {
     assert_eq!(get(address, "/bytes/5", "X-Secret: secret\r\n").await.len(), 5);
     gateway.drain(LONG).await.unwrap();
 
-    let all = collector.taken();
+    let all = collector.received();
     let edge = &all["edge"];
     assert_eq!(edge.resource["service.version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(edge.spans.len(), 4);
@@ -123,7 +123,7 @@ async fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_exports_noth
     let quiet = get(address, "/quiet", &quiet).await;
     gateway.drain(LONG).await.unwrap();
 
-    let all = collector.taken();
+    let all = collector.received();
     let spans = &all["smig-gateway"].spans;
     assert_eq!(spans.len(), 1);
     let (trace, span) = (hex(&spans[0].trace_id), hex(&spans[0].span_id));
@@ -147,7 +147,7 @@ async fn a_sample_ratio_of_0_exports_only_traces_that_the_client_sampled() {
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");
     get(address, "/asked", &parent).await;
     gateway.drain(LONG).await.unwrap();
-    let all = collector.taken();
+    let all = collector.received();
     assert_eq!(all["smig-gateway"].spans.len(), 1);
     all["smig-gateway"].at("/asked");
 }

@@ -32,9 +32,9 @@ pub(crate) fn origin() -> Server {
             *response.body_mut() = Full::new(Bytes::from(vec![7; length.parse()?]));
         } else {
             let all = |name| request.headers().get_all(name).iter();
-            let said = all("traceparent").chain(all("tracestate"));
-            let said: Vec<_> = said.map(|value| value.to_str()).collect::<Result<_, _>>()?;
-            *response.body_mut() = Full::new(Bytes::from(said.join("|")));
+            let values = all("traceparent").chain(all("tracestate"));
+            let values: Vec<_> = values.map(|value| value.to_str()).collect::<Result<_, _>>()?;
+            *response.body_mut() = Full::new(Bytes::from(values.join("|")));
         }
         Ok::<_, BoxError>(response)
     };
@@ -55,10 +55,10 @@ pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
          [server]\nworkers = 1\n{more}",
         origin.local_addrs()[0]
     );
-    started(&text)
+    start_gateway(&text)
 }
 
-pub(crate) fn started(text: &str) -> (Gateway, SocketAddr) {
+pub(crate) fn start_gateway(text: &str) -> (Gateway, SocketAddr) {
     let config = Config::parse(text, Path::new("gateway.toml"));
     let config = config.unwrap_or_else(|faults| panic!("{faults:?}"));
     let gateway = Gateway::start(config).unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::store::{ResultLine, read_lines, result_files, results_file_name};
 use crate::scenario::TrialId;
-use crate::trial::Builds;
+use crate::trial::AcceptedBuilds;
 
 /// Summary of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct MergeSummary {
 ///
 /// # Errors
 /// Nothing to merge, existing results in `out`, unreadable files, or conflicting results of one
-/// trial: from different scenarios, or measured twice. Under [`Builds::One`] also results without a
+/// trial: from different scenarios, or measured twice. Under [`AcceptedBuilds::One`] also results without a
 /// build, or from several builds. Nothing is written then.
-pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<MergeSummary> {
+pub fn merge(out: &Path, from: &[PathBuf], builds: AcceptedBuilds) -> io::Result<MergeSummary> {
     let file = out.join(results_file_name(None));
     if out.is_dir() && !result_files(out)?.is_empty() {
         let out = out.display();
@@ -119,11 +119,11 @@ mod tests {
         let a = results_dir(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
         let b = results_dir(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));
         let out = root.path().join("out");
-        let merged = merge(&out, &[a.clone(), b], Builds::One).unwrap();
+        let merged = merge(&out, &[a.clone(), b], AcceptedBuilds::One).unwrap();
         assert_eq!((merged.results, merged.duplicates), (3, 1));
         let text = fs::read_to_string(merged.file).unwrap();
         assert_eq!(text, line("x", 1, "h", 2) + &line("y", 1, "h", 3) + &line("x", 2, "h", 1));
-        let error = merge(&out, &[a], Builds::One).unwrap_err().to_string();
+        let error = merge(&out, &[a], AcceptedBuilds::One).unwrap_err().to_string();
         assert!(error.contains("already has results"), "{error}");
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let out = root.path().join("out");
         let merge_error = |from: &[&PathBuf]| {
             let from: Vec<_> = from.iter().map(|path| (*path).clone()).collect();
-            merge(&out, &from, Builds::One).unwrap_err().to_string()
+            merge(&out, &from, AcceptedBuilds::One).unwrap_err().to_string()
         };
         let twice = merge_error(&[&a, &b]);
         assert!(twice.contains("measured twice") && twice.contains("scheme=x #1"), "{twice}");
@@ -157,13 +157,15 @@ mod tests {
         let without_build = results_dir(root.path(), "silent", &line_without_build);
         let out = root.path().join("out");
         let merge_error = |with: &PathBuf| {
-            merge(&out, &[known.clone(), with.clone()], Builds::One).unwrap_err().to_string()
+            merge(&out, &[known.clone(), with.clone()], AcceptedBuilds::One)
+                .unwrap_err()
+                .to_string()
         };
         let mixed = merge_error(&other);
         assert!(mixed.contains("2 builds") && mixed.contains("--any-build"), "{mixed}");
         assert!(merge_error(&without_build).contains("1 results do not record their build"));
         assert!(!out.exists(), "nothing was written");
-        let all = merge(&out, &[known, other, without_build], Builds::Any).unwrap();
+        let all = merge(&out, &[known, other, without_build], AcceptedBuilds::Any).unwrap();
         assert_eq!(all.results, 3);
     }
 
@@ -172,7 +174,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let complete_line = line("x", 1, "h", 1);
         let a = results_dir(root.path(), "a", &format!("{complete_line}{}", &complete_line[..20]));
-        let merged = merge(&root.path().join("out"), &[a], Builds::One).unwrap();
+        let merged = merge(&root.path().join("out"), &[a], AcceptedBuilds::One).unwrap();
         assert_eq!(merged.results, 1);
     }
 }

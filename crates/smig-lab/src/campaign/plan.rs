@@ -16,7 +16,7 @@ use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
     command_version, find_command, find_server_program, install_command, server_version,
 };
-use crate::trial::{Build, Builds};
+use crate::trial::{AcceptedBuilds, Build};
 
 /// Options for planning and running a campaign.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct Options {
     /// Build of this program.
     pub build: Build,
     /// Builds whose results may share a directory.
-    pub builds: Builds,
+    pub builds: AcceptedBuilds,
     /// How to treat a run that was disturbed on every attempt.
     pub on_disturbed: OnDisturbed,
 }
@@ -94,11 +94,11 @@ pub enum CampaignError {
     #[error(
         "{} has results of another scenario named {campaign:?}: its {id} differs. Name another \
          directory with --out, or rename the scenario with name = \"...\"",
-        folder.display()
+        dir.display()
     )]
     OtherScenario {
         /// The directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Name of the scenario.
         campaign: String,
         /// The first trial that differs.
@@ -108,11 +108,11 @@ pub enum CampaignError {
     #[error(
         "{} has results of another build ({theirs}; this is {ours}), and a directory is for one \
          build. Name another directory with --out, or continue with --any-build",
-        folder.display()
+        dir.display()
     )]
     OtherBuild {
         /// The directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Build of the existing results.
         theirs: String,
         /// Build of this program.
@@ -162,13 +162,13 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     for trial in &trials {
         if existing.get(&trial.id).is_some_and(|line| line.header.hash != trial.hash()) {
             return Err(CampaignError::OtherScenario {
-                folder: options.out.clone(),
+                dir: options.out.clone(),
                 campaign: campaign.name.clone(),
                 id: Box::new(trial.id.clone()),
             });
         }
     }
-    if options.builds == Builds::One {
+    if options.builds == AcceptedBuilds::One {
         check_same_build(&existing, options)?;
     }
     trials.retain(|trial| !existing.contains_key(&trial.id));
@@ -200,7 +200,7 @@ fn check_same_build(
         return Ok(());
     };
     Err(CampaignError::OtherBuild {
-        folder: options.out.clone(),
+        dir: options.out.clone(),
         theirs: other_build.map_or_else(|| "not recorded".into(), ToString::to_string),
         ours: options.build.clone(),
     })
@@ -332,7 +332,7 @@ mod tests {
         dir
     }
 
-    fn options(out: &Path, builds: Builds) -> Options {
+    fn options(out: &Path, builds: AcceptedBuilds) -> Options {
         Options {
             out: out.to_owned(),
             shard: None,
@@ -359,9 +359,9 @@ mod tests {
     fn a_directory_is_continued_only_by_the_same_build() {
         let (same, other) = (dir_with_result("p1"), dir_with_result("p2"));
         let done = |out: &Path, builds| plan(&smoke(), &options(out, builds)).map(|plan| plan.done);
-        assert_eq!(done(same.path(), Builds::One).unwrap(), 1);
-        let error = done(other.path(), Builds::One).unwrap_err().to_string();
+        assert_eq!(done(same.path(), AcceptedBuilds::One).unwrap(), 1);
+        let error = done(other.path(), AcceptedBuilds::One).unwrap_err().to_string();
         assert!(error.contains("another build") && error.contains("program p2"), "{error}");
-        assert_eq!(done(other.path(), Builds::Any).unwrap(), 1);
+        assert_eq!(done(other.path(), AcceptedBuilds::Any).unwrap(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use smig_stats::{
-    Bootstrap, Contrast, Effect, Interval, MIN_RUNS, RankTest, ResamplingUnit, Run, Statistic,
+    Bootstrap, Contrast, Effect, Interval, MIN_RUNS, RankTest, ResamplingScheme, Run, Statistic,
     Summary, cliffs_delta, mann_whitney, median,
 };
 
@@ -68,7 +68,7 @@ pub struct Comparison {
     pub difference_interval: Option<Interval>,
     /// Whether the intervals resample pairs of runs with the same seed.
     #[serde(rename = "drawn")]
-    pub resampling_unit: ResamplingUnit,
+    pub resampling_unit: ResamplingScheme,
     /// B's 95th percentile divided by A's.
     pub p95_ratio: Option<f64>,
     /// Cliff's delta of B against A.

@@ -88,7 +88,7 @@ impl SeriesCollector<'_> {
                 };
                 self.push(&metric, "ms", BetterDirection::Lower, run, object.seconds() * 1e3);
             }
-            SizeClass::Big => {
+            SizeClass::Large => {
                 self.push(&name, "s", BetterDirection::Lower, run, object.seconds());
                 let link = match object.direction {
                     TransferDirection::Download => &result.scenario.link.to_client,
@@ -110,7 +110,7 @@ impl SeriesCollector<'_> {
 fn concurrent_big_transfer<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
     all.iter()
         .find(|other| {
-            other.size_class == SizeClass::Big
+            other.size_class == SizeClass::Large
                 && other.started_ns <= object.started_ns
                 && object.started_ns < other.ended_ns
         })

@@ -1,6 +1,6 @@
 //! Tests that comparisons claim what their numbers support, and no more.
 
-use smig_stats::{Bootstrap, ResamplingUnit, Run};
+use smig_stats::{Bootstrap, ResamplingScheme, Run};
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn slow_and_fast() -> (Series, Series) {
 fn a_clear_difference_is_reported_with_its_size() {
     let (slow, fast) = slow_and_fast();
     let comparison = compare_sides(&slow, &fast);
-    assert_eq!(comparison.resampling_unit, ResamplingUnit::Pairs);
+    assert_eq!(comparison.resampling_unit, ResamplingScheme::Pairs);
     assert_eq!((comparison.a.runs, comparison.a.summary.n), (5, 9));
     assert_eq!(comparison.effect.delta, -1.0);
     // Two of the 252 ways to split ten runs are at least as extreme.

@@ -11,11 +11,11 @@ use crate::workload::{self, ObjectResult, Observation};
 /// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A
 /// connection is named by its client's end, or by its number (`c1`) if that is unknown.
 pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
-    let start = Time::from_nanos(observation.began_ns);
+    let start = Time::from_nanos(observation.start_monotonic_ns);
     let origin = timeline.origin();
     let micros = |ns: u64| micros_after(origin, Time::from_nanos(start.as_nanos() + ns));
-    let label = |number: u32| {
-        let record = observation.connections.iter().find(|seen| seen.number == number);
+    let name_of = |number: u32| {
+        let record = observation.connections.iter().find(|record| record.number == number);
         ConnectionName(
             record.map_or_else(|| format!("c{number}"), |record| record.client.to_string()),
         )
@@ -29,10 +29,10 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
             first_byte_us: object.first_byte_ns.map(micros),
             to_us: micros(object.ended_ns),
             bytes: object.bytes,
-            connection: ConnectionHistory::of(object).last().map(label),
+            connection: ConnectionHistory::of(object).last().map(name_of),
             outcome: outcome(&object.outcome),
         });
-        timeline.tracks.extend(tracks(object, &name, &label, &micros));
+        timeline.tracks.extend(tracks(object, &name, &name_of, &micros));
     }
     timeline.spans.sort_by_key(|span| span.from_us);
 }
@@ -72,7 +72,7 @@ impl ConnectionHistory {
 fn tracks(
     object: &ObjectResult,
     name: &str,
-    label: &dyn Fn(u32) -> ConnectionName,
+    name_of: &dyn Fn(u32) -> ConnectionName,
     micros: &dyn Fn(u64) -> u64,
 ) -> Vec<Track> {
     let history = ConnectionHistory::of(object);
@@ -84,8 +84,8 @@ fn tracks(
     connections
         .into_iter()
         .map(|connection| {
-            let (name, by) = (name.to_owned(), label(connection));
-            let mut track = Track::new(Subject::Stream { name, connection: by });
+            let (name, connection_name) = (name.to_owned(), name_of(connection));
+            let mut track = Track::new(Subject::Stream { name, connection: connection_name });
             for (at, total) in progress() {
                 let bytes = history.bytes_carried(connection, total);
                 if bytes > track.last(Column::CarriedBytes).unwrap_or(0) {
@@ -109,7 +109,7 @@ mod tests {
             name: "big".into(),
             number: 0,
             client: "user".into(),
-            size_class: SizeClass::Big,
+            size_class: SizeClass::Large,
             direction: TransferDirection::Download,
             size: 3_000,
             started_ns: 1_000_000,
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn bytes_are_attributed_to_the_connection_that_carried_them() {
         let observation = Observation {
-            began_ns: 50_000_000,
+            start_monotonic_ns: 50_000_000,
             ended_ns: 9_000_000,
             objects: vec![migrated_object()],
             connections: vec![ConnectionRecord {
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
         assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
         let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
-        assert_eq!(timeline.tracks[0].of, one, "the client's address is unknown");
+        assert_eq!(timeline.tracks[0].subject, one, "the client's address is unknown");
         assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
     }
 

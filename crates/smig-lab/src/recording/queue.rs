@@ -269,7 +269,7 @@ mod tests {
         let points = |name: Option<&str>| -> Vec<_> {
             let connection = name.map(|name| ConnectionName(name.into()));
             let of = Subject::Link { direction: Direction::ToClient, connection };
-            let track = tracks.iter().find(|track| track.of == of).unwrap();
+            let track = tracks.iter().find(|track| track.subject == of).unwrap();
             track.points(Column::QueuePackets).map(|(at, packets)| (at / 1_000, packets)).collect()
         };
         assert_eq!(points(None), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 2), (6, 1)]);

@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 use serde::Deserialize;
 use smig_link::Time;
 
-use crate::timeline::{Annotation, ConnectionName, MarkKind, Timeline};
+use crate::timeline::{Annotation, AnnotationKind, ConnectionName, Timeline};
 
 /// An event line.
 #[derive(Debug, Deserialize)]
@@ -30,7 +30,7 @@ struct ServerEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerEvents {
     /// Time, kind, connection and label.
-    events: Vec<(Time, MarkKind, Option<ConnectionName>, String)>,
+    events: Vec<(Time, AnnotationKind, Option<ConnectionName>, String)>,
     /// Number of lines that were not events.
     pub skipped_lines: usize,
 }
@@ -62,14 +62,14 @@ impl ServerEvents {
                 };
                 let by = event.by.as_deref().unwrap_or_default();
                 let label = format!("{} → {} {by}", format_end(&event.from), format_end(&event.to));
-                (MarkKind::Migrate, label.trim_end().to_owned())
+                (AnnotationKind::Migrate, label.trim_end().to_owned())
             }
-            "joined" => (MarkKind::Join, String::new()),
-            "reset" => (MarkKind::Reset, String::new()),
-            "declined" => (MarkKind::Declined, String::new()),
-            "opened" => (MarkKind::Opened, String::new()),
-            "closed" => (MarkKind::Closed, String::new()),
-            other => (MarkKind::Note, other.to_owned()),
+            "joined" => (AnnotationKind::Join, String::new()),
+            "reset" => (AnnotationKind::Reset, String::new()),
+            "declined" => (AnnotationKind::Declined, String::new()),
+            "opened" => (AnnotationKind::Opened, String::new()),
+            "closed" => (AnnotationKind::Closed, String::new()),
+            other => (AnnotationKind::Note, other.to_owned()),
         };
         self.events.push((Time::from_nanos(event.at_ns), kind, connection, label));
     }
@@ -77,7 +77,7 @@ impl ServerEvents {
     /// Adds the events to a timeline, as observed by `host`.
     pub fn append_to(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
-            timeline.marks.push(Annotation {
+            timeline.annotations.push(Annotation {
                 at_us: timeline.micros(*at),
                 kind: *kind,
                 host: host.to_owned(),
@@ -85,7 +85,7 @@ impl ServerEvents {
                 label: label.clone(),
             });
         }
-        timeline.marks.sort_by_key(|mark| mark.at_us);
+        timeline.annotations.sort_by_key(|mark| mark.at_us);
     }
 }
 
@@ -111,20 +111,20 @@ mod tests {
         let mut timeline = Timeline::new("t", Time::from_nanos(1_000_000));
         events.append_to(&mut timeline, "server");
         let seen: Vec<_> = timeline
-            .marks
+            .annotations
             .iter()
             .map(|mark| (mark.at_us, mark.kind, mark.label.as_str()))
             .collect();
         assert_eq!(
             seen,
             [
-                (1_000, MarkKind::Join, ""),
-                (2_000, MarkKind::Migrate, "a → 7 local"),
-                (3_000, MarkKind::Note, "limit"),
+                (1_000, AnnotationKind::Join, ""),
+                (2_000, AnnotationKind::Migrate, "a → 7 local"),
+                (3_000, AnnotationKind::Note, "limit"),
             ]
         );
         let connections: Vec<_> = timeline
-            .marks
+            .annotations
             .iter()
             .map(|mark| mark.connection.as_ref().map(|name| name.0.as_str()))
             .collect();

@@ -10,7 +10,7 @@ use smig_testbed::netns::{Host, HostThread};
 
 use super::sock_diag::{SockDiag, TcpState};
 use crate::timeline::{
-    Annotation, Column, ConnectionName, MarkKind, Subject, Timeline, Track, micros_after,
+    Annotation, AnnotationKind, Column, ConnectionName, Subject, Timeline, Track, micros_after,
 };
 use smig_testbed::netns::now;
 
@@ -171,9 +171,9 @@ impl TcpSamples {
                 track.push(at_us, &columns(state));
                 if state.congestion_control != congestion_control {
                     congestion_control = &state.congestion_control;
-                    timeline.marks.push(Annotation {
+                    timeline.annotations.push(Annotation {
                         at_us,
-                        kind: MarkKind::CongestionControl,
+                        kind: AnnotationKind::CongestionControl,
                         host: self.host.clone(),
                         connection: Some(connection.clone()),
                         label: congestion_control.to_owned(),
@@ -189,7 +189,7 @@ impl TcpSamples {
         }
         tracks.sort_by_key(|track| track.at_us.first().copied());
         timeline.tracks.extend(tracks);
-        timeline.marks.sort_by_key(|mark| mark.at_us);
+        timeline.annotations.sort_by_key(|mark| mark.at_us);
     }
 }
 

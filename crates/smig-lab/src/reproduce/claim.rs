@@ -26,7 +26,8 @@ pub struct Claim {
     pub place: String,
     /// What is compared with it.
     #[serde(skip_serializing)]
-    pub(super) measured: Measure,
+    #[serde(rename = "measured")]
+    pub(super) measure: Measure,
     /// Text after our value: which of several values it is, and other values of interest.
     #[serde(skip_serializing, default)]
     pub(super) note: Template,
@@ -55,7 +56,8 @@ pub(super) enum Measure {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CellQuantity {
-    pub(super) of: Quantity,
+    #[serde(rename = "of")]
+    pub(super) quantity: Quantity,
     #[serde(default)]
     pub(super) cells: CellSelection,
     pub(super) choose: Option<Extreme>,
@@ -65,14 +67,17 @@ pub(super) struct CellQuantity {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Difference {
-    pub(super) of: Quantity,
+    #[serde(rename = "of")]
+    pub(super) quantity: Quantity,
     pub(super) cells: CellSelection,
     /// Levels of the other cells where they differ from `cells`.
-    pub(super) than: CellSelection,
+    #[serde(rename = "than")]
+    pub(super) baseline: CellSelection,
     pub(super) choose: Option<Extreme>,
     /// Further values for the note: their names, and their levels where they differ from `cells`.
     #[serde(default)]
-    pub(super) also: BTreeMap<String, CellSelection>,
+    #[serde(rename = "also")]
+    pub(super) note_values: BTreeMap<String, CellSelection>,
 }
 
 /// A measured quantity of a transfer, given by its name in the scenario.
@@ -80,7 +85,8 @@ pub(super) struct Difference {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Quantity {
     /// Times of its objects, in seconds.
-    TimeOf(String),
+    #[serde(rename = "time-of")]
+    TransferTime(String),
     /// Bytes that arrive after its cancel.
     BytesAfterCancelOf(String),
 }
@@ -129,7 +135,7 @@ pub enum Expected {
 /// Our measurement, with its confidence interval if there is one, in the unit of [`Expected`]; for
 /// [`Expected::Less`] and [`Expected::More`], the share of the decrease or increase.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Measured {
+pub(super) struct MeasuredValue {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
 }
@@ -167,7 +173,7 @@ impl fmt::Display for ClaimResult {
 
 impl Expected {
     /// Formats an interval in the unit of the claim; empty if there is none.
-    pub(super) fn format_interval(self, measured: Measured) -> String {
+    pub(super) fn format_interval(self, measured: MeasuredValue) -> String {
         let Some((low, high)) = measured.interval else { return String::new() };
         let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
         match self {
@@ -196,7 +202,7 @@ impl Expected {
     }
 
     /// Formats a measured value in the unit of the claim.
-    pub(super) fn format_value(self, measured: Measured) -> String {
+    pub(super) fn format_value(self, measured: MeasuredValue) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
             Self::Seconds(_) | Self::LongerThan(_) => format_seconds(measured.value),

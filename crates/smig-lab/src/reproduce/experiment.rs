@@ -34,17 +34,17 @@ pub struct Experiment {
     /// The scenario's text.
     pub text: &'static str,
     pub(super) figure: &'static Figure,
-    quick: Quick,
+    quick: QuickExtent,
 }
 
 /// Returns the number of repetitions of a condition in a quick campaign.
 type RepetitionsFn = fn(&Variant) -> u32;
 
 #[derive(Debug)]
-struct Quick {
-    repeats: RepetitionsFn,
+struct QuickExtent {
+    repetitions: RepetitionsFn,
     /// Replacement sizes and counts of transfers.
-    shorter: &'static [TransferReduction],
+    reductions: &'static [TransferReduction],
     /// Time in milliseconds after which a download is cancelled.
     cancel_after: Option<u64>,
 }
@@ -126,25 +126,29 @@ fn two_repetitions(_: &Variant) -> u32 {
 }
 
 macro_rules! experiment {
-    ($name:literal, $repeats:expr, $shorter:expr, $cancel:expr) => {
-        Source {
+    ($name:literal, $repetitions:expr, $reductions:expr, $cancel:expr) => {
+        ExperimentSource {
             name: $name,
             file: concat!("scenarios/paper/", $name, ".toml"),
             text: include_str!(concat!("../../../../scenarios/paper/", $name, ".toml")),
-            quick: Quick { repeats: $repeats, shorter: $shorter, cancel_after: $cancel },
+            quick: QuickExtent {
+                repetitions: $repetitions,
+                reductions: $reductions,
+                cancel_after: $cancel,
+            },
         }
     };
 }
 
 /// An experiment without the paper's claims.
-struct Source {
+struct ExperimentSource {
     name: &'static str,
     file: &'static str,
     text: &'static str,
-    quick: Quick,
+    quick: QuickExtent,
 }
 
-const SOURCES: [Source; 10] = [
+const SOURCES: [ExperimentSource; 10] = [
     experiment!("slide-table", two_repetitions, WIRED_REDUCTIONS, None),
     experiment!("table-2", two_repetitions, &[with_big_size(16_000_000)], Some(6_000)),
     experiment!("figure-4", beside_big_repetitions, WIRED_REDUCTIONS, None),
@@ -158,7 +162,7 @@ const SOURCES: [Source; 10] = [
 ];
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
-    let experiment = |Source { name, file, text, quick }| {
+    let experiment = |ExperimentSource { name, file, text, quick }| {
         let figure = Figure::by_name(name)?;
         Some(Experiment {
             name,
@@ -219,18 +223,20 @@ impl Experiment {
         match extent {
             Extent::Full if is_paper_condition(variant) => campaign.repetitions,
             Extent::Full => campaign.repetitions.div_ceil(4),
-            Extent::Quick => (self.quick.repeats)(variant),
+            Extent::Quick => (self.quick.repetitions)(variant),
         }
     }
 
     fn shorten(&self, campaign: &mut Campaign) {
-        campaign.conditions.retain(|condition| (self.quick.repeats)(&condition.variant) > 0);
-        let repetitions =
-            campaign.conditions.iter().map(|condition| (self.quick.repeats)(&condition.variant));
+        campaign.conditions.retain(|condition| (self.quick.repetitions)(&condition.variant) > 0);
+        let repetitions = campaign
+            .conditions
+            .iter()
+            .map(|condition| (self.quick.repetitions)(&condition.variant));
         campaign.repetitions = repetitions.max().unwrap_or(1);
         for condition in &mut campaign.conditions {
             let transfers = &mut condition.scenario.workload.transfers;
-            for reduction in self.quick.shorter {
+            for reduction in self.quick.reductions {
                 let Some(transfer) = transfers.get_mut(reduction.transfer) else { continue };
                 if let Some(size) = reduction.size {
                     transfer.size.0 = vec![Size(size)];

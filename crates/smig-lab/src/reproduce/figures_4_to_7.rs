@@ -1,6 +1,6 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Expected, Measured, format_seconds as shown};
+use super::claim::{Expected, MeasuredValue, format_seconds};
 use super::data_table::{Cell, Column, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::{AxisScale, Dot, Finding, Group};
@@ -134,7 +134,8 @@ impl Setting {
 
 /// Returns the times of some schemes in words; `None` if none is measured.
 fn times_text(setting: &Setting, schemes: &[&str]) -> Option<String> {
-    let time = |key: &&str| Some(format!("{} {}", scheme::label(key), shown(setting.mean(key)?)));
+    let time =
+        |key: &&str| Some(format!("{} {}", scheme::label(key), format_seconds(setting.mean(key)?)));
     let known: Vec<_> = schemes.iter().filter_map(time).collect();
     (!known.is_empty()).then(|| known.join(", "))
 }
@@ -142,18 +143,19 @@ fn times_text(setting: &Setting, schemes: &[&str]) -> Option<String> {
 /// Sets the facts of the paper's own setting.
 fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
     let plain = setting.mean("NoMig");
-    facts.set("plain", plain.map(shown));
-    facts.set("alone", alone.mean().map(shown));
+    facts.set("plain", plain.map(format_seconds));
+    facts.set("alone", alone.mean().map(format_seconds));
     let waiting = plain.map(|mean| format_bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
     facts.set("waiting", waiting);
     let migration_rows = setting.migration_rows();
-    let scheme_time = |(row, mean): &(&SchemeRow, f64)| format!("{} {}", row.scheme, shown(*mean));
+    let scheme_time =
+        |(row, mean): &(&SchemeRow, f64)| format!("{} {}", row.scheme, format_seconds(*mean));
     let migrated = migration_rows.iter().map(scheme_time).collect::<Vec<_>>().join(", ");
     facts.set("migrated", Some(migrated).filter(|words| !words.is_empty()));
     facts.set("best", migration_rows.first().map(|(row, _)| row.scheme.clone()));
-    facts.set("best_time", migration_rows.first().map(|(_, mean)| shown(*mean)));
+    facts.set("best_time", migration_rows.first().map(|(_, mean)| format_seconds(*mean)));
     facts.set("alternatives", times_text(setting, &ALTERNATIVES));
-    facts.set("serve", setting.mean("SMig").map(shown));
+    facts.set("serve", setting.mean("SMig").map(format_seconds));
     facts.set("serve_rate", setting.row("SMig").and_then(|row| row.rate).map(format_number));
 }
 
@@ -167,7 +169,7 @@ const ALTERNATIVES: [&str; 8] =
 
 /// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
 fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
-    let largest = |of: &dyn Fn(&Setting) -> Option<Measured>| {
+    let largest = |of: &dyn Fn(&Setting) -> Option<MeasuredValue>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
         found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
@@ -180,7 +182,7 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
     facts.set("slowest_run", run.map(format_number));
     let longest =
         largest(&|setting| setting.row("SMig")?.big.more_than(&setting.row("NoMig")?.big));
-    let change = |longer: Measured| {
+    let change = |longer: MeasuredValue| {
         let word = if longer.value < 0.0 { "less" } else { "longer" };
         format!("{:.1} % {word}", (longer.value * 100.0).abs())
     };
@@ -189,7 +191,7 @@ fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts)
     facts.set("big_interval", longest.map(|(longer, _)| interval_text(longer, 100.0)));
 }
 
-fn interval_text(measured: Measured, factor: f64) -> String {
+fn interval_text(measured: MeasuredValue, factor: f64) -> String {
     measured.interval.map_or_else(
         || ", too few runs for an interval".to_owned(),
         |(low, high)| {

@@ -1,6 +1,6 @@
 //! Figures 8 and 9: the effects of the small object's size and of the big file's size.
 
-use super::claim::{Expected, format_seconds as shown};
+use super::claim::{Expected, format_seconds};
 use super::data_table::{Cell, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::{AxisScale, Dot, Finding, Group};
@@ -64,9 +64,9 @@ pub(super) fn by_big_size(results: &[&TrialResult], finding: &mut Finding, facts
     let pairs = pairs(results, "big", &BIG_SIZES);
     set_means(find(&pairs, "wired", "1MB"), facts);
     let longest = find(&pairs, "lte", "10MB").and_then(|pair| pair.nomig.max());
-    facts.set("longest", longest.map(shown));
+    facts.set("longest", longest.map(format_seconds));
     let nomig_runs = filter_runs(results, &[("link", "lte"), ("big", "10MB"), ("scheme", "NoMig")]);
-    facts.set("whole", transfer_times(&nomig_runs, "big").mean().map(shown));
+    facts.set("whole", transfer_times(&nomig_runs, "big").mean().map(format_seconds));
     add_failures(&pairs, facts);
     fill_table(&pairs, "big", "file", finding);
     time_chart(&pairs, finding);
@@ -78,8 +78,8 @@ fn find<'a>(pairs: &'a [Pair], link: &str, size: &str) -> Option<&'a Pair> {
 
 fn set_means(pair: Option<&Pair>, facts: &mut Facts) {
     let means = pair.and_then(|pair| pair.nomig.mean().zip(pair.migsw.mean()));
-    facts.set("plain", means.map(|(plain, _)| shown(plain)));
-    facts.set("migrated", means.map(|(_, migrated)| shown(migrated)));
+    facts.set("plain", means.map(|(plain, _)| format_seconds(plain)));
+    facts.set("migrated", means.map(|(_, migrated)| format_seconds(migrated)));
 }
 
 fn add_failures(pairs: &[Pair], facts: &mut Facts) {

@@ -175,11 +175,11 @@ impl Finding {
     fn compare_claim(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
         let (ours, value, interval, verdict) = match evaluate(claim, results) {
             Evaluation::Missing => return self.add_unmeasured(claim, "no runs".to_owned()),
-            Evaluation::Unjudged(value, note) => {
+            Evaluation::NoteOnly(value, note) => {
                 let shown = claim.note.render(&|name| note.get(name).map(String::as_str));
                 (shown.unwrap_or_default(), value, None, ClaimResult::NotJudged)
             }
-            Evaluation::Judged(ours, note) => {
+            Evaluation::Comparable(ours, note) => {
                 let note = claim.note.render(&|name| note.get(name).map(String::as_str));
                 let shown =
                     claim.expected.format_value(ours) + &claim.expected.format_interval(ours);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::claim::{ClaimResult, Expected, Measured};
+use super::claim::{ClaimResult, Expected, MeasuredValue};
 use super::template::Template;
 use smig_chart::format_number;
 
@@ -100,7 +100,7 @@ impl Judgement {
     }
 
     /// Compares a measurement with a claim.
-    pub(super) fn judge(&self, expected: Expected, ours: Measured) -> ClaimResult {
+    pub(super) fn judge(&self, expected: Expected, ours: MeasuredValue) -> ClaimResult {
         let Some((reproduced, in_part)) = self.ranges(expected) else {
             return ClaimResult::NotMeasured;
         };

@@ -2,7 +2,7 @@
 
 use smig_stats::{Bootstrap, Contrast, Run, Statistic};
 
-use super::claim::Measured;
+use super::claim::MeasuredValue;
 use crate::campaign::TrialResult;
 use crate::workload::Outcome;
 
@@ -124,30 +124,30 @@ impl Sample {
     }
 
     /// Returns the mean as a measurement.
-    pub(super) fn measured(&self) -> Option<Measured> {
-        Some(Measured { value: self.mean()?, interval: self.interval() })
+    pub(super) fn measured(&self) -> Option<MeasuredValue> {
+        Some(MeasuredValue { value: self.mean()?, interval: self.interval() })
     }
 
     /// Returns the ratio of this sample's mean to the other's, paired where the seeds are equal.
-    pub(super) fn ratio_to(&self, other: &Self) -> Option<Measured> {
+    pub(super) fn ratio_to(&self, other: &Self) -> Option<MeasuredValue> {
         let bootstrap = Bootstrap::default();
         let ratio =
             bootstrap.contrast(&other.runs, &self.runs, Statistic::Mean, Contrast::Ratio)?;
         let interval = ratio.interval.map(|interval| (interval.low, interval.high));
-        Some(Measured { value: ratio.value, interval })
+        Some(MeasuredValue { value: ratio.value, interval })
     }
 
     /// Returns the share by which this mean is less than the other; negative if it is more.
-    pub(super) fn less_than(&self, other: &Self) -> Option<Measured> {
+    pub(super) fn less_than(&self, other: &Self) -> Option<MeasuredValue> {
         let ratio = self.ratio_to(other)?;
         let interval = ratio.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
-        Some(Measured { value: 1.0 - ratio.value, interval })
+        Some(MeasuredValue { value: 1.0 - ratio.value, interval })
     }
 
     /// Returns the share by which this mean is more than the other; negative if it is less.
-    pub(super) fn more_than(&self, other: &Self) -> Option<Measured> {
+    pub(super) fn more_than(&self, other: &Self) -> Option<MeasuredValue> {
         let ratio = self.ratio_to(other)?;
         let interval = ratio.interval.map(|(low, high)| (low - 1.0, high - 1.0));
-        Some(Measured { value: ratio.value - 1.0, interval })
+        Some(MeasuredValue { value: ratio.value - 1.0, interval })
     }
 }

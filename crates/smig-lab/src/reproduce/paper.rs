@@ -112,7 +112,7 @@ impl Figure {
         for claim in &mut figure.claims {
             claim.experiment = name;
             let what = if keys.insert(claim.key.clone()) {
-                claim.fault()
+                claim.validation_error()
             } else {
                 Some("another claim has this key".to_owned())
             };
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn reports_reference_only_existing_facts_and_claims() {
         for figure in FIGURES.iter() {
-            let notes = figure.claims.iter().filter(|claim| claim.measured == Measure::Survey);
+            let notes = figure.claims.iter().filter(|claim| claim.measure == Measure::Survey);
             for name in notes.flat_map(|claim| claim.note.names()) {
                 assert!(fact_names(figure.name)[0].1.contains(&name), "{name}");
             }
@@ -207,7 +207,8 @@ mod tests {
         for experiment in Experiment::all() {
             let campaign = experiment.campaign(Extent::Full, &|_| Ok(())).unwrap();
             let check = |claim: &Claim, of: &Quantity, cells: &[&CellSelection]| {
-                let (Quantity::TimeOf(transfer) | Quantity::BytesAfterCancelOf(transfer)) = of;
+                let (Quantity::TransferTime(transfer) | Quantity::BytesAfterCancelOf(transfer)) =
+                    of;
                 for condition in &campaign.conditions {
                     let transfers = &condition.scenario.workload.transfers;
                     assert!(transfers.contains_key(transfer), "{claim:?}");
@@ -231,14 +232,14 @@ mod tests {
                 }
             };
             for claim in &experiment.figure.claims {
-                match &claim.measured {
+                match &claim.measure {
                     Measure::Mean(value) | Measure::Maximum(value) => {
-                        check(claim, &value.of, &[&value.cells]);
+                        check(claim, &value.quantity, &[&value.cells]);
                     }
                     Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
-                        check(claim, &pair.of, &[&pair.cells, &pair.than]);
-                        for also in pair.also.values() {
-                            check(claim, &pair.of, &[also]);
+                        check(claim, &pair.quantity, &[&pair.cells, &pair.baseline]);
+                        for also in pair.note_values.values() {
+                            check(claim, &pair.quantity, &[also]);
                         }
                     }
                     Measure::Survey => panic!("{claim:?}"),

@@ -263,7 +263,7 @@ pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
 /// Compares the survey's result with what exists on the test sites.
 fn compare_with_planted(table: &Table, finding: &mut Finding, facts: &mut Facts) {
     let (planted_counts, sizes) = expected_survey();
-    let found_counts: Vec<u64> = table.at_least.iter().map(|row| row.sites).collect();
+    let found_counts: Vec<u64> = table.threshold_rows.iter().map(|row| row.sites).collect();
     let verdict = |right| Some(if right { "as planted" } else { "NOT as planted" }.to_owned());
     let shown =
         |counts: &[u64]| Some(counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
@@ -298,7 +298,7 @@ fn fill_table(
         number_column("paper", "the paper", 0),
         text_column("of", "of"),
     ];
-    for (row, planted) in table.at_least.iter().zip(planted_counts) {
+    for (row, planted) in table.threshold_rows.iter().zip(planted_counts) {
         finding.table.rows.push(vec![
             Cell::text(format!("sites with at least {} MB", row.bytes / MB)),
             Cell::Number(row.sites as f64),

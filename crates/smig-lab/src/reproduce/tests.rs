@@ -212,10 +212,10 @@ fn a_report_is_written_as_files() {
 
 #[test]
 fn verdicts_follow_their_rules() {
-    use super::claim::Measured;
+    use super::claim::MeasuredValue;
     use super::judgement::Judgement;
-    let without_interval = |value| Measured { value, interval: None };
-    let between = |low: f64, high: f64| Measured {
+    let without_interval = |value| MeasuredValue { value, interval: None };
+    let between = |low: f64, high: f64| MeasuredValue {
         value: f64::midpoint(low, high),
         interval: Some((low, high)),
     };

@@ -228,17 +228,17 @@ pub(super) fn named_file_digests<'a>(
 ) -> Result<String, String> {
     let mut digests = String::new();
     let mut files_left = MAX_FILES;
-    let starts_with_dir = |text: &&String| text.starts_with(DIR_PLACEHOLDER);
-    for text in argv.iter().filter(starts_with_dir) {
-        let path = dir.join(text[DIR_PLACEHOLDER.len()..].trim_start_matches('/'));
-        if path.is_file() {
-            digests += &digest_of(&path)?;
-        }
+    let whole_path = |text: &str| {
+        let path = dir.join(text.strip_prefix(DIR_PLACEHOLDER)?.trim_start_matches('/'));
+        path.is_file().then_some(path)
+    };
+    for path in argv.iter().filter_map(|text| whole_path(text)) {
+        digests += &digest_of(&path)?;
     }
     for text in argv.iter().chain(others) {
         for (at, _) in text.match_indices(DIR_PLACEHOLDER) {
             let Some(path) = named_path(&text[at + DIR_PLACEHOLDER.len()..], dir) else { continue };
-            if at == 0 && dir.join(path).is_file() && argv.contains(text) {
+            if at == 0 && whole_path(text).is_some() && argv.contains(text) {
                 continue;
             }
             add_digests(&dir.join(path), path, &mut files_left, &mut digests)?;

@@ -33,7 +33,7 @@ pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Diagno
     let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let dir = absolute.parent().unwrap_or(&absolute);
-    parse(&text, &stem, dir, settings).map_err(|faults| Diagnostics { file, faults })
+    parse(&text, &stem, dir, settings).map_err(|faults| Diagnostics { file, diagnostics: faults })
 }
 
 /// Keys of the file above the scenario itself.

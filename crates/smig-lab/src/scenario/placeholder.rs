@@ -1,7 +1,7 @@
 //! Placeholders in command lines and files of scenarios: `{port}`.
 //!
-//! A placeholder is a name of small letters and underscores in braces. All other braces are text, so that
-//! configuration files with blocks can be written as they are.
+//! A placeholder is a name of lowercase letters and underscores in braces. All other braces are
+//! text, so that configuration files with blocks can be written as they are.
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]

@@ -306,7 +306,8 @@ pub enum ArrivalProcess {
 #[expect(missing_docs, reason = "the names say it")]
 pub enum SizeClass {
     Small,
-    Big,
+    #[serde(rename = "big")]
+    Large,
 }
 
 /// One or several objects that follow one rule.
@@ -499,7 +500,7 @@ impl Transfer {
     #[must_use]
     pub fn size_class_of(&self, size: u64) -> SizeClass {
         self.size_class.unwrap_or(if size >= MIN_BIG_BYTES {
-            SizeClass::Big
+            SizeClass::Large
         } else {
             SizeClass::Small
         })

@@ -29,7 +29,7 @@ fn parse_errors(text: &str) -> Vec<String> {
         Ok(campaign) => panic!("taken: {campaign:#?}"),
         Err(faults) => faults,
     };
-    let shown = Diagnostics { file: "test.toml".into(), faults }.to_string();
+    let shown = Diagnostics { file: "test.toml".into(), diagnostics: faults }.to_string();
     shown.lines().map(str::to_owned).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_minimal_scenario_has_defaults() {
     assert_eq!((big.size_of(0), big.size_of(7), big.max_objects()), (50_000_000, 50_000_000, 1));
     assert_eq!(
         (big.size_class_of(50_000_000), big.size_class_of(10_000)),
-        (SizeClass::Big, SizeClass::Small)
+        (SizeClass::Large, SizeClass::Small)
     );
     assert_eq!(scenario.accept, ValidityBounds::default());
 }
@@ -291,6 +291,8 @@ fn files_named_by_a_command_are_part_of_the_hash() {
     for (argument, rest, is_part) in [
         ("--config={dir}/parts/more/serve.py", "", true),
         ("{dir}/parts", "", true),
+        ("{dir}/beside.py:main", "", true),
+        ("{dir}/beside.py,ro", "", true),
         ("cd /; exec python3 \"{dir}/beside.py\" 1", "", true),
         ("x", "environment = { CONFIG = \"{dir}/beside.py\" }", true),
         ("x", "files = { config = \"include {dir}/parts/more/;\" }", true),

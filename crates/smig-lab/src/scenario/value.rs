@@ -124,9 +124,9 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-struct SpanVisitor;
+struct TimeSpanVisitor;
 
-impl de::Visitor<'_> for SpanVisitor {
+impl de::Visitor<'_> for TimeSpanVisitor {
     type Value = TimeSpan;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,7 +147,7 @@ impl de::Visitor<'_> for SpanVisitor {
 
 impl<'de> Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SpanVisitor)
+        deserializer.deserialize_any(TimeSpanVisitor)
     }
 }
 

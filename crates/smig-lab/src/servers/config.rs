@@ -154,7 +154,7 @@ impl ServerEnv {
         let address = job.addresses[job.name];
         let mut bind_addr = address;
         if !address.ip().is_loopback() {
-            // All links of the host: the host belongs to this run alone.
+            // All addresses of the host, which belongs to this run alone.
             bind_addr.set_ip(Ipv4Addr::UNSPECIFIED.into());
         }
         let mut launch = Launch {
@@ -337,15 +337,15 @@ mod tests {
         let others = super::super::built_in::FILES.map(|(kind, _)| kind);
         for kind in others.into_iter().chain([ServerKind::Smig]) {
             let launch = launch(kind);
-            let shown = launch.to_config_text();
-            let without_lines = shown.replace("header X {port}", "");
+            let config_text = launch.to_config_text();
+            let without_lines = config_text.replace("header X {port}", "");
             fill_placeholders(&without_lines, &|name| panic!("{kind}: {{{name}}} has no value"));
             assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
             assert_eq!(launch.command[0], "/bin/program", "{kind}");
-            assert!(shown.contains("8445"), "{kind}: {shown}");
-            assert!(shown.contains("/m/files"), "{kind}: {shown}");
+            assert!(config_text.contains("8445"), "{kind}: {config_text}");
+            assert!(config_text.contains("/m/files"), "{kind}: {config_text}");
             let keys = ["/m/key.pem", "/m/both.pem"];
-            assert!(keys.iter().any(|key| shown.contains(key)), "{kind}: {shown}");
+            assert!(keys.iter().any(|key| config_text.contains(key)), "{kind}: {config_text}");
             let files =
                 launch.backends.iter().flat_map(|backend| &backend.files).chain(&launch.files);
             for (path, _) in files {
@@ -353,9 +353,13 @@ mod tests {
             }
             let takes_lines =
                 [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
-            let as_written = shown.contains("header X {port}\n");
-            assert_eq!(as_written, takes_lines.contains(&kind), "{kind}: {shown}");
-            assert_eq!(shown.contains("more\n"), takes_lines.contains(&kind), "{kind}: {shown}");
+            let as_written = config_text.contains("header X {port}\n");
+            assert_eq!(as_written, takes_lines.contains(&kind), "{kind}: {config_text}");
+            assert_eq!(
+                config_text.contains("more\n"),
+                takes_lines.contains(&kind),
+                "{kind}: {config_text}"
+            );
         }
     }
 
@@ -386,9 +390,9 @@ mod tests {
     fn h2o_latency_optimization_applies_on_every_link_of_the_lab() {
         use smig_link::Profile;
 
-        let shown = launch(ServerKind::H2o).to_config_text();
-        assert!(shown.contains("http2-latency-optimization-min-rtt: 10\n"), "{shown}");
-        let max_cwnd = shown
+        let config_text = launch(ServerKind::H2o).to_config_text();
+        assert!(config_text.contains("http2-latency-optimization-min-rtt: 10\n"), "{config_text}");
+        let max_cwnd = config_text
             .lines()
             .find_map(|line| line.strip_prefix("http2-latency-optimization-max-cwnd: "));
         let max_cwnd: f64 = max_cwnd.unwrap().parse().unwrap();

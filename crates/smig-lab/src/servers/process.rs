@@ -41,7 +41,9 @@ pub enum ServerError {
         cause: io::Error,
     },
     /// The server ended during its start.
-    #[error("{server} exited ({status}); its command:\n  {command}\nits last output:\n{words}")]
+    #[error(
+        "{server} exited ({status}); its command:\n  {command}\nits last output:\n{last_output}"
+    )]
     Exited {
         /// The server's name in the scenario.
         server: String,
@@ -50,17 +52,17 @@ pub enum ServerError {
         /// Its command line.
         command: String,
         /// The last lines of its log.
-        words: String,
+        last_output: String,
     },
     /// The server runs, but is not ready.
-    #[error("{server} {missing} after {} s; its last output:\n{words}", READY_TIMEOUT.as_secs())]
+    #[error("{server} {missing} after {} s; its last output:\n{last_output}", READY_TIMEOUT.as_secs())]
     NotReady {
         /// The server's name in the scenario.
         server: String,
         /// What it has not done, as a predicate.
         missing: String,
         /// The last lines of its log.
-        words: String,
+        last_output: String,
     },
 }
 
@@ -129,17 +131,17 @@ impl Launch {
             Ok(Ok(())) => Ok(server),
             Ok(Err(StartError::Io(cause))) => Err(io_error("starting it")(cause)),
             Ok(Err(StartError::Exited(status))) => {
-                let words = last_lines(&server.logs);
+                let last_output = last_lines(&server.logs);
                 let command = self.command.join(" ");
-                Err(ServerError::Exited { server: self.name.clone(), status, command, words })
+                Err(ServerError::Exited { server: self.name.clone(), status, command, last_output })
             }
             Ok(Err(StartError::NotReady)) | Err(_) => {
                 let missing = match &self.process.ready {
                     Readiness::Port => format!("does not listen on {}", self.address),
                     Readiness::Line(text) => format!("has not written a line with {text:?}"),
                 };
-                let words = last_lines(&server.logs);
-                Err(ServerError::NotReady { server: self.name.clone(), missing, words })
+                let last_output = last_lines(&server.logs);
+                Err(ServerError::NotReady { server: self.name.clone(), missing, last_output })
             }
         }
     }
@@ -166,8 +168,8 @@ impl ServerProcess {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
-        let words = last_lines(&self.logs);
-        Err(format!("{} exited during the run; its last output:\n{words}", self.name))
+        let last_output = last_lines(&self.logs);
+        Err(format!("{} exited during the run; its last output:\n{last_output}", self.name))
     }
 }
 

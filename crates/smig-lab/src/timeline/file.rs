@@ -55,7 +55,7 @@ impl Timeline {
     /// Errors of the writer.
     pub fn write_to(&self, to: &mut dyn Write) -> io::Result<()> {
         let tracks = self.tracks.iter().map(FileLineRef::Track);
-        let marks = self.marks.iter().map(FileLineRef::Mark);
+        let marks = self.annotations.iter().map(FileLineRef::Mark);
         let spans = self.spans.iter().map(FileLineRef::Span);
         for line in
             std::iter::once(FileLineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
@@ -93,7 +93,7 @@ impl Timeline {
                     timeline = Some(Self {
                         head,
                         tracks: Vec::new(),
-                        marks: Vec::new(),
+                        annotations: Vec::new(),
                         spans: Vec::new(),
                     });
                 }
@@ -103,7 +103,7 @@ impl Timeline {
                     check_track(&track).map_err(line_error)?;
                     timeline.tracks.push(track);
                 }
-                (FileLine::Mark(mark), Some(timeline)) => timeline.marks.push(mark),
+                (FileLine::Mark(mark), Some(timeline)) => timeline.annotations.push(mark),
                 (FileLine::Span(span), Some(timeline)) => timeline.spans.push(span),
             }
         }

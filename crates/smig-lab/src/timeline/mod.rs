@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use file::ReadError;
-pub use schema::{Column, ConnectionName, Direction, LinkFacts, MarkKind, Outcome, Subject};
+pub use schema::{AnnotationKind, Column, ConnectionName, Direction, LinkFacts, Outcome, Subject};
 use smig_link::Time;
 
 /// Metadata of a timeline.
@@ -39,7 +39,8 @@ pub struct Head {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Track {
     /// Subject of the values.
-    pub of: Subject,
+    #[serde(rename = "of")]
+    pub subject: Subject,
     /// Microseconds since the origin, never decreasing.
     pub at_us: Vec<u64>,
     /// The values. Counters count from the start of the connection.
@@ -52,7 +53,7 @@ pub struct Annotation {
     /// Microseconds since the origin.
     pub at_us: u64,
     /// Kind of event.
-    pub kind: MarkKind,
+    pub kind: AnnotationKind,
     /// Observer: the name of a host or a program.
     pub host: String,
     /// Connection of the event; for a migration the target connection.
@@ -94,7 +95,7 @@ pub struct Timeline {
     /// Values over time.
     pub tracks: Vec<Track>,
     /// Events.
-    pub marks: Vec<Annotation>,
+    pub annotations: Vec<Annotation>,
     /// Objects.
     pub spans: Vec<Span>,
 }
@@ -110,7 +111,7 @@ impl Timeline {
             link: None,
             facts: BTreeMap::new(),
         };
-        Self { head, tracks: Vec::new(), marks: Vec::new(), spans: Vec::new() }
+        Self { head, tracks: Vec::new(), annotations: Vec::new(), spans: Vec::new() }
     }
 
     /// Returns the `CLOCK_MONOTONIC` time at 0 µs.
@@ -129,7 +130,7 @@ impl Timeline {
     #[must_use]
     pub fn end_us(&self) -> u64 {
         let tracks = self.tracks.iter().filter_map(|track| track.at_us.last().copied());
-        let marks = self.marks.iter().map(|mark| mark.at_us);
+        let marks = self.annotations.iter().map(|mark| mark.at_us);
         let spans = self.spans.iter().map(|span| span.to_us);
         tracks.chain(marks).chain(spans).max().unwrap_or(0)
     }
@@ -139,7 +140,7 @@ impl Track {
     /// Creates a track without values.
     #[must_use]
     pub const fn new(of: Subject) -> Self {
-        Self { of, at_us: Vec::new(), columns: BTreeMap::new() }
+        Self { subject: of, at_us: Vec::new(), columns: BTreeMap::new() }
     }
 
     /// Appends values at one point in time. A column that is new, or missing here, is 0 where it

@@ -108,7 +108,7 @@ pub enum Column {
 /// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MarkKind {
+pub enum AnnotationKind {
     /// A connection joined the session (JOIN).
     Join,
     /// A stream migrated (MIGRATE).
@@ -127,7 +127,7 @@ pub enum MarkKind {
     Note,
 }
 
-impl fmt::Display for MarkKind {
+impl fmt::Display for AnnotationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Join => "JOIN",

@@ -13,9 +13,9 @@ fn timeline() -> Timeline {
     track.push(20, &[(Column::CwndBytes, 28_960), (Column::SrttUs, 50_100)]);
     timeline.tracks.push(track);
     timeline.tracks.push(stream("1", 70));
-    timeline.marks.push(Annotation {
+    timeline.annotations.push(Annotation {
         at_us: 30,
-        kind: MarkKind::Migrate,
+        kind: AnnotationKind::Migrate,
         host: "server".into(),
         connection: None,
         label: "1 → 2".into(),

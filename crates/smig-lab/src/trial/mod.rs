@@ -23,7 +23,7 @@ mod scratch_dir;
 mod setup;
 
 pub use duration::estimated_duration;
-pub use origin::{Build, Builds, BuildsError, Origin, build_inconsistency};
+pub use origin::{AcceptedBuilds, Build, BuildsError, Origin, build_inconsistency};
 pub use result::{FORMAT_VERSION, Machine, TrialResult};
 pub use run::{TrialError, check, run};
 pub use setup::{Programs, TrialRequest, TrialSetup};

@@ -62,7 +62,7 @@ pub(super) fn load_average() -> f64 {
 
 /// Builds whose results may be read together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Builds {
+pub enum AcceptedBuilds {
     /// One build, with a known commit.
     #[default]
     One,
@@ -94,11 +94,11 @@ pub enum BuildsError {
     Several(Vec<String>),
 }
 
-impl Builds {
+impl AcceptedBuilds {
     /// Checks whether results of these origins may be read together.
     ///
     /// # Errors
-    /// [`BuildsError`], only under [`Builds::One`].
+    /// [`BuildsError`], only under [`AcceptedBuilds::One`].
     pub fn check<'a>(
         self,
         origins: impl IntoIterator<Item = Option<&'a Origin>>,
@@ -147,7 +147,8 @@ mod tests {
     fn results_of_one_known_build_are_read_together_and_others_are_not() {
         let (a, b) = (origin(Some("c1"), "p1"), origin(Some("c1"), "p2"));
         let without_commit = origin(None, "p1");
-        let check = |origins: &[Option<&Origin>]| Builds::One.check(origins.iter().copied());
+        let check =
+            |origins: &[Option<&Origin>]| AcceptedBuilds::One.check(origins.iter().copied());
         assert_eq!(check(&[Some(&a), Some(&a)]), Ok(()));
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[Some(&a), None, None]), Err(BuildsError::NotRecorded(2)));
@@ -155,7 +156,7 @@ mod tests {
         assert!(
             matches!(check(&[Some(&a), Some(&b)]), Err(BuildsError::Several(two)) if two.len() == 2)
         );
-        assert_eq!(Builds::Any.check([Some(&a), Some(&b), None]), Ok(()));
+        assert_eq!(AcceptedBuilds::Any.check([Some(&a), Some(&b), None]), Ok(()));
     }
 
     #[test]

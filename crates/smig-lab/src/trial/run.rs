@@ -224,7 +224,7 @@ fn server_env(
         smig: request.smig.clone(),
         address,
         run_as: match privilege {
-            Privilege::Root => RunAs::Root,
+            Privilege::AlreadyHeld => RunAs::Root,
             Privilege::UserNamespace => RunAs::User,
         },
     }

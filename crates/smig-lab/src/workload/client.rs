@@ -24,7 +24,7 @@ use crate::scenario::{
 
 /// Time limit for opening a session's spare connections before the run begins.
 const SPARES_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of HTTP/1.1 connections in browsers.
+/// Browsers open this many HTTP/1.1 connections per host.
 const DEFAULT_HTTP1_CONNECTIONS: u32 = 6;
 
 /// A client that is ready to send requests.
@@ -37,8 +37,16 @@ pub(super) struct WorkloadClient {
 
 #[derive(Debug)]
 enum ClientBackend {
-    Sessions { all: Vec<Session>, assignment: Assignment, turn: AtomicUsize, spares: u64 },
-    Http1 { pool: Pool, connections: usize },
+    Sessions {
+        sessions: Vec<Session>,
+        assignment: Assignment,
+        next_session: AtomicUsize,
+        spares: u64,
+    },
+    Http1 {
+        pool: Pool,
+        connections: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -97,11 +105,11 @@ impl WorkloadClient {
                 let spares =
                     if spec.kind == ClientKind::Smig { spec.spares.unwrap_or(1) } else { 0 };
                 ClientBackend::Sessions {
-                    all: (0..spec.connections.unwrap_or(1))
+                    sessions: (0..spec.connections.unwrap_or(1))
                         .map(session)
                         .collect::<Result<_, _>>()?,
                     assignment: spec.assignment.unwrap_or_default(),
-                    turn: AtomicUsize::new(0),
+                    next_session: AtomicUsize::new(0),
                     spares: spares as u64,
                 }
             }
@@ -115,9 +123,11 @@ impl WorkloadClient {
     }
 
     /// Returns the number of its sessions.
-    pub(super) fn sessions(&self) -> u32 {
+    pub(super) fn session_count(&self) -> u32 {
         match &self.backend {
-            ClientBackend::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
+            ClientBackend::Sessions { sessions: all, .. } => {
+                u32::try_from(all.len()).unwrap_or(u32::MAX)
+            }
             ClientBackend::Http1 { .. } => 0,
         }
     }
@@ -125,7 +135,7 @@ impl WorkloadClient {
     /// Returns the local address of a connection if it belongs to this client.
     pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
         match (&self.backend, connection) {
-            (ClientBackend::Sessions { all, .. }, ConnectionKey::Session(number, id)) => {
+            (ClientBackend::Sessions { sessions: all, .. }, ConnectionKey::Session(number, id)) => {
                 all.iter().find(|session| session.number == number)?.addresses.of(id)
             }
             (ClientBackend::Http1 { .. }, ConnectionKey::Address(address)) => Some(address),
@@ -142,7 +152,7 @@ impl WorkloadClient {
             priority: None,
         };
         match &self.backend {
-            ClientBackend::Sessions { all, spares, .. } => {
+            ClientBackend::Sessions { sessions: all, spares, .. } => {
                 for session in all {
                     let mut response = self.request_on_session(session, &warm_up).await?;
                     if let OpenResponse::Stream { body, .. } = &response
@@ -173,11 +183,11 @@ impl WorkloadClient {
     /// Sends a request and waits for the response's header section.
     pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<OpenResponse, String> {
         match &self.backend {
-            ClientBackend::Sessions { all, assignment, turn, .. } => {
+            ClientBackend::Sessions { sessions: all, assignment, next_session: turn, .. } => {
                 let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
                 let index = match (big_apart, spec.size_class) {
                     (true, SizeClass::Small) => 0,
-                    (true, SizeClass::Big) => {
+                    (true, SizeClass::Large) => {
                         1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
                     }
                     (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
@@ -221,7 +231,7 @@ impl WorkloadClient {
             (Priorities::Silent, ..) => request,
             (Priorities::Sent, Some(value), _) => request.header("priority", value),
             (Priorities::Sent, None, SizeClass::Small) => request.header("priority", "u=1"),
-            (Priorities::Sent, None, SizeClass::Big) => request.header("priority", "u=5, i"),
+            (Priorities::Sent, None, SizeClass::Large) => request.header("priority", "u=5, i"),
         }
     }
 }
@@ -297,7 +307,7 @@ impl OpenResponse {
     /// Returns the next bytes of the body.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         match self {
-            Self::Http1(reply) => reply.next().await,
+            Self::Http1(response) => response.next().await,
             Self::Stream { body, .. } => loop {
                 match body.frame().await? {
                     Ok(frame) => {
@@ -314,10 +324,10 @@ impl OpenResponse {
     /// Returns the connection on which its request was sent.
     pub(super) fn request_connection(&self) -> Option<ConnectionKey> {
         match self {
-            Self::Stream { session, request_connection: home, .. } => {
-                home.map(|id| ConnectionKey::Session(*session, id))
+            Self::Stream { session, request_connection: connection, .. } => {
+                connection.map(|id| ConnectionKey::Session(*session, id))
             }
-            Self::Http1(reply) => Some(ConnectionKey::Address(reply.local())),
+            Self::Http1(response) => Some(ConnectionKey::Address(response.local())),
         }
     }
 
@@ -328,20 +338,20 @@ impl OpenResponse {
                 let id = body.stream_info()?.connection()?;
                 Some(ConnectionKey::Session(*session, id))
             }
-            Self::Http1(reply) => Some(ConnectionKey::Address(reply.local())),
+            Self::Http1(response) => Some(ConnectionKey::Address(response.local())),
         }
     }
 
     /// Returns the bytes by connection; `bytes` is their total.
-    pub(super) fn totals(
+    pub(super) fn bytes_by_connection(
         &self,
         connections: &ConnectionNumbers,
         bytes: u64,
     ) -> Vec<ConnectionBytes> {
         match self {
             Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),
-            Self::Http1(reply) => {
-                let connection = connections.number(ConnectionKey::Address(reply.local()));
+            Self::Http1(response) => {
+                let connection = connections.number(ConnectionKey::Address(response.local()));
                 vec![ConnectionBytes { connection, bytes }]
             }
         }

@@ -1,7 +1,7 @@
 //! The clients of a run: which requests they send, when, and what they observe.
 //!
 //! Runs on one thread inside the clients' host. Owns the measured times: all are nanoseconds of
-//! `CLOCK_MONOTONIC` since the start of the run. A listener receives events during the run.
+//! `CLOCK_MONOTONIC` since the start of the run. Events are sent to a receiver during the run.
 
 mod body;
 mod client;

@@ -10,7 +10,8 @@ use crate::scenario::{SizeClass, TransferDirection};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// Start of the run in nanoseconds of `CLOCK_MONOTONIC`. All other times are relative to it.
-    pub began_ns: u64,
+    #[serde(rename = "began_ns")]
+    pub start_monotonic_ns: u64,
     /// End of the last transfer.
     pub ended_ns: u64,
     /// Objects in the order of their requests.

@@ -77,7 +77,7 @@ pub(super) struct Run {
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
     pub(super) events: Events,
-    pub(super) began_ns: u64,
+    pub(super) start_monotonic_ns: u64,
     began: Instant,
     pub(super) deadline: Instant,
     /// By transfer: whether it has ended.
@@ -154,7 +154,7 @@ async fn observe(
         connections: ConnectionNumbers::default(),
         body_bytes: AtomicU64::new(0),
         progress_interval: workload_spec.scenario.record.progress.0,
-        began_ns: now_ns(),
+        start_monotonic_ns: now_ns(),
         began,
         deadline: began + workload_spec.time_limit,
         ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
@@ -179,7 +179,7 @@ async fn open(
         let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
         let client = WorkloadClient::new(spec, server, &workload_spec.certificate, sessions)
             .map_err(fail)?;
-        sessions += client.sessions();
+        sessions += client.session_count();
         match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
@@ -233,7 +233,12 @@ impl Run {
         let ended_ns = objects.iter().map(|object| object.ended_ns).max().unwrap_or(0);
         let address = |key| self.clients.values().find_map(|client| client.address(key));
         let connections = self.connections.records(address);
-        Ok(Observation { began_ns: self.began_ns, ended_ns, objects, connections })
+        Ok(Observation {
+            start_monotonic_ns: self.start_monotonic_ns,
+            ended_ns,
+            objects,
+            connections,
+        })
     }
 
     /// Runs all objects of one transfer.

@@ -1,4 +1,4 @@
-//! Tests of runs over the loopback, and of the events that listeners receive.
+//! Tests of runs over the loopback, and of their events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +54,7 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
 }
 
 #[test]
-fn a_listener_follows_every_object_from_request_to_end() {
+fn a_receiver_gets_the_events_of_every_object_in_order() {
     let (events, mut received) = mpsc::unbounded_channel();
     let observation = run_with(Some(events)).unwrap();
     let mut kinds = BTreeMap::<_, Vec<EventKind>>::new();
@@ -84,7 +84,7 @@ fn a_listener_follows_every_object_from_request_to_end() {
 }
 
 #[test]
-fn a_run_without_a_listener_has_the_same_objects() {
+fn a_run_without_an_event_receiver_has_the_same_objects() {
     let observation = run_with(None).unwrap();
     let big = observation.objects.iter().find(|object| object.name == "big").unwrap();
     assert_eq!((&big.outcome, big.bytes), (&Outcome::Complete, BIG_BYTES));
@@ -92,7 +92,7 @@ fn a_run_without_a_listener_has_the_same_objects() {
 }
 
 #[test]
-fn a_run_stops_when_its_listener_closes() {
+fn a_run_stops_when_its_event_receiver_closes() {
     let (events, received) = mpsc::unbounded_channel();
     drop(received);
     let stopped = run_with(Some(events));

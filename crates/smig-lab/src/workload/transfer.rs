@@ -105,7 +105,7 @@ impl Run {
             cancel_by,
         };
         let end = reader.read_to_end(&mut response, result).await;
-        result.connections = response.totals(&self.connections, result.bytes);
+        result.connections = response.bytes_by_connection(&self.connections, result.bytes);
         Ok(match end {
             ReadEnd::Cancel => self.cancel(result, Some(response), transfer).await,
             ReadEnd::Complete => {
@@ -149,7 +149,7 @@ impl Run {
             at_ns,
             wire_bytes: received.bytes(),
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - other_bytes_before,
-            last_ns: received.last_ns().saturating_sub(self.began_ns),
+            last_ns: received.last_ns().saturating_sub(self.start_monotonic_ns),
         });
         Outcome::Cancelled
     }
@@ -236,7 +236,7 @@ impl BodyReader<'_> {
     fn event_clock(&self, result: &ObjectResult) -> Option<Interval> {
         let every = self.run.progress_interval;
         let has_progress = self.run.events.has_listener()
-            && result.size_class == SizeClass::Big
+            && result.size_class == SizeClass::Large
             && result.direction == TransferDirection::Download;
         has_progress.then(|| interval_at(Instant::now() + every, every))
     }
@@ -244,14 +244,14 @@ impl BodyReader<'_> {
     fn send_progress(&self, response: &OpenResponse, result: &ObjectResult) {
         self.run.events.send(result, || EventKind::Progress {
             at_ns: self.run.since_began(),
-            connections: response.totals(&self.run.connections, result.bytes),
+            connections: response.bytes_by_connection(&self.run.connections, result.bytes),
         });
     }
 
     fn record_progress(&self, now: u64, result: &mut ObjectResult) {
         let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
         let is_due = u128::from(since) >= self.run.progress_interval.as_nanos();
-        if result.size_class == SizeClass::Big && (is_due || result.bytes == result.size) {
+        if result.size_class == SizeClass::Large && (is_due || result.bytes == result.size) {
             result.progress.push(ProgressPoint(now, result.bytes));
         }
     }
@@ -268,6 +268,6 @@ async fn next_tick(clock: Option<&mut Interval>) {
 impl Run {
     /// Returns the nanoseconds since the start of the run.
     pub(super) fn since_began(&self) -> u64 {
-        now_ns().saturating_sub(self.began_ns)
+        now_ns().saturating_sub(self.start_monotonic_ns)
     }
 }

@@ -47,14 +47,14 @@ fn a_late_caller_does_not_slow_the_link() {
     let mut late = new_link(spec(Rate::mbit(8), 5, 1_000));
     feed(&mut late);
 
-    let mut arrivals = Vec::new();
+    let mut deliveries = Vec::new();
     while let Some(at) = late.next_event() {
-        let late_by = at + Duration::from_millis(7);
-        while let Some(arrival) = late.pop(late_by) {
-            arrivals.push(arrival);
+        let poll_time = at + Duration::from_millis(7);
+        while let Some(delivery) = late.pop(poll_time) {
+            deliveries.push(delivery);
         }
     }
-    assert_eq!(arrivals, drain(&mut punctual));
+    assert_eq!(deliveries, drain(&mut punctual));
 }
 
 #[test]
@@ -74,18 +74,18 @@ fn the_queue_limit_excludes_the_packet_on_the_wire() {
         EnqueueResult::Dropped(_)
     ));
 
-    let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
+    let numbers: Vec<_> = drain(&mut link).iter().map(|delivery| delivery.packet.0).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 6]);
     let counters = link.counters();
     assert_eq!((counters.delivered_packets, counters.dropped_packets), (5, 3));
-    assert_eq!((counters.delivered_bytes, counters.longest_queue), (6_040, 3));
+    assert_eq!((counters.delivered_bytes, counters.max_queue_packets), (6_040, 3));
 }
 
 #[test]
 fn the_queue_can_be_limited_in_bytes() {
-    let mut one = spec(Rate::mbit(10), 0, 1_000);
-    one.queue.bytes = Some(2_000);
-    let mut link = new_link(one);
+    let mut spec_with_bytes = spec(Rate::mbit(10), 0, 1_000);
+    spec_with_bytes.queue.bytes = Some(2_000);
+    let mut link = new_link(spec_with_bytes);
     assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(0, 1500)), EnqueueResult::Accepted);
     assert_eq!(link.enqueue(Time::ZERO, NumberedPacket(1, 1500)), EnqueueResult::Accepted);
     assert!(matches!(link.enqueue(Time::ZERO, NumberedPacket(2, 1500)), EnqueueResult::Dropped(_)));
@@ -108,21 +108,21 @@ fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
     let mut link = new_logged_link(spec(Rate::mbit(10), 10, 20));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut now = Time::ZERO;
-    let mut arrivals = Vec::new();
+    let mut deliveries = Vec::new();
     for number in 0..20_000 {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         now = now + Duration::from_micros(state % 1_200);
         let _ = link.enqueue(now, NumberedPacket(number, 40 + (state >> 32) as usize % 1_461));
-        while let Some(arrival) = link.pop(now) {
-            arrivals.push(arrival);
+        while let Some(delivery) = link.pop(now) {
+            deliveries.push(delivery);
         }
     }
-    arrivals.extend(drain(&mut link));
+    deliveries.extend(drain(&mut link));
 
-    assert!(arrivals.is_sorted_by(|a, b| a.packet.0 < b.packet.0));
-    assert!(arrivals.is_sorted_by(|a, b| a.due <= b.due));
+    assert!(deliveries.is_sorted_by(|a, b| a.packet.0 < b.packet.0));
+    assert!(deliveries.is_sorted_by(|a, b| a.due <= b.due));
     let counters = link.counters();
     assert!(counters.dropped_packets > 0, "the queue was filled");
     assert_eq!(counters.delivered_packets + counters.dropped_packets, 20_000);
@@ -134,6 +134,6 @@ fn a_clock_that_steps_back_is_ignored() {
     let mut link = new_link(spec(Rate::mbit(10), 0, 10));
     assert_eq!(link.enqueue(micros(5_000), NumberedPacket(0, 1500)), EnqueueResult::Accepted);
     assert_eq!(link.enqueue(micros(1), NumberedPacket(1, 1500)), EnqueueResult::Accepted);
-    let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
+    let due: Vec<_> = drain(&mut link).iter().map(|delivery| delivery.due).collect();
     assert_eq!(due, [micros(6_200), micros(7_400)]);
 }

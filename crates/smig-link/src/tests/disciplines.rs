@@ -26,11 +26,11 @@ fn drop_head_keeps_the_newest() {
         );
     }
     assert_eq!(link.reclaim().map(|packet| packet.0), Some(2));
-    let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
+    let numbers: Vec<_> = drain(&mut link).iter().map(|delivery| delivery.packet.0).collect();
     // 0 is on the wire; 1 and 2 were displaced by 4 and 5.
     assert_eq!(numbers, [0, 3, 4, 5]);
     check_log(link.log(), 4);
-    assert_eq!(link.counters().dropped_full, 2);
+    assert_eq!(link.counters().dropped_queue_full, 2);
 }
 
 /// Returns a generator of pseudorandom numbers below its argument, the same in every run.
@@ -44,11 +44,11 @@ fn pseudorandom_numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 /// A random link configuration.
-fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
+fn random_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
     let discipline =
         [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fq_codel()][next(4) as usize];
     let rate = match next(3) {
-        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), seconds: 3, ..LteSpec::default() }),
+        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), period_s: 3, ..LteSpec::default() }),
         _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
     };
     let jitter = NormalJitter { deviation: ms(next(50)), every: ms(next(30)) };
@@ -73,9 +73,9 @@ fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
 fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
     for seed in 1..=300_u64 {
         let mut next = pseudorandom_numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let spec = any_spec(&mut next);
+        let spec = random_spec(&mut next);
         let mut link: Link<NumberedPacket, _> = Link::with_log(&spec, seed, Vec::new()).unwrap();
-        let (mut now, mut arrivals) = (Time::ZERO, Vec::new());
+        let (mut now, mut deliveries) = (Time::ZERO, Vec::new());
         for number in 0..1_500_u32 {
             now = now + Duration::from_micros(next(3_000));
             let flow = next(5) as u32;
@@ -83,7 +83,7 @@ fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
                 link.enqueue(now, NumberedPacket(number * 1_000 + flow, 40 + next(1_380) as usize));
             // The caller polls at irregular times.
             if next(3) == 0 {
-                arrivals.extend(std::iter::from_fn(|| link.pop(now)));
+                deliveries.extend(std::iter::from_fn(|| link.pop(now)));
             }
             let counters = link.counters();
             let in_link = (link.queue_packets() + link.packets_in_flight()) as u64;
@@ -96,22 +96,23 @@ fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
             assert!(within_limit, "seed {seed}: {} queued, {spec:?}", link.queue_packets());
         }
         while let Some(at) = link.next_event() {
-            arrivals.extend(std::iter::from_fn(|| link.pop(at)));
+            deliveries.extend(std::iter::from_fn(|| link.pop(at)));
         }
-        assert!(arrivals.is_sorted_by(|a, b| a.due <= b.due), "seed {seed}");
+        assert!(deliveries.is_sorted_by(|a, b| a.due <= b.due), "seed {seed}");
         for flow in 0..5 {
-            let flow_packets = arrivals.iter().filter(|arrival| arrival.packet.0 % 1_000 == flow);
+            let flow_packets =
+                deliveries.iter().filter(|delivery| delivery.packet.0 % 1_000 == flow);
             assert!(
                 flow_packets.is_sorted_by(|a, b| a.packet.0 < b.packet.0),
                 "seed {seed}, flow {flow}"
             );
         }
         let counters = link.counters();
-        assert_eq!(arrivals.len() as u64, counters.delivered_packets);
+        assert_eq!(deliveries.len() as u64, counters.delivered_packets);
         assert_eq!(link.queue_packets() + link.packets_in_flight(), 0);
         check_log(link.log(), counters.delivered_packets + counters.lost_packets);
-        let drops = |event: &&LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
-        let in_log = link.log().iter().filter(drops).count() as u64;
+        let is_drop = |event: &&LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
+        let in_log = link.log().iter().filter(is_drop).count() as u64;
         assert_eq!(in_log, counters.dropped_packets, "seed {seed}");
     }
 }
@@ -123,7 +124,7 @@ fn run_responsive_source(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, 
     let mut link = new_logged_link(spec);
     let (mut window, mut number) = (10.0_f64, 0_u32);
     let (mut now, mut seen, mut waits) = (Time::ZERO, 0, Vec::new());
-    let mut halved = Time::ZERO;
+    let mut last_halving = Time::ZERO;
     let end = Time::ZERO + Duration::from_secs(seconds);
     while now < end {
         let _ = link.enqueue(now, NumberedPacket(number, 1_500));
@@ -134,10 +135,10 @@ fn run_responsive_source(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, 
         now = now + (round_trip + queueing).div_f64(window);
         while link.pop(now).is_some() {}
         window += 1.0 / window;
-        let drops = |event: &LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
+        let is_drop = |event: &LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
         let log = link.log();
-        if log[seen..].iter().any(drops) && now.since(halved) > round_trip {
-            (window, halved) = ((window / 2.0).max(2.0), now);
+        if log[seen..].iter().any(is_drop) && now.since(last_halving) > round_trip {
+            (window, last_halving) = ((window / 2.0).max(2.0), now);
         }
         seen = log.len();
     }
@@ -153,18 +154,18 @@ fn median(mut waits: Vec<Duration>) -> Duration {
 fn codel_keeps_the_queue_short_for_a_responsive_source() {
     let run = |discipline| run_responsive_source(spec_with(discipline, Rate::mbit(10), 1_000), 60);
     let (log, waits) = run(Qdisc::codel());
-    let later = waits[waits.len() / 4..].to_vec();
-    let wait = median(later);
+    let steady_state = waits[waits.len() / 4..].to_vec();
+    let wait = median(steady_state);
     assert!(wait < ms(10), "median wait {wait:?}");
-    let drops = |event: &&LinkEvent| event.kind == LinkEventKind::Drop(DropReason::CoDel);
-    assert!(log.iter().filter(drops).count() > 10);
+    let is_drop = |event: &&LinkEvent| event.kind == LinkEventKind::Drop(DropReason::CoDel);
+    assert!(log.iter().filter(is_drop).count() > 10);
     // Halving without a standing queue keeps the link at least three quarters busy.
-    let sent: u64 = log
+    let dequeued_bytes: u64 = log
         .iter()
         .filter(|event| event.kind == LinkEventKind::Dequeue)
         .map(|event| event.bytes)
         .sum();
-    assert!(sent as f64 > 60.0 * 10e6 / 8.0 * 0.75, "{sent} bytes");
+    assert!(dequeued_bytes as f64 > 60.0 * 10e6 / 8.0 * 0.75, "{dequeued_bytes} bytes");
 
     let (_, waits) = run(Qdisc::DropTail);
     let drop_tail_wait = median(waits[waits.len() / 4..].to_vec());
@@ -196,7 +197,7 @@ fn codel_drops_at_the_times_of_its_control_law() {
 }
 
 #[test]
-fn codel_leaves_a_short_queue_alone() {
+fn codel_does_not_drop_from_a_short_queue() {
     // A permanent standing queue of 3 ms: below the target.
     let mut link = new_logged_link(spec_with(Qdisc::codel(), Rate::mbit(12), 1_000));
     for number in 0..3 {
@@ -219,13 +220,13 @@ fn fq_codel_does_not_delay_a_sparse_flow() {
             flood(Rate::kbit(23_100), 1_500, ms(3_000), 0).chain(sparse.clone()).collect();
         all.sort_by_key(|(at, _)| *at);
         let mut link = new_logged_link(spec_with(discipline, Rate::mbit(12), 200));
-        let arrivals = offer(&mut link, all);
-        let mut waits: Vec<_> = arrivals
+        let deliveries = offer(&mut link, all);
+        let mut waits: Vec<_> = deliveries
             .iter()
-            .filter(|arrival| arrival.packet.0 % 1_000 == 7)
-            .map(|arrival| {
-                let sent = micros(500_000 + 20_137 * u64::from(arrival.packet.0 / 1_000));
-                arrival.due.since(sent).saturating_sub(ms(10))
+            .filter(|delivery| delivery.packet.0 % 1_000 == 7)
+            .map(|delivery| {
+                let sent = micros(500_000 + 20_137 * u64::from(delivery.packet.0 / 1_000));
+                delivery.due.since(sent).saturating_sub(ms(10))
             })
             .collect();
         waits.sort_unstable();
@@ -251,12 +252,12 @@ fn fq_codel_gives_equal_bytes_to_greedy_flows() {
         .collect();
     all.sort_by_key(|(at, _)| *at);
     let mut link = new_logged_link(spec_with(Qdisc::fq_codel(), Rate::mbit(12), 300));
-    let arrivals = offer(&mut link, all);
+    let deliveries = offer(&mut link, all);
     let bytes = [1, 2, 3].map(|flow| {
-        let flow_packets = arrivals.iter().filter(|arrival| {
-            arrival.packet.0 % 1_000 == flow && arrival.due < Time::ZERO + ms(4_000)
+        let flow_packets = deliveries.iter().filter(|delivery| {
+            delivery.packet.0 % 1_000 == flow && delivery.due < Time::ZERO + ms(4_000)
         });
-        flow_packets.map(|arrival| arrival.packet.1).sum::<usize>() as f64
+        flow_packets.map(|delivery| delivery.packet.1).sum::<usize>() as f64
     });
     let mean = bytes.iter().sum::<f64>() / 3.0;
     assert!(bytes.iter().all(|bytes| (bytes / mean - 1.0).abs() < 0.03), "{bytes:?}");

@@ -12,17 +12,17 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn jittery(jitter: JitterSpec, delay_ms: u64) -> DirectionSpec {
+fn spec_with_jitter(jitter: JitterSpec, delay_ms: u64) -> DirectionSpec {
     DirectionSpec { jitter: Some(jitter), ..spec(Rate::mbit(1_000), delay_ms, 1_000) }
 }
 
 fn measure_delays(spec: DirectionSpec, every: Duration, count: u32) -> Vec<f64> {
     let packets = (0..count).map(|index| (Time::ZERO + every * index, NumberedPacket(index, 125)));
-    let arrivals = offer(&mut new_link(spec), packets);
-    assert!(arrivals.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "reordered");
+    let deliveries = offer(&mut new_link(spec), packets);
+    assert!(deliveries.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "reordered");
     // Serialisation takes one microsecond.
     let departure = |index: u32| Time::ZERO + every * index + Duration::from_micros(1);
-    arrivals.iter().map(|a| a.due.since(departure(a.packet.0)).as_secs_f64() * 1e3).collect()
+    deliveries.iter().map(|a| a.due.since(departure(a.packet.0)).as_secs_f64() * 1e3).collect()
 }
 
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
@@ -35,24 +35,25 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 fn a_redrawn_delay_has_its_distribution() {
     // The gaps are large enough that no packet waits for the one before it.
     let normal = NormalJitter { deviation: ms(20), every: ms(100) };
-    let got = measure_delays(jittery(JitterSpec::Normal(normal), 200), ms(500), 20_000);
-    let (mean, deviation) = mean_and_deviation(&got);
+    let delays = measure_delays(spec_with_jitter(JitterSpec::Normal(normal), 200), ms(500), 20_000);
+    let (mean, deviation) = mean_and_deviation(&delays);
     assert!((mean - 200.0).abs() < 0.6 && (deviation - 20.0).abs() < 0.4, "{mean} {deviation}");
 
     let uniform = UniformJitter { width: ms(30), every: Duration::ZERO };
-    let got = measure_delays(jittery(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
-    let (mean, deviation) = mean_and_deviation(&got);
+    let delays =
+        measure_delays(spec_with_jitter(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
+    let (mean, deviation) = mean_and_deviation(&delays);
     let exact = 30.0 / 12_f64.sqrt();
     assert!((mean - 50.0).abs() < 0.3 && (deviation - exact).abs() < 0.2, "{mean} {deviation}");
-    assert!(got.iter().all(|delay| (35.0..=65.0).contains(delay)));
+    assert!(delays.iter().all(|delay| (35.0..=65.0).contains(delay)));
 }
 
 #[test]
 fn a_delay_is_constant_in_its_interval_and_never_negative() {
     let normal = NormalJitter { deviation: ms(70), every: ms(100) };
-    let got = measure_delays(jittery(JitterSpec::Normal(normal), 50), ms(10), 5_000);
-    assert!(got.iter().all(|delay| *delay >= 0.0));
-    let intervals: Vec<_> = got.chunks(10).collect();
+    let delays = measure_delays(spec_with_jitter(JitterSpec::Normal(normal), 50), ms(10), 5_000);
+    assert!(delays.iter().all(|delay| *delay >= 0.0));
+    let intervals: Vec<_> = delays.chunks(10).collect();
     // Within an interval the delay is constant, except for packets that may not overtake.
     for interval in &intervals {
         let last = interval[9];
@@ -64,8 +65,8 @@ fn a_delay_is_constant_in_its_interval_and_never_negative() {
 #[test]
 fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
     let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
-    let got = measure_delays(jittery(JitterSpec::Slowdown(slowdown), 3), ms(50), 60);
-    for (index, delay) in got.iter().enumerate() {
+    let delays = measure_delays(spec_with_jitter(JitterSpec::Ramp(slowdown), 3), ms(50), 60);
+    for (index, delay) in delays.iter().enumerate() {
         let exact = 3.0 + (15 * (index / 2)).min(300) as f64;
         assert!((delay - exact).abs() < 1e-3, "at {} ms: {delay}, not {exact}", index * 50);
     }
@@ -75,7 +76,7 @@ fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
 fn the_seed_determines_the_run() {
     let spec = DirectionSpec {
         loss: Some(LossSpec::Random(0.1)),
-        ..jittery(JitterSpec::Uniform(UniformJitter { width: ms(9), every: ms(1) }), 10)
+        ..spec_with_jitter(JitterSpec::Uniform(UniformJitter { width: ms(9), every: ms(1) }), 10)
     };
     let run = |seed| {
         let mut link = Link::new(&spec, seed).unwrap();
@@ -87,19 +88,19 @@ fn the_seed_determines_the_run() {
 
 /// Returns the share of lost packets, and its difference from the configured
 /// share in standard deviations.
-fn measure_loss(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
+fn measure_loss_and_z_score(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
     let spec = DirectionSpec { loss: Some(loss), ..spec(Rate::mbit(100), 1, 10) };
     let mut link = Link::new(&spec, seed).unwrap();
-    let each = Duration::from_millis(1);
+    let interval = Duration::from_millis(1);
     for index in 0..packets {
-        let now = Time::ZERO + each * u32::try_from(index).unwrap();
+        let now = Time::ZERO + interval * u32::try_from(index).unwrap();
         while link.pop(now).is_some() {}
         assert_eq!(link.enqueue(now, NumberedPacket(0, 100)), EnqueueResult::Accepted);
     }
     let counters = link.counters();
     assert_eq!(counters.lost_packets, counters.dropped_packets);
     let share = counters.lost_packets as f64 / packets as f64;
-    (share, (share - loss.share()) / loss.deviation(packets))
+    (share, (share - loss.share()) / loss.standard_deviation(packets))
 }
 
 #[test]
@@ -107,15 +108,19 @@ fn loss_is_within_its_confidence_interval() {
     let bursts =
         GilbertElliott { good_to_bad: 0.002, bad_to_good: 0.2, loss_bad: 0.8, loss_good: 0.001 };
     for loss in [LossSpec::Random(0.01), LossSpec::Random(0.2), LossSpec::Bursts(bursts)] {
-        let deviations: Vec<_> = (1..=40).map(|seed| measure_loss(loss, seed, 20_000).1).collect();
+        let z_scores: Vec<_> =
+            (1..=40).map(|seed| measure_loss_and_z_score(loss, seed, 20_000).1).collect();
         // On average 2 of 40 are outside 1.96 standard deviations.
-        let outside = deviations.iter().filter(|off| off.abs() > 1.96).count();
-        assert!(outside <= 6, "{loss:?}: {deviations:?}");
-        let (mean, width) = mean_and_deviation(&deviations);
-        assert!(mean.abs() < 0.5 && (0.7..1.35).contains(&width), "{loss:?}: {mean} {width}");
+        let outside = z_scores.iter().filter(|z_score| z_score.abs() > 1.96).count();
+        assert!(outside <= 6, "{loss:?}: {z_scores:?}");
+        let (mean, deviation) = mean_and_deviation(&z_scores);
+        assert!(
+            mean.abs() < 0.5 && (0.7..1.35).contains(&deviation),
+            "{loss:?}: {mean} {deviation}"
+        );
     }
-    assert_eq!(measure_loss(LossSpec::Random(0.0), 1, 1_000).0, 0.0);
-    assert_eq!(measure_loss(LossSpec::Random(1.0), 1, 1_000).0, 1.0);
+    assert_eq!(measure_loss_and_z_score(LossSpec::Random(0.0), 1, 1_000).0, 0.0);
+    assert_eq!(measure_loss_and_z_score(LossSpec::Random(1.0), 1, 1_000).0, 1.0);
 }
 
 #[test]
@@ -125,8 +130,8 @@ fn bursts_have_the_configured_mean_length() {
     let spec =
         DirectionSpec { loss: Some(LossSpec::Bursts(bursts)), ..spec(Rate::mbit(100), 1, 200_000) };
     let mut link = new_link(spec);
-    let arrivals = offer(&mut link, (0..100_000).map(|n| (Time::ZERO, NumberedPacket(n, 100))));
-    let gaps: Vec<_> = arrivals
+    let deliveries = offer(&mut link, (0..100_000).map(|n| (Time::ZERO, NumberedPacket(n, 100))));
+    let gaps: Vec<_> = deliveries
         .windows(2)
         .map(|pair| pair[1].packet.0 - pair[0].packet.0 - 1)
         .filter(|gap| *gap > 0)
@@ -139,14 +144,14 @@ fn bursts_have_the_configured_mean_length() {
 fn a_lost_packet_occupies_the_wire() {
     let spec = DirectionSpec { loss: Some(LossSpec::Random(0.5)), ..spec(Rate::mbit(12), 0, 100) };
     let mut link = new_logged_link(spec);
-    let arrivals = offer(&mut link, (0..100).map(|n| (Time::ZERO, NumberedPacket(n, 1_500))));
-    for arrival in &arrivals {
-        assert_eq!(arrival.due, micros(1_000 * u64::from(arrival.packet.0 + 1)));
+    let deliveries = offer(&mut link, (0..100).map(|n| (Time::ZERO, NumberedPacket(n, 1_500))));
+    for delivery in &deliveries {
+        assert_eq!(delivery.due, micros(1_000 * u64::from(delivery.packet.0 + 1)));
     }
     check_log(link.log(), 100);
     let lost = |kind| kind == LinkEventKind::Drop(DropReason::Lost);
     let in_log = link.log().iter().filter(|event| lost(event.kind)).count();
-    assert_eq!(arrivals.len() + in_log, 100);
+    assert_eq!(deliveries.len() + in_log, 100);
 }
 
 #[test]

@@ -45,14 +45,14 @@ fn micros(micros: u64) -> Time {
 
 /// Polls at each `next_event` until the link is empty, like a caller that is never late.
 fn drain<L: LinkLog>(link: &mut Link<NumberedPacket, L>) -> Vec<Delivery<NumberedPacket>> {
-    let mut arrivals = Vec::new();
+    let mut deliveries = Vec::new();
     while let Some(at) = link.next_event() {
-        while let Some(arrival) = link.pop(at) {
-            assert_eq!(arrival.due, at, "delivered at the moment it was due");
-            arrivals.push(arrival);
+        while let Some(delivery) = link.pop(at) {
+            assert_eq!(delivery.due, at, "delivered at the moment it was due");
+            deliveries.push(delivery);
         }
     }
-    arrivals
+    deliveries
 }
 
 /// Offers packets to a link at their times, like a caller that is never late.
@@ -60,17 +60,17 @@ fn offer<L: LinkLog>(
     link: &mut Link<NumberedPacket, L>,
     packets: impl IntoIterator<Item = (Time, NumberedPacket)>,
 ) -> Vec<Delivery<NumberedPacket>> {
-    let mut arrivals = Vec::new();
+    let mut deliveries = Vec::new();
     for (at, packet) in packets {
-        while let Some(arrival) = link.pop(at) {
-            arrivals.push(arrival);
+        while let Some(delivery) = link.pop(at) {
+            deliveries.push(delivery);
         }
         if let EnqueueResult::Dropped(returned) = link.enqueue(at, packet) {
             assert_eq!(returned.0, packet.0);
         }
     }
-    arrivals.extend(drain(link));
-    arrivals
+    deliveries.extend(drain(link));
+    deliveries
 }
 
 /// Returns packets of `size` bytes at a constant `rate` from time 0 on.
@@ -87,7 +87,7 @@ fn flood(
 }
 
 /// Asserts that the log is sorted by time and that its queue lengths follow from its events.
-pub(super) fn check_log(log: &[LinkEvent], delivered: u64) {
+pub(super) fn check_log(log: &[LinkEvent], expected_dequeues: u64) {
     assert!(log.is_sorted_by(|a, b| a.at <= b.at));
     let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);
     for event in log {
@@ -104,5 +104,5 @@ pub(super) fn check_log(log: &[LinkEvent], delivered: u64) {
         }
         assert_eq!((event.queue_packets, event.queue_bytes), (packets, bytes));
     }
-    assert_eq!(dequeued, delivered);
+    assert_eq!(dequeued, expected_dequeues);
 }

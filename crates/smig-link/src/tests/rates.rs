@@ -126,7 +126,7 @@ fn opportunities_of_an_idle_link_are_lost() {
 
 #[test]
 fn a_busy_link_uses_all_opportunities_of_its_trace() {
-    let lte = LteSpec { seed: Some(5), seconds: 10, ..LteSpec::default() };
+    let lte = LteSpec { seed: Some(5), period_s: 10, ..LteSpec::default() };
     let trace = lte.generate(0);
     let mut link =
         new_link(DirectionSpec { rate: RateSpec::Lte(lte), ..spec(Rate::mbit(1), 0, usize::MAX) });

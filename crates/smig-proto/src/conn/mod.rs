@@ -190,10 +190,10 @@ pub(crate) struct Connection {
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that moved away from this connection.
     pub(crate) vacated: FxHashMap<StreamId, StreamKey>,
-    /// A stream that is not here any more depends on something that was sent here: the answer by
-    /// which it followed (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it
-    /// on this side. The peer does not acknowledge its arrival.
-    pub(crate) has_needed_output: bool,
+    /// Whether a stream that has left this connection needs a frame that was sent here to arrive:
+    /// the answer by which it followed (SMIG-8.8/c1-ends-at-mover), or the end of its request,
+    /// which completed it on this side. The peer does not acknowledge either.
+    pub(crate) departed_stream_needs_output: bool,
     pub(crate) pending_answers: Vec<PendingAnswer>,
     pub(crate) deferred_migrates: Vec<DeferredMigrate>,
     pub(crate) local_ids: StreamIdSpace,
@@ -235,7 +235,7 @@ impl Connection {
             recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
             vacated: FxHashMap::default(),
-            has_needed_output: false,
+            departed_stream_needs_output: false,
             pending_answers: Vec::new(),
             deferred_migrates: Vec::new(),
             local_ids: StreamIdSpace::default(),
@@ -300,7 +300,7 @@ impl Connection {
             && self.carriers.len() == 0
             && self.pending_answers.is_empty()
             && self.deferred_migrates.is_empty()
-            && !self.has_needed_output
+            && !self.departed_stream_needs_output
     }
 
     /// Returns whether the connection belongs to a session or is about to.

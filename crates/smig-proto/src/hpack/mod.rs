@@ -1,7 +1,7 @@
 //! Header compression (RFC 7541).
 //!
 //! Owns the two contexts of a connection: the dynamic tables of the [`Decoder`] and the
-//! [`Encoder`]. Converts one complete header block to [`Field`]s and back, without regard to
+//! [`Encoder`]. Converts one complete field block to [`Field`]s and back, without regard to
 //! frames, streams or the required order of fields. Does not limit the decoded size: the caller
 //! adds up [`Field::size`] as the fields arrive. Never reads a clock, takes a lock or panics.
 //!

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_asks_once_and_only_where_streams_may_move() {
+    fn an_offer_reaches_the_application_once_and_only_on_a_joined_connection() {
         let mut state = MigrationState::Idle;
         // SMIG-6.4/offered-once, SMIG-4.8/new-session
         assert_eq!(state.on_offer(true, true), Ok(OfferResponse::Decline));
@@ -249,18 +249,18 @@ mod tests {
             let (cid, id) = (Cid { app: AppId::new(7), number: 3 }, StreamId::new(9));
             Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset })
         };
-        let (none, wins) =
+        let (plain_decline, own_stands) =
             (StrayMigrateResponse::Decline { reset: None }, StrayMigrateResponse::OwnStands);
         for (side, migrate, own, carrier, expected) in [
             // SMIG-5.10/always-answer, SMIG-8.1/reset-crosses
-            (Side::Server, to(5), None, Some(S2), none),
-            (Side::Client, to(6), None, Some(S2), none),
-            (Side::Client, OFFER, None, None, none),
+            (Side::Server, to(5), None, Some(S2), plain_decline),
+            (Side::Client, to(6), None, Some(S2), plain_decline),
+            (Side::Client, OFFER, None, None, plain_decline),
             // SMIG-6.5/server-wins, SMIG-6.2/offer-answered
-            (Side::Server, to(5), own(reset), Some(S2), wins),
-            (Side::Client, OFFER, own(reset), None, wins),
+            (Side::Server, to(5), own(reset), Some(S2), own_stands),
+            (Side::Client, OFFER, own(reset), None, own_stands),
             // SMIG-8.3/reset-remembered
-            (Side::Client, to(6), own(None), Some(S2), none),
+            (Side::Client, to(6), own(None), Some(S2), plain_decline),
             (Side::Client, to(6), own(reset), None, StrayMigrateResponse::Decline { reset }),
             (
                 Side::Client,

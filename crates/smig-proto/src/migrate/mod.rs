@@ -33,7 +33,7 @@ pub enum MigrationTarget {
     Offer,
 }
 
-/// The side that moved a stream.
+/// The side that migrated a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mover {
     /// This side.
@@ -42,7 +42,7 @@ pub enum Mover {
     Peer,
 }
 
-/// The reason why a stream cannot be moved now.
+/// The reason why a stream cannot migrate now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrateError {
@@ -52,7 +52,7 @@ pub enum MigrateError {
     Disabled,
     /// A migration of the stream is open, or this side's offer is unanswered.
     InProgress,
-    /// The stream has reached the maximum number of moves, or an offer of it was declined.
+    /// The stream has reached the maximum number of migrations, or an offer of it was declined.
     LimitReached,
     /// The peer does not tolerate more open migrations.
     TooManyOpen,
@@ -68,9 +68,9 @@ impl core::fmt::Display for MigrateError {
             Self::Ended => "the stream has ended",
             Self::Disabled => "the extension is not active on this connection",
             Self::InProgress => "a migration of the stream is open",
-            Self::LimitReached => "the stream may not be moved again",
+            Self::LimitReached => "the stream may not migrate again",
             Self::TooManyOpen => "the peer tolerates no more migrations at once",
-            Self::NoTarget => "no connection to move to",
+            Self::NoTarget => "no connection to migrate to",
             Self::NotServer => "only a server may send an offer",
         })
     }

@@ -16,16 +16,16 @@ impl Session {
     pub(crate) fn on_data(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         data: Bytes,
         charged: u32,
         end: EndStream,
     ) -> Result<(), InputError> {
         if data.is_empty() && !end.is_end() {
-            self.count_empty(id)?;
+            self.count_empty(conn_id)?;
         }
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
@@ -38,42 +38,42 @@ impl Session {
         // because the window is smaller.
         let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
         let used = credit.split(padding);
-        self.return_credit(id, used);
-        let chunk = Chunk { data, padding, conn: id, credit };
-        let Some(key) = self.key_at(id, stream) else {
-            return self.on_stray_data(now, id, stream, chunk, end);
+        self.return_credit(conn_id, used);
+        let chunk = Chunk { data, padding, conn: conn_id, credit };
+        let Some(key) = self.key_at(conn_id, stream_id) else {
+            return self.on_stray_data(now, conn_id, stream_id, chunk, end);
         };
         // The stream's window is charged when the data is applied.
         let found = self.streams.known(key);
         let window = found.map_or(0, |stream| stream.recv.window.value());
-        if let Some(early) = self.early_frames_at(key, id, stream) {
+        if let Some(early) = self.early_frames_at(key, conn_id, stream_id) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
-            self.return_credit(id, credit);
-            return Err(InputError::Stream(stream, cause));
+            self.return_credit(conn_id, credit);
+            return Err(InputError::Stream(stream_id, cause));
         }
-        if let Err(error) = self.check_barrier(StreamAddr { conn: id, id: stream }) {
-            self.return_credit(id, chunk.credit);
+        if let Err(error) = self.check_barrier(StreamAddr { conn: conn_id, id: stream_id }) {
+            self.return_credit(conn_id, chunk.credit);
             return Err(error);
         }
-        self.apply_data(key, chunk, end).map_err(|cause| InputError::Stream(stream, cause))
+        self.apply_data(key, chunk, end).map_err(|cause| InputError::Stream(stream_id, cause))
     }
 
     /// Handles DATA on an ID that has no stream.
     fn on_stray_data(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         chunk: Chunk,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if self.vacated_key(StreamAddr { conn: id, id: stream }).is_some() {
-            self.return_credit(id, chunk.credit);
-            return Err(InputError::Stream(stream, Cause::StreamClosed));
+        if self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_some() {
+            self.return_credit(conn_id, chunk.credit);
+            return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
-        match self.id_state(id, stream) {
+        match self.id_state(conn_id, stream_id) {
             IdState::Ignored => {
-                self.return_credit(id, chunk.credit);
+                self.return_credit(conn_id, chunk.credit);
                 Ok(())
             }
             IdState::Closed => {
@@ -83,15 +83,16 @@ impl Session {
             IdState::Idle | IdState::Skipped => {
                 // A client sends nothing until the ACK (SMIG-5.6/client-holds), so only a
                 // client can receive DATA on an unknown carrier.
-                if self.side == crate::ids::Side::Server || !self.may_be_carrier(id, stream) {
+                if self.side == crate::ids::Side::Server || !self.may_be_carrier(conn_id, stream_id)
+                {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
                 let window = self.largest_window();
-                let early = match self.unbound_carrier(now, id, stream) {
+                let early = match self.unbound_carrier(now, conn_id, stream_id) {
                     Ok(Some(early)) => early,
                     Ok(None) => {
-                        self.return_credit(id, chunk.credit);
+                        self.return_credit(conn_id, chunk.credit);
                         return Ok(());
                     }
                     Err(error) => {
@@ -102,8 +103,8 @@ impl Session {
                 let Err((cause, credit)) = early.push_data(chunk, end, window) else {
                     return Ok(());
                 };
-                self.return_credit(id, credit);
-                self.refuse_unbound(StreamAddr { conn: id, id: stream }, cause)
+                self.return_credit(conn_id, credit);
+                self.refuse_unbound(StreamAddr { conn: conn_id, id: stream_id }, cause)
             }
         }
     }
@@ -125,9 +126,9 @@ impl Session {
         chunk: Chunk,
         end: EndStream,
     ) -> Result<(), Cause> {
-        let id = chunk.conn;
+        let conn_id = chunk.conn;
         let Some(stream) = self.streams.known_mut(key) else {
-            self.return_credit(id, chunk.credit);
+            self.return_credit(conn_id, chunk.credit);
             return Ok(());
         };
         let error = match stream.recv.state() {
@@ -136,13 +137,13 @@ impl Session {
             RecvState::Body => None,
         };
         if let Some(cause) = error {
-            self.return_credit(id, chunk.credit);
+            self.return_credit(conn_id, chunk.credit);
             return Err(cause);
         }
         let due = match stream.recv.on_data(chunk) {
             Ok(due) => due,
             Err((cause, credit)) => {
-                self.return_credit(id, credit);
+                self.return_credit(conn_id, credit);
                 return Err(cause);
             }
         };
@@ -173,8 +174,8 @@ impl Session {
     }
 
     /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
-    pub(crate) fn return_credit(&mut self, id: ConnId, credit: Credit) {
-        let Some(conn) = self.conns.live_mut(id) else {
+    pub(crate) fn return_credit(&mut self, conn_id: ConnId, credit: Credit) {
+        let Some(conn) = self.conns.live_mut(conn_id) else {
             return credit.forfeit();
         };
         if let Some(increment) = conn.recv_window.give_back(credit) {
@@ -199,34 +200,36 @@ impl Session {
     pub(crate) fn on_window_update(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         increment: u32,
     ) -> Result<(), InputError> {
-        if stream.is_connection() {
-            let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        if stream_id.is_connection() {
+            let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked_streams) {
                 if let Some(stream) = self.streams.known_mut(key) {
                     let at = stream.binding.take_scheduled();
-                    debug_assert_eq!(at, Some(id), "a blocked stream counts as scheduled");
+                    debug_assert_eq!(at, Some(conn_id), "a blocked stream counts as scheduled");
                 }
                 self.schedule(key);
             }
             return Ok(());
         }
-        if let Some(key) = self.key_at(id, stream) {
-            self.check_barrier(StreamAddr { conn: id, id: stream })?;
+        if let Some(key) = self.key_at(conn_id, stream_id) {
+            self.check_barrier(StreamAddr { conn: conn_id, id: stream_id })?;
             let added = self.add_stream_credit(key, increment.into());
-            return added.map_err(|cause| InputError::Stream(stream, cause));
+            return added.map_err(|cause| InputError::Stream(stream_id, cause));
         }
-        if self.vacated_key(StreamAddr { conn: id, id: stream }).is_some() {
-            return Err(InputError::Stream(stream, Cause::StreamClosed));
+        if self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_some() {
+            return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
-        match self.id_state(id, stream) {
+        match self.id_state(conn_id, stream_id) {
             IdState::Ignored | IdState::Closed => Ok(()),
-            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
-                let Some(early) = self.unbound_carrier(now, id, stream)? else { return Ok(()) };
+            IdState::Idle | IdState::Skipped if self.may_be_carrier(conn_id, stream_id) => {
+                let Some(early) = self.unbound_carrier(now, conn_id, stream_id)? else {
+                    return Ok(());
+                };
                 early.window_increments = early.window_increments.saturating_add(increment.into());
                 Ok(())
             }

@@ -88,7 +88,7 @@ impl Session {
             return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
         self.count_reply(at.conn)?;
-        let charge = self.charge_refusal(now)?;
+        let charge = self.charge_decline(now)?;
         let own = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
         let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
         let response = on_stray_migrate(self.side, migrate, own, carrier);
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// Charges the peer for a move that is about to be declined.
-    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, InputError> {
+    fn charge_decline(&mut self, now: Instant) -> Result<Charge, InputError> {
         let (charge, paid) = self.reset_budget.charge(now, Offence::Refused);
         paid?;
         Ok(charge)
@@ -153,7 +153,7 @@ impl Session {
             }
             OfferResponse::Decline => {
                 let ended = stream.send.end_stream_flag();
-                let charge = self.charge_refusal(now)?;
+                let charge = self.charge_decline(now)?;
                 self.decline(at, ended, charge);
             }
         }
@@ -205,7 +205,7 @@ impl Session {
         let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
         let (ended, received) = (stream.send.end_stream_flag(), stream.recv.received());
         let Some(to) = carrier else {
-            let charge = self.charge_refusal(now)?;
+            let charge = self.charge_decline(now)?;
             self.drop_carrier(dst);
             self.decline(from, ended, charge);
             self.apply_barrier_end(now, key, end)?;
@@ -215,7 +215,7 @@ impl Session {
         self.unschedule(key);
         self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
         if let Some(c1) = self.conns.known_mut(from.conn) {
-            c1.has_needed_output = true;
+            c1.departed_stream_needs_output = true;
         }
         self.rebind(key, to, Mover::Peer);
         let c2 = self.conns.known_mut(to.conn);
@@ -231,14 +231,14 @@ impl Session {
             mover: Mover::Peer,
             received,
         });
-        let mut paid = self.apply_barrier_end(now, key, end);
+        let mut result = self.apply_barrier_end(now, key, end);
         if let Some(early) = early {
-            let early = self.apply_early(now, key, to, early);
-            paid = paid.and(early);
+            let early_result = self.apply_early(now, key, to, early);
+            result = result.and(early_result);
         }
         self.schedule(key);
         self.finish_if_complete(key);
-        paid
+        result
     }
 
     /// Returns the carrier's address if this side can use it and neither the stream nor the session
@@ -295,15 +295,14 @@ impl Session {
     pub(crate) fn process_deferred(&mut self, now: Instant, id: ConnId) {
         let waiting =
             self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
-        for DeferredMigrate { from, migrate, end, window_adjustment: window_due } in
-            waiting.unwrap_or_default()
+        for DeferredMigrate { from, migrate, end, window_adjustment } in waiting.unwrap_or_default()
         {
             let done = match self.key_at(from.conn, from.id) {
                 Some(key) => {
                     let done = self.apply_migrate(now, key, from, migrate, end);
                     if let Some(stream) = self.streams.find_mut(key)
                         && stream.binding.adjusts_recv_window(from.conn)
-                        && let Some(increment) = stream.recv.window.adjust(window_due)
+                        && let Some(increment) = stream.recv.window.adjust(window_adjustment)
                     {
                         self.send_stream_credit(key, increment);
                     }

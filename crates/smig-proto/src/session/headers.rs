@@ -19,8 +19,8 @@ impl Session {
     pub(crate) fn on_field_block(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         kind: BlockKind,
         block: &[u8],
     ) -> Result<(), InputError> {
@@ -28,7 +28,7 @@ impl Session {
             bytes: self.config.limits.max_header_list,
             fields: self.config.limits.max_fields,
         };
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
         conn.abuse.reset_runs();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.push(field, limits)).is_err() {
@@ -36,8 +36,10 @@ impl Session {
         }
         section.seal();
         match kind {
-            BlockKind::Headers(end) => self.on_section(now, id, stream, section, end),
-            BlockKind::Promise(promised) => self.on_promise(now, id, stream, promised, section),
+            BlockKind::Headers(end) => self.on_section(now, conn_id, stream_id, section, end),
+            BlockKind::Promise(promised) => {
+                self.on_promise(now, conn_id, stream_id, promised, section)
+            }
         }
     }
 
@@ -45,48 +47,50 @@ impl Session {
         &mut self,
         now: Instant,
         conn: ConnId,
-        id: StreamId,
+        stream_id: StreamId,
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if let Some(key) = self.key_at(conn, id) {
-            if let Some(early) = self.early_frames_at(key, conn, id) {
+        if let Some(key) = self.key_at(conn, stream_id) {
+            if let Some(early) = self.early_frames_at(key, conn, stream_id) {
                 let buffered = early.push_section(section, end);
-                return buffered.map_err(|cause| InputError::Stream(id, cause));
+                return buffered.map_err(|cause| InputError::Stream(stream_id, cause));
             }
-            self.check_barrier(StreamAddr { conn, id })?;
+            self.check_barrier(StreamAddr { conn, id: stream_id })?;
             return self
                 .apply_section(now, key, section, end)
-                .map_err(|cause| InputError::Stream(id, cause));
+                .map_err(|cause| InputError::Stream(stream_id, cause));
         }
-        if self.vacated_key(StreamAddr { conn, id }).is_some() {
-            return Err(InputError::Stream(id, Cause::StreamClosed));
+        if self.vacated_key(StreamAddr { conn, id: stream_id }).is_some() {
+            return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
-        if !self.is_peer_id(id) && self.side == Side::Server {
-            return match self.id_state(conn, id) {
+        if !self.is_peer_id(stream_id) && self.side == Side::Server {
+            return match self.id_state(conn, stream_id) {
                 IdState::Idle | IdState::Skipped => Err(Cause::WrongStreamParity.into()),
                 IdState::Ignored => Ok(()),
                 IdState::Closed => Err(Cause::StreamClosed.into()),
             };
         }
-        match (self.id_state(conn, id), self.side) {
+        match (self.id_state(conn, stream_id), self.side) {
             (IdState::Ignored, _) => Ok(()),
             (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
-            (IdState::Idle, Side::Server) => self.on_request(now, conn, id, section, end),
+            (IdState::Idle, Side::Server) => self.on_request(now, conn, stream_id, section, end),
             (IdState::Skipped, Side::Server) => {
-                if !self.conns.find(conn).is_some_and(|conn| conn.peer_ids.may_open(id)) {
+                if !self.conns.find(conn).is_some_and(|conn| conn.peer_ids.may_open(stream_id)) {
                     return Err(Cause::StreamIdNotIncreasing.into());
                 }
-                self.on_request(now, conn, id, section, end)
+                self.on_request(now, conn, stream_id, section, end)
             }
             (IdState::Idle | IdState::Skipped, Side::Client) => {
-                if !self.may_be_carrier(conn, id) {
+                if !self.may_be_carrier(conn, stream_id) {
                     return Err(Cause::IdleStream.into());
                 }
-                let Some(early) = self.unbound_carrier(now, conn, id)? else { return Ok(()) };
+                let Some(early) = self.unbound_carrier(now, conn, stream_id)? else {
+                    return Ok(());
+                };
                 match early.push_section(section, end) {
                     Ok(()) => Ok(()),
-                    Err(cause) => self.refuse_unbound(StreamAddr { conn, id }, cause),
+                    Err(cause) => self.refuse_unbound(StreamAddr { conn, id: stream_id }, cause),
                 }
             }
         }
@@ -96,52 +100,59 @@ impl Session {
     fn on_request(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let full = self.open_peer_streams >= max;
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        if conn.carriers.find_mut(stream).is_some() {
+        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
+        if conn.carriers.find_mut(stream_id).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
-        conn.peer_ids.mark_opened(stream);
+        conn.peer_ids.mark_opened(stream_id);
         if full {
-            return Err(InputError::Stream(stream, Cause::TooManyStreams));
+            return Err(InputError::Stream(stream_id, Cause::TooManyStreams));
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer_settings.initial_window;
         let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
-            Err(Cause::HeadersTooLarge) => return self.refuse_large_request(now, id, stream),
-            Err(cause) => return Err(InputError::Stream(stream, cause)),
+            Err(Cause::HeadersTooLarge) => {
+                return self.refuse_large_request(now, conn_id, stream_id);
+            }
+            Err(cause) => return Err(InputError::Stream(stream_id, cause)),
         };
         let accepts_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
         if head.protocol.is_some() && !accepts_protocol {
             // The client must not use it before the server has announced it (RFC 8441 section 3).
-            return Err(InputError::Stream(stream, Cause::BadPseudo));
+            return Err(InputError::Stream(stream_id, Cause::BadPseudo));
         }
         let length =
-            content_length(&head.headers).map_err(|cause| InputError::Stream(stream, cause))?;
-        let priority = self.initial_priority(id, stream, &head);
+            content_length(&head.headers).map_err(|cause| InputError::Stream(stream_id, cause))?;
+        let priority = self.initial_priority(conn_id, stream_id, &head);
         let mut recv = RecvHalf::new(window, RecvState::Head);
-        recv.on_head(end, length).map_err(|cause| InputError::Stream(stream, cause))?;
+        recv.on_head(end, length).map_err(|cause| InputError::Stream(stream_id, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
-        let addr = StreamAddr { conn: id, id: stream };
+        let addr = StreamAddr { conn: conn_id, id: stream_id };
         let key =
             self.admit(now, Opener::Peer, RequestKind::from_request(&head), addr, halves, priority);
         self.arm(now);
-        self.events.push_back(Event::Request { conn: id, stream: key, head, end });
+        self.events.push_back(Event::Request { conn: conn_id, stream: key, head, end });
         Ok(())
     }
 
     /// Returns the priority of the last PRIORITY_UPDATE that arrived before the request; otherwise
     /// that of the request's priority field (RFC 9218).
-    fn initial_priority(&mut self, id: ConnId, stream: StreamId, head: &RequestHead) -> Priority {
-        let updated = self.conns.known_mut(id).and_then(|conn| {
-            let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
+    fn initial_priority(
+        &mut self,
+        conn_id: ConnId,
+        stream_id: StreamId,
+        head: &RequestHead,
+    ) -> Priority {
+        let updated = self.conns.known_mut(conn_id).and_then(|conn| {
+            let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream_id)?;
             Some(conn.idle_priorities.swap_remove(at).1)
         });
         updated.unwrap_or_else(|| Priority::from_headers(&head.headers))
@@ -238,19 +249,20 @@ impl Session {
     fn on_promise(
         &mut self,
         now: Instant,
-        id: ConnId,
+        conn_id: ConnId,
         parent: StreamId,
         promised: StreamId,
         section: FieldSection,
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
-        let parent = self.key_at(id, parent);
-        let may_open = self.conns.known(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
+        let parent = self.key_at(conn_id, parent);
+        let may_open =
+            self.conns.known(conn_id).is_some_and(|conn| conn.peer_ids.may_open(promised));
         if !self.is_peer_id(promised) || !may_open {
             return Err(Cause::BadPush.into());
         }
         let full = self.open_peer_streams >= max;
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
         if conn.goaway.sent.is_some_and(|last| promised > last) {
             // This side's GOAWAY excludes the stream (RFC 9113 section 6.8).
             return Ok(());
@@ -272,7 +284,7 @@ impl Session {
         }
         let halves =
             (SendHalf::new(send_window, SendState::Ended), RecvHalf::new(window, RecvState::Head));
-        let addr = StreamAddr { conn: id, id: promised };
+        let addr = StreamAddr { conn: conn_id, id: promised };
         let key = self.admit(
             now,
             Opener::Peer,

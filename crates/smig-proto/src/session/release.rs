@@ -27,7 +27,7 @@ impl Session {
         self.unmap(addr);
         if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
             // The peer may have responded before the end of the request had arrived.
-            conn.has_needed_output = true;
+            conn.departed_stream_needs_output = true;
         }
         self.forget_vacated(&vacated);
         if released {

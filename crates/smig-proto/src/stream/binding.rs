@@ -276,9 +276,9 @@ mod tests {
 
     /// The state that a migration replaces.
     fn bound_state(stream: &Stream) -> (StreamAddr, StreamAddr, Vec<StreamAddr>, u8, bool) {
-        let Binding { vacated, migrations: moves, .. } = &stream.binding;
+        let Binding { vacated, migrations, .. } = &stream.binding;
         let (send, recv) = (stream.binding.send_addr(), stream.binding.recv_addr());
-        (send, recv, vacated.clone(), *moves, stream.binding.adjusts_send_window(S1.conn))
+        (send, recv, vacated.clone(), *migrations, stream.binding.adjusts_send_window(S1.conn))
     }
 
     #[test]

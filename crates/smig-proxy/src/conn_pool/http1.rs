@@ -22,7 +22,7 @@ use super::shared_waker::SharedWaker;
 use crate::ProxyError;
 use crate::dial::Io;
 use crate::framing::Content;
-use crate::upload::{ResponseClock, ResponseDeadline, Upload};
+use crate::upload::{ResponseClock, ResponseTimeouts, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
 const MAX_POLL_ROUNDS: usize = 16;
@@ -197,7 +197,7 @@ impl Http1 {
     pub fn send(
         &mut self,
         request: Request<Content<Upload>>,
-        deadline: ResponseDeadline,
+        deadline: ResponseTimeouts,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
         self.is_last |= smig::is_last_request(request.headers());
         self.shared_waker.begin_detached();

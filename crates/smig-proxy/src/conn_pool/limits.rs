@@ -38,7 +38,7 @@ impl ConnLimits {
 
     /// Returns the number of connections that are open or being established.
     #[must_use]
-    pub fn open(&self) -> usize {
+    pub fn open_connections(&self) -> usize {
         self.max_connections.saturating_sub(self.permits.available_permits())
     }
 
@@ -57,7 +57,8 @@ impl ConnLimits {
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
-    pub(super) fn is_queue_full(&self) -> bool {
+    /// Returns whether more requests wait than may, including the caller if it is counted.
+    pub(super) fn exceeds_queue_limit(&self) -> bool {
         self.waiting() > self.max_waiting_requests
     }
 

@@ -20,4 +20,4 @@ mod shared_waker;
 pub use http1::{Http1, SendError, UpgradedConn};
 pub use lease::Lease;
 pub use limits::ConnLimits;
-pub use pool::{Acquired, Pool};
+pub use pool::{ConnOrPermit, Pool};

@@ -28,7 +28,7 @@ pub struct Pool {
 
 /// The result of waiting for a connection.
 #[derive(Debug)]
-pub enum Acquired {
+pub enum ConnOrPermit {
     /// A connection that was checked in.
     Idle(Lease),
     /// A permit to open a new one.
@@ -58,9 +58,9 @@ impl Pool {
         }
     }
 
-    /// Adds a new connection, which is checked out.
+    /// Checks out a new connection, which returns to this pool when it is released.
     #[must_use]
-    pub fn add(self: &Rc<Self>, connection: Http1) -> Lease {
+    pub fn lease_new(self: &Rc<Self>, connection: Http1) -> Lease {
         Lease::new(Box::new(connection), self)
     }
 
@@ -81,12 +81,15 @@ impl Pool {
     ///
     /// # Errors
     /// [`ProxyError::ConnectionLimit`]: too many requests wait, or neither happened in time.
-    pub async fn acquire(self: &Rc<Self>, wait_timeout: Duration) -> Result<Acquired, ProxyError> {
+    pub async fn acquire(
+        self: &Rc<Self>,
+        wait_timeout: Duration,
+    ) -> Result<ConnOrPermit, ProxyError> {
         if let Some(permit) = self.limits.try_acquire() {
-            return Ok(Acquired::Permit(permit));
+            return Ok(ConnOrPermit::Permit(permit));
         }
         let _waiting = QueueGuard::begin(self);
-        if self.limits.is_queue_full() {
+        if self.limits.exceeds_queue_limit() {
             return Err(ProxyError::ConnectionLimit);
         }
         let acquired = async {
@@ -98,12 +101,12 @@ impl Pool {
                     biased;
                     permit = &mut permit => {
                         let permit = permit.ok_or(ProxyError::ConnectionLimit)?;
-                        return Ok(Acquired::Permit(permit));
+                        return Ok(ConnOrPermit::Permit(permit));
                     }
                     () = self.available.notified() => {}
                 }
                 if let Some(connection) = self.checkout() {
-                    return Ok(Acquired::Idle(connection));
+                    return Ok(ConnOrPermit::Idle(connection));
                 }
             }
         };
@@ -120,8 +123,8 @@ impl Pool {
     /// closed, whose permits other workers' requests wait for, or whose peer is not in `addresses`.
     pub fn evict_idle(&self, idle_timeout: Duration, addresses: Option<&[SocketAddr]>) {
         let is_current = |peer: Option<IpAddr>| match (addresses, peer) {
-            (Some(homes), Some(peer)) => {
-                homes.iter().any(|address| address.ip().to_canonical() == peer)
+            (Some(current), Some(peer)) => {
+                current.iter().any(|address| address.ip().to_canonical() == peer)
             }
             (None, _) | (_, None) => true,
         };
@@ -182,9 +185,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
-        let Acquired::Permit(permit) = pool.acquire(TIMEOUT).await.unwrap() else { panic!("idle") };
+        let ConnOrPermit::Permit(permit) = pool.acquire(TIMEOUT).await.unwrap() else {
+            panic!("idle")
+        };
         let connection = Http1::handshake(Io::Tcp(tcp), permit).await.unwrap();
-        (Rc::clone(&pool), pool.add(connection), server)
+        (Rc::clone(&pool), pool.lease_new(connection), server)
     }
 
     #[tokio::test]
@@ -201,7 +206,7 @@ mod tests {
             }
         };
         timeout(TIMEOUT, closed).await.expect("the close is seen");
-        assert_eq!(pool.limits.open(), 0);
+        assert_eq!(pool.limits.open_connections(), 0);
     }
 
     #[tokio::test]
@@ -228,10 +233,10 @@ mod tests {
             assert!(matches!(pool.acquire(TIMEOUT).await, Err(ProxyError::ConnectionLimit)));
             lease.release();
         });
-        assert!(matches!(acquired, Ok(Acquired::Idle(_))));
-        assert_eq!((pool.limits.waiting(), pool.limits.open()), (0, 1));
+        assert!(matches!(acquired, Ok(ConnOrPermit::Idle(_))));
+        assert_eq!((pool.limits.waiting(), pool.limits.open_connections()), (0, 1));
         drop(acquired);
-        assert_eq!(pool.limits.open(), 0);
+        assert_eq!(pool.limits.open_connections(), 0);
     }
 
     #[tokio::test]
@@ -241,7 +246,10 @@ mod tests {
             let order = RefCell::new(Vec::new());
             let acquire = async |name| {
                 let acquired = pool.acquire(TIMEOUT).await;
-                assert!(matches!(acquired, Ok(Acquired::Permit(_))), "round {round}: {acquired:?}");
+                assert!(
+                    matches!(acquired, Ok(ConnOrPermit::Permit(_))),
+                    "round {round}: {acquired:?}"
+                );
                 order.borrow_mut().push(name);
             };
             tokio::join!(biased; acquire("first"), acquire("second"), async {

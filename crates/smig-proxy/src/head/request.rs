@@ -160,8 +160,8 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Pr
         (None, None) => return Ok(()),
         (Some(host), None) => host.as_bytes(),
     };
-    let is_plain = Authority::try_from(host).is_ok_and(|host| is_host_and_port(&host));
-    if !is_plain && !host.is_empty() {
+    let is_host_and_port_only = Authority::try_from(host).is_ok_and(|host| is_host_and_port(&host));
+    if !is_host_and_port_only && !host.is_empty() {
         return Err(ProxyError::BadRequest("host is not host[:port]"));
     }
     match uri.authority() {
@@ -176,9 +176,10 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Pr
 /// not forwarded: `Upgrade: h2c` would smuggle requests past the checks.
 fn requested_upgrade(method: &Method, headers: &HeaderMap) -> Option<Protocol> {
     let requested = headers.get(UPGRADE)?;
-    let named = connection_options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"));
-    let websocket = requested.as_bytes().eq_ignore_ascii_case(b"websocket");
-    if !named || !websocket || *method != Method::GET {
+    let is_connection_option =
+        connection_options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"));
+    let is_websocket = requested.as_bytes().eq_ignore_ascii_case(b"websocket");
+    if !is_connection_option || !is_websocket || *method != Method::GET {
         return None;
     }
     Protocol::new("websocket")

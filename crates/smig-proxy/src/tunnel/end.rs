@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 /// One end of a tunnel. Dropping it before both directions have completed resets it.
-pub trait TunnelEnd {
+pub trait TunnelEndpoint {
     /// Reads the next bytes from the peer; empty at the end of the peer's direction.
     ///
     /// # Errors

@@ -14,9 +14,9 @@ mod stats;
 mod stream;
 
 pub use channel::{BodySender, ChannelBody, channel};
-pub use end::TunnelEnd;
+pub use end::TunnelEndpoint;
 pub use open::{ConnectResponse, accept, open};
 pub use relay::{TunnelError, TunnelOutcome, TunnelSide, relay};
-pub use socket::{Abort, Socket};
-pub use stats::{Tunnel, TunnelKind, Tunnels};
+pub use socket::{ResetOnClose, Socket};
+pub use stats::{Tunnel, TunnelKind, TunnelRegistry};
 pub use stream::Stream;

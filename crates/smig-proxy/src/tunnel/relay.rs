@@ -8,15 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::end::TunnelEnd;
+use super::end::TunnelEndpoint;
 
 /// One of the two ends of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelSide {
-    /// The first end.
-    A,
-    /// The second end.
-    B,
+    /// The end of the client that opened the tunnel.
+    Client,
+    /// The other end, towards the destination.
+    Remote,
 }
 
 /// Why a tunnel ended before both of its directions had completed.
@@ -24,7 +24,7 @@ pub enum TunnelSide {
 #[non_exhaustive]
 pub enum TunnelError {
     /// An end failed: its peer reset it, or the connection to it failed.
-    #[error("the tunnel failed at the {} end: {source}", match side { TunnelSide::A => "client's", TunnelSide::B => "other" })]
+    #[error("the tunnel failed at the {} end: {source}", match side { TunnelSide::Client => "client's", TunnelSide::Remote => "other" })]
     End {
         /// The end.
         side: TunnelSide,
@@ -49,10 +49,10 @@ impl TunnelError {
 /// The result of a tunnel.
 #[derive(Debug)]
 pub struct TunnelOutcome {
-    /// Bytes from A to B.
-    pub sent: u64,
-    /// Bytes from B to A.
-    pub received: u64,
+    /// Bytes from the client to the remote end.
+    pub a_to_b: u64,
+    /// Bytes from the remote end to the client.
+    pub b_to_a: u64,
     /// Whether both directions completed.
     pub end: Result<(), TunnelError>,
 }
@@ -60,42 +60,44 @@ pub struct TunnelOutcome {
 /// Relays bytes between two ends until both directions have completed, one of the ends fails, or nothing was
 /// relayed for `idle`. The end of one direction is passed on while the other continues. Unless both completed,
 /// both ends are reset.
-pub async fn relay<A: TunnelEnd, B: TunnelEnd>(
-    a: A,
-    b: B,
+pub async fn relay<C: TunnelEndpoint, R: TunnelEndpoint>(
+    client: C,
+    remote: R,
     idle: Option<Duration>,
 ) -> TunnelOutcome {
-    relay_with_progress(a, b, idle, |_, _| {}).await
+    relay_with_progress(client, remote, idle, |_, _| {}).await
 }
 
-/// Like [`relay`], and calls `on_progress` with the bytes relayed so far: A to B, and B to A.
-pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
-    mut a: A,
-    mut b: B,
+/// Like [`relay`], and calls `on_progress` with the bytes relayed so far: to the remote end, and to the client.
+pub(super) async fn relay_with_progress<C: TunnelEndpoint, R: TunnelEndpoint>(
+    mut client: C,
+    mut remote: R,
     idle: Option<Duration>,
     mut on_progress: impl FnMut(u64, u64),
 ) -> TunnelOutcome {
-    let (mut a_to_b, mut b_to_a) = (Direction::default(), Direction::default());
+    let (mut to_remote, mut to_client) = (Direction::default(), Direction::default());
     let mut last_progress = Instant::now();
     let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
     let end = poll_fn(|cx| {
-        let before = a_to_b.bytes + b_to_a.bytes;
-        let a_to_b_ended =
-            a_to_b.poll(&mut a, TunnelSide::A, &mut b, TunnelSide::B, cx)?.is_ready();
-        let b_to_a_ended =
-            b_to_a.poll(&mut b, TunnelSide::B, &mut a, TunnelSide::A, cx)?.is_ready();
-        if a_to_b_ended && b_to_a_ended {
+        let before = to_remote.bytes + to_client.bytes;
+        let to_remote_ended = to_remote
+            .poll(&mut client, TunnelSide::Client, &mut remote, TunnelSide::Remote, cx)?
+            .is_ready();
+        let to_client_ended = to_client
+            .poll(&mut remote, TunnelSide::Remote, &mut client, TunnelSide::Client, cx)?
+            .is_ready();
+        if to_remote_ended && to_client_ended {
             return Poll::Ready(Ok(()));
         }
-        if let Poll::Ready(source) = a.poll_reset(cx) {
-            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::A, source }));
+        if let Poll::Ready(source) = client.poll_reset(cx) {
+            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::Client, source }));
         }
-        if let Poll::Ready(source) = b.poll_reset(cx) {
-            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::B, source }));
+        if let Poll::Ready(source) = remote.poll_reset(cx) {
+            return Poll::Ready(Err(TunnelError::End { side: TunnelSide::Remote, source }));
         }
-        let has_progressed = a_to_b.bytes + b_to_a.bytes > before;
+        let has_progressed = to_remote.bytes + to_client.bytes > before;
         if has_progressed {
-            on_progress(a_to_b.bytes, b_to_a.bytes);
+            on_progress(to_remote.bytes, to_client.bytes);
         }
         let Some((idle, timer)) = &mut timer else { return Poll::Pending };
         if has_progressed {
@@ -111,7 +113,7 @@ pub(super) async fn relay_with_progress<A: TunnelEnd, B: TunnelEnd>(
         Poll::Pending
     })
     .await;
-    TunnelOutcome { sent: a_to_b.bytes, received: b_to_a.bytes, end }
+    TunnelOutcome { a_to_b: to_remote.bytes, b_to_a: to_client.bytes, end }
 }
 
 /// One direction of a tunnel.
@@ -135,9 +137,9 @@ enum DirectionState {
 impl Direction {
     fn poll(
         &mut self,
-        from: &mut impl TunnelEnd,
+        from: &mut impl TunnelEndpoint,
         from_side: TunnelSide,
-        to: &mut impl TunnelEnd,
+        to: &mut impl TunnelEndpoint,
         to_side: TunnelSide,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TunnelError>> {

@@ -13,7 +13,7 @@ use smig::UpgradedIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::end::TunnelEnd;
+use super::end::TunnelEndpoint;
 
 /// Buffer space that is reserved for a read, bytes.
 const READ_BUFFER_BYTES: usize = 64 << 10;
@@ -26,50 +26,50 @@ thread_local! {
 }
 
 /// A transport that can close with a reset instead of an orderly end.
-pub trait Abort {
+pub trait ResetOnClose {
     /// Turns the following close into a reset.
-    fn abort(&mut self);
+    fn reset_on_close(&mut self);
 }
 
-impl Abort for TcpStream {
-    fn abort(&mut self) {
+impl ResetOnClose for TcpStream {
+    fn reset_on_close(&mut self) {
         // Without it the peer would receive a FIN. The socket may be closed already.
         let _ = socket2::SockRef::from(&*self).set_linger(Some(Duration::ZERO));
     }
 }
 
-impl Abort for UnixStream {
+impl ResetOnClose for UnixStream {
     /// Unix sockets have no reset: the peer reads an end of file.
-    fn abort(&mut self) {}
+    fn reset_on_close(&mut self) {}
 }
 
-impl Abort for TokioIo<UpgradedIo> {
-    fn abort(&mut self) {
+impl ResetOnClose for TokioIo<UpgradedIo> {
+    fn reset_on_close(&mut self) {
         self.inner_mut().reset_on_close();
     }
 }
 
 /// A connected socket, or another transport with the same interface.
 #[derive(Debug)]
-pub struct Socket<T: Abort> {
+pub struct Socket<T: ResetOnClose> {
     io: T,
     /// Bytes that were read before the tunnel started.
     prefix: Bytes,
-    received_end: bool,
-    sent_end: bool,
+    received_eof: bool,
+    sent_eof: bool,
 }
 
-impl<T: Abort> Socket<T> {
-    /// An end from which nothing was read yet.
+impl<T: ResetOnClose> Socket<T> {
+    /// Creates an endpoint from which nothing was read yet.
     pub const fn new(io: T) -> Self {
-        Self { io, prefix: Bytes::new(), received_end: false, sent_end: false }
+        Self { io, prefix: Bytes::new(), received_eof: false, sent_eof: false }
     }
 
-    /// An end from which `prefix` was already read.
+    /// Creates an endpoint from which `prefix` was already read.
     pub fn with_prefix(io: T, prefix: Bytes) -> Self {
         // Even when empty it would hold the buffer that the bytes were read into.
         let prefix = if prefix.is_empty() { Bytes::new() } else { prefix };
-        Self { io, prefix, received_end: false, sent_end: false }
+        Self { io, prefix, received_eof: false, sent_eof: false }
     }
 
     /// The socket.
@@ -89,21 +89,21 @@ impl Socket<TokioIo<UpgradedIo>> {
     }
 }
 
-impl<T: Abort> Drop for Socket<T> {
+impl<T: ResetOnClose> Drop for Socket<T> {
     fn drop(&mut self) {
-        if !(self.received_end && self.sent_end) {
-            self.io.abort();
+        if !(self.received_eof && self.sent_eof) {
+            self.io.reset_on_close();
         }
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Abort + Unpin> TunnelEnd for Socket<T> {
+impl<T: AsyncRead + AsyncWrite + ResetOnClose + Unpin> TunnelEndpoint for Socket<T> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if !self.prefix.is_empty() {
             return Poll::Ready(Ok(std::mem::take(&mut self.prefix)));
         }
         let data = ready!(poll_read_bytes(Pin::new(&mut self.io), cx))?;
-        self.received_end |= data.is_empty();
+        self.received_eof |= data.is_empty();
         Poll::Ready(Ok(data))
     }
 
@@ -122,7 +122,7 @@ impl<T: AsyncRead + AsyncWrite + Abort + Unpin> TunnelEnd for Socket<T> {
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
-        self.sent_end = true;
+        self.sent_eof = true;
         Poll::Ready(Ok(()))
     }
 }

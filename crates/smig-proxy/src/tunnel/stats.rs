@@ -9,7 +9,7 @@ use smig::{ConnId, StreamInfo};
 use smig_admin::{ReportedStats, StatsSource, TunnelReport};
 use tokio::time::Instant;
 
-use super::end::TunnelEnd;
+use super::end::TunnelEndpoint;
 use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
 
 /// How a tunnel was requested.
@@ -22,10 +22,10 @@ pub enum TunnelKind {
     /// By SOCKS5.
     Socks,
     /// By a connection to a forwarded local port.
-    Port,
+    PortForward,
 }
 
-const KINDS: usize = TunnelKind::Port as usize + 1;
+const TUNNEL_KIND_COUNT: usize = TunnelKind::PortForward as usize + 1;
 
 impl TunnelKind {
     const fn as_str(self) -> &'static str {
@@ -33,7 +33,7 @@ impl TunnelKind {
             Self::Connect => "connect",
             Self::Upgrade => "upgrade",
             Self::Socks => "socks",
-            Self::Port => "port",
+            Self::PortForward => "port",
         }
     }
 }
@@ -65,14 +65,14 @@ const END_REASONS: [(EndReason, &str); 5] = [
 const DURATION_BUCKETS_S: [f64; 9] =
     [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
 
-/// Statistics of the tunnels of a gateway or an agent. Clones share them.
+/// Open tunnels of a gateway or an agent, and their statistics. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Tunnels(Arc<TunnelStats>);
+pub struct TunnelRegistry(Arc<TunnelStats>);
 
 #[derive(Debug)]
 struct TunnelStats {
     kinds: &'static [TunnelKind],
-    counts: [Counts; KINDS],
+    counts: [Counts; TUNNEL_KIND_COUNT],
 }
 
 #[derive(Debug, Default)]
@@ -86,14 +86,14 @@ struct Counts {
     durations: [AtomicU64; DURATION_BUCKETS_S.len()],
     duration_sum_ms: AtomicU64,
     /// Open tunnels by their numbers.
-    open: Mutex<HashMap<u64, StreamOrigin>>,
+    open: Mutex<HashMap<u64, TunnelStream>>,
 }
 
 /// A tunnel's stream and its first connection, if it has a stream.
 #[derive(Debug)]
-struct StreamOrigin(Option<(StreamInfo, Option<ConnId>)>);
+struct TunnelStream(Option<(StreamInfo, Option<ConnId>)>);
 
-impl StreamOrigin {
+impl TunnelStream {
     fn of(stream: Option<StreamInfo>) -> Self {
         Self(stream.map(|stream| {
             let first = stream.connection();
@@ -110,7 +110,7 @@ impl StreamOrigin {
 }
 
 impl Counts {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, StreamOrigin>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, TunnelStream>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,17 +140,17 @@ impl Counts {
     }
 }
 
-impl Tunnels {
-    /// The statistics of a gateway.
+impl TunnelRegistry {
+    /// Creates the registry of a gateway.
     #[must_use]
     pub fn of_gateway() -> Self {
         Self::new(&[TunnelKind::Connect, TunnelKind::Upgrade])
     }
 
-    /// The statistics of an agent.
+    /// Creates the registry of an agent.
     #[must_use]
     pub fn of_agent() -> Self {
-        Self::new(&[TunnelKind::Connect, TunnelKind::Socks, TunnelKind::Port])
+        Self::new(&[TunnelKind::Connect, TunnelKind::Socks, TunnelKind::PortForward])
     }
 
     fn new(kinds: &'static [TunnelKind]) -> Self {
@@ -164,18 +164,26 @@ impl Tunnels {
         let stats = Arc::clone(&self.0);
         let number = stats.counts.get(kind as usize).map_or(0, |counts| {
             let number = counts.opened.fetch_add(1, Ordering::Relaxed);
-            counts.open().insert(number, StreamOrigin::of(stream));
+            counts.open().insert(number, TunnelStream::of(stream));
             number
         });
         let (started_at, end_reason) = (Instant::now(), EndReason::Aborted);
-        Tunnel { stats, kind, number, started_at, end_reason, sent: 0, received: 0 }
+        Tunnel {
+            stats,
+            kind,
+            number,
+            started_at,
+            end_reason,
+            counted_from_client: 0,
+            counted_to_client: 0,
+        }
     }
 }
 
-impl StatsSource for Tunnels {
-    fn report(&self, to: &mut ReportedStats) {
+impl StatsSource for TunnelRegistry {
+    fn report(&self, stats: &mut ReportedStats) {
         let counts = |kind: &TunnelKind| Some(self.0.counts.get(*kind as usize)?.report(*kind));
-        to.tunnels.extend(self.0.kinds.iter().filter_map(counts));
+        stats.tunnels.extend(self.0.kinds.iter().filter_map(counts));
     }
 }
 
@@ -187,9 +195,9 @@ pub struct Tunnel {
     number: u64,
     started_at: Instant,
     end_reason: EndReason,
-    /// Bytes already counted.
-    sent: u64,
-    received: u64,
+    /// Bytes already added to the statistics.
+    counted_from_client: u64,
+    counted_to_client: u64,
 }
 
 impl Tunnel {
@@ -198,33 +206,34 @@ impl Tunnel {
     }
 
     /// Relays bytes between the client and the other end, as [`relay`](super::relay) does.
-    pub async fn run<A: TunnelEnd, B: TunnelEnd>(
+    pub async fn run<A: TunnelEndpoint, B: TunnelEndpoint>(
         mut self,
         client: A,
         remote: B,
-        idle: Option<Duration>,
+        idle_timeout: Option<Duration>,
     ) -> TunnelOutcome {
-        let outcome = relay_with_progress(client, remote, idle, |sent, received| {
-            self.count_bytes(sent, received);
-        })
-        .await;
-        self.count_bytes(outcome.sent, outcome.received);
+        let outcome =
+            relay_with_progress(client, remote, idle_timeout, |from_client, to_client| {
+                self.count_bytes(from_client, to_client);
+            })
+            .await;
+        self.count_bytes(outcome.a_to_b, outcome.b_to_a);
         self.end_reason = match &outcome.end {
             Ok(()) => EndReason::Completed,
-            Err(TunnelError::End { side: TunnelSide::A, .. }) => EndReason::Client,
-            Err(TunnelError::End { side: TunnelSide::B, .. }) => EndReason::Remote,
+            Err(TunnelError::End { side: TunnelSide::Client, .. }) => EndReason::Client,
+            Err(TunnelError::End { side: TunnelSide::Remote, .. }) => EndReason::Remote,
             Err(TunnelError::Idle(_)) => EndReason::Idle,
         };
         outcome
     }
 
     /// Adds the bytes since the last call; both arguments are totals since the start.
-    fn count_bytes(&mut self, sent: u64, received: u64) {
+    fn count_bytes(&mut self, from_client: u64, to_client: u64) {
         if let Some(counts) = self.counts() {
-            counts.bytes_in.fetch_add(sent - self.sent, Ordering::Relaxed);
-            counts.bytes_out.fetch_add(received - self.received, Ordering::Relaxed);
+            counts.bytes_in.fetch_add(from_client - self.counted_from_client, Ordering::Relaxed);
+            counts.bytes_out.fetch_add(to_client - self.counted_to_client, Ordering::Relaxed);
         }
-        (self.sent, self.received) = (sent, received);
+        (self.counted_from_client, self.counted_to_client) = (from_client, to_client);
     }
 }
 
@@ -240,11 +249,11 @@ impl Drop for Tunnel {
         let duration = self.started_at.elapsed();
         let bucket = DURATION_BUCKETS_S.iter().position(|&bound| duration.as_secs_f64() <= bound);
         let reason = END_REASONS.iter().position(|(ending, _)| *ending == self.end_reason);
-        let buckets = [
+        let counters = [
             bucket.and_then(|at| counts.durations.get(at)),
             reason.and_then(|at| counts.ended.get(at)),
         ];
-        for count in buckets.into_iter().flatten() {
+        for count in counters.into_iter().flatten() {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);

@@ -10,7 +10,7 @@ use smig::{BoxError, Incoming};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::channel::BodySender;
-use super::end::TunnelEnd;
+use super::end::TunnelEndpoint;
 
 /// A body to read and a body to write: the two directions of one HTTP stream.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ where
     }
 }
 
-impl<B> TunnelEnd for Stream<B>
+impl<B> TunnelEndpoint for Stream<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,

@@ -21,7 +21,7 @@ const MAX_READ_BYTES: usize = 64 << 10;
 /// Maximum number of bytes per read while a direction is slow, and the delay before each read.
 const MAX_SLOW_READ_BYTES: usize = 16 << 10;
 const SLOW_READ_DELAY: Duration = Duration::from_millis(1);
-/// In the summary, a further connection that relayed fewer bytes counts as a spare.
+/// In the summary, a further connection that relayed fewer bytes counts as [`KilledRole::Other`].
 const MIN_BULK_BYTES: u64 = 256 << 10;
 /// How long both ends may take to close after a connection was closed with FIN.
 const FIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ impl RelayedConn {
         } else if passed(&self.up) + passed(&self.down) >= MIN_BULK_BYTES {
             KilledRole::Bulk
         } else {
-            KilledRole::Spare
+            KilledRole::Other
         }
     }
 }

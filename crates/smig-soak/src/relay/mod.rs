@@ -59,10 +59,10 @@ pub(crate) struct PlannedFault {
 pub(crate) enum KilledRole {
     /// The session's first connection.
     Interactive,
-    /// A further connection that carried a migrated stream.
+    /// A further connection that relayed enough bytes to have carried a migrated stream.
     Bulk,
-    /// A further connection that carried less, or had not joined yet.
-    Spare,
+    /// A further connection that relayed fewer bytes.
+    Other,
 }
 
 /// A killed connection.

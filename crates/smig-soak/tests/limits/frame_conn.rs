@@ -32,7 +32,7 @@ pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 pub(crate) const GET: &[u8] = b"\x82\x84\x87\x41\x09localhost";
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Timeout of everything that no test is about: long, for machines under load.
+/// Timeout of operations that are not under test: long, for machines under load.
 const IO_TIMEOUT: Duration = Duration::from_secs(120);
 /// Size of a response's body: more than the initial windows.
 const RESPONSE_BYTES: usize = 4 << 20;
@@ -52,7 +52,7 @@ pub(crate) fn start_server(
     let (certificate, key) = (generated.cert.pem(), generated.signing_key.serialize_pem());
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let mut config = Config::server();
-    // Only the timeout that a test is about may be short.
+    // Only the timeout under test may be short.
     config.limits.preface_timeout = IO_TIMEOUT;
     configure(&mut config);
     let content = bytes::Bytes::from(vec![b'x'; RESPONSE_BYTES]);

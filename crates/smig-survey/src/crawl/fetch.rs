@@ -255,5 +255,5 @@ fn target_outcome(
             }
         }
     }
-    VisitOutcome::Object { bytes, by: size_source, media: head.media_type(), links, off_host }
+    VisitOutcome::Object { bytes, size_source, media: head.media_type(), links, off_host }
 }

@@ -37,7 +37,7 @@ pub struct CrawlOptions {
     pub rate: RequestRate,
     /// The number of sites crawled concurrently.
     pub parallel: usize,
-    /// Contact for the sites' owners: a URL or a mail address. It is sent in the User-Agent.
+    /// Contact for the sites' owners: a URL or an email address. It is sent in the User-Agent.
     pub contact: String,
 }
 

@@ -14,7 +14,7 @@ use super::walk::{Limits, VisitOutcome, WalkEnd};
 use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// Maximum length of a line: one page with all its links.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -89,7 +89,7 @@ impl ResultsFile {
             .open(path)
             .map_err(write_error)?;
         if file.try_lock().is_err() {
-            let why = "another crawl writes to it; wait for its end, or use another --out".into();
+            let why = "another crawl is writing to it; wait for it, or use another --out".into();
             return Err(SurveyError::UnusableResults { path: path.to_owned(), why });
         }
         let (mut done, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
@@ -118,7 +118,9 @@ impl ResultsFile {
             None if complete_bytes > 0 => {
                 return Err(results.results_error("its first line is missing; use another --out"));
             }
-            None => results.write(&ResultLine::Survey(Header { format: FORMAT, limits }))?,
+            None => {
+                results.write(&ResultLine::Survey(Header { format: FORMAT_VERSION, limits }))?
+            }
         }
         Ok(results)
     }
@@ -129,7 +131,7 @@ impl ResultsFile {
 
     fn check(&self, header: &Header) -> Result<(), SurveyError> {
         let Header { format, limits } = header;
-        if *format != FORMAT {
+        if *format != FORMAT_VERSION {
             return Err(self.results_error(format!(
                 "made by another version (format {format}); use another --out"
             )));
@@ -184,7 +186,7 @@ impl CrawlSummary {
         &mut self,
         input: impl Read,
         name: &str,
-        tally: &mut SurveyCounts,
+        counts: &mut SurveyCounts,
     ) -> Result<(), SurveyError> {
         let mut has_header = false;
         let complete_bytes = read_lines(input, name, |line| match line {
@@ -194,7 +196,7 @@ impl CrawlSummary {
             }
             ResultLine::Visit(visit) => {
                 self.sites.entry(visit.start.clone()).or_default();
-                count_visit(&visit, tally);
+                count_visit(&visit, counts);
             }
             ResultLine::Site(ended) => {
                 self.sites.insert(ended.start, Some(ended.end));
@@ -238,22 +240,22 @@ impl CrawlSummary {
     }
 }
 
-fn count_visit(visit: &Visit, tally: &mut SurveyCounts) {
+fn count_visit(visit: &Visit, counts: &mut SurveyCounts) {
     let Some(site) = Site::from_url(&visit.url) else { return };
     match &visit.outcome {
         VisitOutcome::Object { bytes, off_host, .. } => {
-            tally.add_object(&site, visit.url.as_str(), *bytes);
-            (0..*off_host).for_each(|_| tally.exclude(Exclusion::OffHost));
+            counts.add_object(&site, visit.url.as_str(), *bytes);
+            (0..*off_host).for_each(|_| counts.exclude(Exclusion::OffHost));
         }
         VisitOutcome::Unsized { .. } => {
-            tally.add_site(&site);
-            tally.exclude(Exclusion::NoSize);
+            counts.add_site(&site);
+            counts.exclude(Exclusion::NoSize);
         }
         VisitOutcome::Redirect { .. } | VisitOutcome::Refused { .. } => {
-            tally.exclude(Exclusion::Status)
+            counts.exclude(Exclusion::Status)
         }
-        VisitOutcome::Disallowed => tally.exclude(Exclusion::Disallowed),
-        VisitOutcome::Failed { .. } => tally.exclude(Exclusion::Failed),
+        VisitOutcome::Disallowed => counts.exclude(Exclusion::Disallowed),
+        VisitOutcome::Failed { .. } => counts.exclude(Exclusion::Failed),
     }
 }
 
@@ -309,7 +311,7 @@ mod tests {
             level: 1,
             outcome: VisitOutcome::Object {
                 bytes,
-                by: SizeSource::Head,
+                size_source: SizeSource::Head,
                 media: None,
                 links,
                 off_host: 2,
@@ -317,7 +319,7 @@ mod tests {
         }))
     }
 
-    fn ended(end: WalkEnd) -> ResultLine {
+    fn site_end_line(end: WalkEnd) -> ResultLine {
         let start = url("https://a.example/");
         ResultLine::Site(SiteEnd { site: Site::from_url(&start), start, end })
     }
@@ -341,19 +343,19 @@ mod tests {
             visits["https://a.example/"],
             VisitOutcome::Object { bytes: 5_000_000, .. }
         ));
-        results.write(&ended(WalkEnd::Unreachable)).unwrap();
+        results.write(&site_end_line(WalkEnd::Unreachable)).unwrap();
         drop(results);
         let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
         assert!(!results.is_done(&start) && results.take_visits(&start).is_empty());
-        results.write(&ended(WalkEnd::Limited)).unwrap();
+        results.write(&site_end_line(WalkEnd::Limited)).unwrap();
         drop(results);
         assert!(ResultsFile::open(&path, Limits::default()).unwrap().is_done(&start));
-        let (mut tally, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
-        crawled.read(File::open(&path).unwrap(), "results", &mut tally).unwrap();
-        assert_eq!((tally.sites(), tally.objects()), (1, 1));
-        assert_eq!(crawled.ends(), BTreeMap::from([(WalkEnd::Limited, 1)]));
+        let (mut counts, mut summary) = (SurveyCounts::default(), CrawlSummary::default());
+        summary.read(File::open(&path).unwrap(), "results", &mut counts).unwrap();
+        assert_eq!((counts.sites(), counts.objects()), (1, 1));
+        assert_eq!(summary.ends(), BTreeMap::from([(WalkEnd::Limited, 1)]));
         let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
-        assert_eq!(crawled.notes(), [note]);
+        assert_eq!(summary.notes(), [note]);
     }
 
     #[test]
@@ -368,9 +370,9 @@ mod tests {
             let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
             assert!(error.contains("line 1: "), "{error}");
         }
-        let mut tally = SurveyCounts::default();
+        let mut counts = SurveyCounts::default();
         let text = serde_json::to_string(&visit("/", 1)).unwrap() + "\n";
-        let error = CrawlSummary::default().read(text.as_bytes(), "r", &mut tally).unwrap_err();
+        let error = CrawlSummary::default().read(text.as_bytes(), "r", &mut counts).unwrap_err();
         assert!(error.to_string().contains("r: line 1: no first line"), "{error}");
     }
 }

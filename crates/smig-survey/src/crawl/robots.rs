@@ -76,9 +76,9 @@ enum Access {
     Disallow,
 }
 
-/// The user agents to which the following lines apply.
+/// Which user agents the current group names.
 #[derive(Debug, Clone, Copy, Default)]
-struct AppliesTo {
+struct GroupAgents {
     this_crawler: bool,
     all_crawlers: bool,
 }
@@ -90,7 +90,7 @@ impl Group {
         let text = String::from_utf8_lossy(file);
         let (mut own_group, mut wildcard_group, mut is_named) =
             (Self::default(), Self::default(), false);
-        let mut group = AppliesTo { this_crawler: false, all_crawlers: true };
+        let mut agents = GroupAgents { this_crawler: false, all_crawlers: true };
         let mut has_rules = true;
         for line in text.trim_start_matches('\u{feff}').split(['\r', '\n', '\0']) {
             let line = line.split_once('#').map_or(line, |(line, _)| line);
@@ -98,30 +98,31 @@ impl Group {
             let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
             if key == "user-agent" {
                 if has_rules {
-                    group = AppliesTo::default();
+                    agents = GroupAgents::default();
                 }
                 has_rules = false;
-                group.all_crawlers |= value == "*";
-                group.this_crawler |= is_own_token(value);
-                is_named |= group.this_crawler;
-            } else if let Some(line) = Directive::parse(&key, value) {
+                agents.all_crawlers |= value == "*";
+                agents.this_crawler |= is_own_token(value);
+                is_named |= agents.this_crawler;
+            } else if let Some(directive) = Directive::parse(&key, value) {
                 has_rules = true;
-                if group.this_crawler {
-                    own_group.add(&line);
+                if agents.this_crawler {
+                    own_group.add(&directive);
                 }
-                if group.all_crawlers {
-                    wildcard_group.add(&line);
+                if agents.all_crawlers {
+                    wildcard_group.add(&directive);
                 }
             }
         }
         if is_named { own_group } else { wildcard_group }
     }
 
-    fn add(&mut self, line: &Directive<'_>) {
-        match *line {
+    fn add(&mut self, directive: &Directive<'_>) {
+        match *directive {
             Directive::Rule(access, value) => self.rules.extend(Rule::new(access, value)),
             Directive::CrawlDelay(pause) => {
-                self.crawl_delay = Some(self.crawl_delay.map_or(pause, |had| had.max(pause)))
+                self.crawl_delay =
+                    Some(self.crawl_delay.map_or(pause, |previous| previous.max(pause)))
             }
         }
     }
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_groups_count() {
+    fn groups_that_name_this_crawler_apply() {
         let rules = Rules::from_response(200, FILE);
         for (path, allowed) in [
             ("/", true),
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn patterns_match_as_in_rfc_9309() {
-        for (pattern, path, fit) in [
+        for (pattern, path, is_match) in [
             ("/", "/anything", true),
             ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", true),
             ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https://foo.bar", true),
@@ -265,7 +266,7 @@ mod tests {
         ] {
             let rules =
                 Rules::from_response(200, format!("User-agent: *\nDisallow: {pattern}").as_bytes());
-            assert_eq!(!allows(&rules, path), fit, "{pattern} {path}");
+            assert_eq!(!allows(&rules, path), is_match, "{pattern} {path}");
         }
         let both =
             Rules::from_response(200, b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n");

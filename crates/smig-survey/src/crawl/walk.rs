@@ -61,7 +61,8 @@ pub enum VisitOutcome {
         /// Its size in bytes.
         bytes: u64,
         /// How the size was determined.
-        by: SizeSource,
+        #[serde(rename = "by")]
+        size_source: SizeSource,
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media: Option<String>,
@@ -115,6 +116,7 @@ pub enum WalkEnd {
     /// The landing page could not be loaded.
     Unreachable,
     /// The server refused or failed too many requests in a row.
+    #[serde(rename = "turned-away")]
     Abandoned,
 }
 

@@ -25,10 +25,10 @@ const JSON: &str = r#"
 fn json_lines_are_counted() {
     let table = read(JSON).unwrap();
     assert_eq!((table.sites, table.objects), (2, 3));
-    let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
+    let reached: Vec<_> = table.threshold_rows.iter().map(|row| row.sites).collect();
     assert_eq!(reached, [1, 1, 1, 1, 0]);
     assert_eq!(table.percentiles[1].bytes, Some(40_000.0));
-    let left_out: Vec<_> = table.left_out.iter().map(|(why, n)| (*why, *n)).collect();
+    let left_out: Vec<_> = table.exclusions.iter().map(|(why, n)| (*why, *n)).collect();
     assert_eq!(
         left_out,
         [
@@ -51,8 +51,8 @@ fn csv_is_counted() {
     ))
     .unwrap();
     assert_eq!((table.sites, table.objects), (2, 2));
-    assert_eq!(table.at_least[4].sites, 1);
-    assert_eq!(table.left_out[&Exclusion::NoSize], 1);
+    assert_eq!(table.threshold_rows[4].sites, 1);
+    assert_eq!(table.exclusions[&Exclusion::NoSize], 1);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn nested_columns_are_read_from_csv_too() {
         "https://a.example/,https://a.example/,\"{\"\"respBodySize\"\": \"\"2000000\"\"}\"\n",
     ))
     .unwrap();
-    assert_eq!(table.at_least[0].sites, 1);
+    assert_eq!(table.threshold_rows[0].sites, 1);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn malformed_rows_can_be_skipped() {
     let mut report = |damage: &MalformedInput| reported.push(damage.location.clone());
     read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut report)).unwrap();
     assert_eq!(reported, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
-    assert_eq!(tally.left_out()[&Exclusion::Damaged], 5);
+    assert_eq!(tally.exclusions()[&Exclusion::Malformed], 5);
     assert_eq!(tally.sites(), 1);
 }
 

@@ -90,9 +90,9 @@ fn a_site_is_where_the_first_request_ended_up() {
     ]))
     .unwrap();
     assert_eq!((table.sites, table.objects), (2, 3));
-    let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
+    let reached: Vec<_> = table.threshold_rows.iter().map(|row| row.sites).collect();
     assert_eq!(reached, [1, 1, 0, 0, 0]);
-    let left_out: Vec<_> = table.left_out.iter().map(|(why, n)| (*why, *n)).collect();
+    let left_out: Vec<_> = table.exclusions.iter().map(|(why, n)| (*why, *n)).collect();
     assert_eq!(
         left_out,
         [

@@ -65,7 +65,7 @@ fn assert_min_gap(requests: &[LoggedRequest], pause: Duration) {
 }
 
 fn requests_for<'a>(requests: &'a [LoggedRequest], path: &str) -> Vec<&'a LoggedRequest> {
-    requests.iter().filter(|asked| asked.path == path).collect()
+    requests.iter().filter(|request| request.path == path).collect()
 }
 
 /// A site with every case that a crawl handles. Level 1 is `/`, level 3 is `/deep.html` and `/film.bin`.
@@ -116,7 +116,7 @@ async fn a_site_is_surveyed_politely() {
     run(&[&site], &options("100/s"), &out, |_| false).await;
 
     let requests = site.requests();
-    let paths: Vec<_> = requests.iter().map(|asked| asked.path.as_str()).collect();
+    let paths: Vec<_> = requests.iter().map(|request| request.path.as_str()).collect();
     assert_eq!(paths[0], "/robots.txt");
     assert!(!paths.iter().any(|path| path.starts_with("/private")), "{paths:?}");
     for never in ["/too-deep.html", "/never.png", "/big2.bin"] {
@@ -148,7 +148,7 @@ async fn a_site_is_surveyed_politely() {
 
     let (table, ends) = table(&out);
     assert_eq!(ends, BTreeMap::from([(WalkEnd::Complete, 1)]));
-    let reached: Vec<_> = table.at_least.iter().map(|row| row.sites).collect();
+    let reached: Vec<_> = table.threshold_rows.iter().map(|row| row.sites).collect();
     assert_eq!((table.sites, reached), (1, vec![1, 1, 1, 0, 0]));
     // index, second, deep, target, s.css, two photos, big, film, no-head, once.
     assert_eq!(table.objects, 11);
@@ -211,7 +211,7 @@ async fn robots_txt_sets_the_pace_and_disallows_sites() {
     assert_min_gap(&slow.requests(), Duration::from_millis(150));
     assert!(slow.requests().len() >= 5, "{:?}", slow.requests());
     for site in [&disallowed, &broken] {
-        let paths: Vec<_> = site.requests().into_iter().map(|asked| asked.path).collect();
+        let paths: Vec<_> = site.requests().into_iter().map(|request| request.path).collect();
         assert_eq!(paths, ["/robots.txt"]);
     }
     let (table, ends) = table(&out);

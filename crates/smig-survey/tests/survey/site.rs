@@ -139,7 +139,7 @@ fn log_request(log: &Mutex<Log>, request: &Request<Incoming>, path: &str) -> (bo
         headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
     };
     let mut log = log.lock().unwrap();
-    let earlier = log.requests.iter().filter(|asked| asked.path == path).count();
+    let earlier = log.requests.iter().filter(|request| request.path == path).count();
     log.requests.push(LoggedRequest {
         at,
         method: request.method().clone(),

@@ -35,7 +35,7 @@ pub(super) fn measure(
     let probes = |direction: &DirectionSpec| {
         let rate = direction.rate.mean_bits_per_second() as f64;
         let gap = Duration::from_secs_f64(PROBE_BYTES as f64 * 8.0 / rate / MAX_PROBE_SHARE);
-        FlowSpec { bytes: PROBE_BYTES, gap: gap.max(MIN_PROBE_GAP), length: options.length }
+        FlowSpec { bytes: PROBE_BYTES, gap: gap.max(MIN_PROBE_GAP), length: options.duration }
     };
     let down = Flow::start(server, client, client.address(), probes(&link.to_client))?;
     let up = Flow::start(client, server, server.address(), probes(&link.to_server))?;
@@ -108,24 +108,24 @@ fn compare(
     }
     let expected = due.iter().filter(|due| due.is_some()).count();
     if arrivals.len() != sent.sent_at.len() || expected != received.len() {
-        timing.lost_outside += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
-        timing.lost_outside += expected.abs_diff(received.len()) as u64;
+        timing.packets_lost_outside_link += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
+        timing.packets_lost_outside_link += expected.abs_diff(received.len()) as u64;
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
-    let (mut commanded, mut measured, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut expected, mut measured, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for packet in received {
         let number = packet.number as usize;
         let (Some(sent), Some(arrived)) = (sent.sent_at.get(number), arrivals.get(number)) else {
             continue;
         };
         let Some(Some(due)) = due.get(number) else { continue };
-        commanded.push(millis(due.since(*arrived)));
+        expected.push(millis(due.since(*arrived)));
         measured.push(millis(packet.received_at.since(*sent)));
         errors.push(millis(arrived.since(*sent)) + millis(packet.received_at.since(*due)));
     }
     DelayCheck {
         probes: errors.len() as u64,
-        expected_ms: quantile(&mut commanded, 0.5),
+        expected_ms: quantile(&mut expected, 0.5),
         measured_ms: quantile(&mut measured, 0.5),
         error_p50_ms: quantile(&mut errors, 0.5),
         error_p99_ms: quantile(&mut errors, 0.99),

@@ -27,7 +27,7 @@ pub(super) fn measure(
     let packets = |spec: &DirectionSpec| {
         let rate = spec.rate.mean_bits_per_second() as f64 * LOAD;
         let rate = rate.min(MAX_PACKETS_PER_S * PACKET_BYTES as f64 * 8.0);
-        flood(rate, PACKET_BYTES.max(MIN_PACKET_BYTES), options.length)
+        flood(rate, PACKET_BYTES.max(MIN_PACKET_BYTES), options.duration)
     };
     let down = Flow::start(server, client, client.address(), packets(&link.to_client))?;
     let up = Flow::start(client, server, server.address(), packets(&link.to_server))?;
@@ -42,12 +42,12 @@ pub(super) fn measure(
         let (sent, received) = (sent.sent_at.len() as u64, received.len() as u64);
         let LinkCounters { offered_packets, dropped_packets, lost_packets, .. } = counters[index];
         // Packets neither lost on the wire nor received were lost by the machine.
-        timing.lost_outside += sent.abs_diff(offered_packets);
-        timing.lost_outside += (offered_packets - dropped_packets).abs_diff(received);
+        timing.packets_lost_outside_link += sent.abs_diff(offered_packets);
+        timing.packets_lost_outside_link += (offered_packets - dropped_packets).abs_diff(received);
         checks[index] = directions[index].loss.map(|loss| LossCheck {
             packets: sent,
             expected: loss.share(),
-            deviation: loss.deviation(sent),
+            standard_deviation: loss.standard_deviation(sent),
             measured: sent.saturating_sub(received + dropped_packets - lost_packets) as f64
                 / sent.max(1) as f64,
         });

@@ -26,22 +26,22 @@ pub use result::{
     CheckResult, DelayCheck, DirectionCheck, HostTiming, LossCheck, ProfileCheck, RateCheck,
     TbfCheck,
 };
-pub use table::{header, lines};
+pub use table::{table_header, table_rows};
 
 /// Parameters of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Length of each measurement.
-    pub length: Duration,
+    pub duration: Duration,
     /// Seed of the links.
     pub seed: u64,
     /// Maximum number of repetitions for a disturbed profile.
-    pub repeats: u32,
+    pub max_repeats: u32,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { length: Duration::from_secs(2), seed: 1, repeats: 1 }
+        Self { duration: Duration::from_secs(2), seed: 1, max_repeats: 1 }
     }
 }
 
@@ -69,8 +69,8 @@ pub fn check(
     options: &CheckOptions,
 ) -> Result<ProfileCheck, CheckError> {
     let mut result = measure(name, link, options)?;
-    for _ in 0..options.repeats {
-        if result.verdict() != CheckResult::Disturbed {
+    for _ in 0..options.max_repeats {
+        if result.result() != CheckResult::Disturbed {
             break;
         }
         result = measure(name, link, options)?;

@@ -76,7 +76,7 @@ fn full_load(spec: &DirectionSpec, options: &CheckOptions) -> FlowSpec {
         // The mean is unknown until the file is read, which is done here.
         RateSpec::Trace(_) => (mean_of_trace(spec), VARIABLE_LOAD),
     };
-    flood(rate as f64 * load, spec.mtu as usize, options.length)
+    flood(rate as f64 * load, spec.mtu as usize, options.duration)
 }
 
 /// Returns a flow of packets of `bytes` at a rate in bits per second.

@@ -93,7 +93,7 @@ pub struct LossCheck {
     /// The configured loss rate.
     pub expected: f64,
     /// Standard deviation of the loss rate for this number of packets.
-    pub deviation: f64,
+    pub standard_deviation: f64,
     /// The measured loss rate.
     pub measured: f64,
 }
@@ -125,7 +125,7 @@ pub struct HostTiming {
     #[serde(with = "millis", rename = "sender_p99_ms")]
     pub sender_p99: Duration,
     /// Packets lost outside the model's queue and wire.
-    pub lost_outside: u64,
+    pub packets_lost_outside_link: u64,
 }
 
 impl HostTiming {
@@ -142,7 +142,7 @@ impl HostTiming {
         for sender in senders {
             self.sender_p99 = self.sender_p99.max(sender.quantile(0.99));
         }
-        self.lost_outside += testbed.device_drops()?;
+        self.packets_lost_outside_link += testbed.device_drops()?;
         Ok(())
     }
 
@@ -150,7 +150,9 @@ impl HostTiming {
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
         let punctual = self.link.is_none_or(|link| link.p99 <= MAX_UNDISTURBED_LATENESS);
-        punctual && self.sender_p99 <= MAX_UNDISTURBED_LATENESS && self.lost_outside == 0
+        punctual
+            && self.sender_p99 <= MAX_UNDISTURBED_LATENESS
+            && self.packets_lost_outside_link == 0
     }
 }
 
@@ -167,23 +169,23 @@ impl TbfCheck {
     #[must_use]
     pub fn relative_error(&self) -> Option<f64> {
         match self {
-            Self::Measured { expected_mbit: commanded_mbit, measured_mbit } => {
-                Some(relative_error(*measured_mbit, *commanded_mbit))
+            Self::Measured { expected_mbit, measured_mbit } => {
+                Some(relative_error(*measured_mbit, *expected_mbit))
             }
             Self::Skipped { .. } => None,
         }
     }
 }
 
-fn relative_error(measured: f64, commanded: f64) -> f64 {
-    if commanded > 0.0 { measured / commanded - 1.0 } else { -1.0 }
+fn relative_error(measured: f64, expected: f64) -> f64 {
+    if expected > 0.0 { measured / expected - 1.0 } else { -1.0 }
 }
 
 impl LossCheck {
     /// Returns the interval of loss rates that are within the bound.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        let half_width = MAX_LOSS_DEVIATIONS * self.deviation;
+        let half_width = MAX_LOSS_DEVIATIONS * self.standard_deviation;
         ((self.expected - half_width).max(0.0), (self.expected + half_width).min(1.0))
     }
 }
@@ -216,7 +218,7 @@ impl DirectionCheck {
 impl ProfileCheck {
     /// Returns the result for both directions together.
     #[must_use]
-    pub fn verdict(&self) -> CheckResult {
+    pub fn result(&self) -> CheckResult {
         let good = self.to_client.violations().is_empty() && self.to_server.violations().is_empty();
         match (good, self.timing.is_undisturbed()) {
             (true, _) => CheckResult::Good,
@@ -246,7 +248,12 @@ pub(super) mod tests {
     }
 
     pub(in crate::check) fn sample() -> ProfileCheck {
-        let loss = LossCheck { packets: 9_000, expected: 0.01, deviation: 0.001, measured: 0.012 };
+        let loss = LossCheck {
+            packets: 9_000,
+            expected: 0.01,
+            standard_deviation: 0.001,
+            measured: 0.012,
+        };
         ProfileCheck {
             name: "paper-wired".into(),
             link: LinkSpec::paper_wired(),
@@ -279,14 +286,14 @@ pub(super) mod tests {
     #[test]
     fn a_disturbed_machine_is_not_an_error_of_the_link() {
         let mut check = sample();
-        assert_eq!(check.verdict(), CheckResult::Good);
+        assert_eq!(check.result(), CheckResult::Good);
         check.timing.sender_p99 = Duration::from_millis(1);
-        assert_eq!(check.verdict(), CheckResult::Good, "late, but still within the bounds");
+        assert_eq!(check.result(), CheckResult::Good, "late, but still within the bounds");
         check.to_server.rate.measured_mbit = 9.0;
-        assert_eq!(check.verdict(), CheckResult::Disturbed);
+        assert_eq!(check.result(), CheckResult::Disturbed);
         check.timing.sender_p99 = Duration::ZERO;
-        assert_eq!(check.verdict(), CheckResult::OutOfBounds);
-        check.timing.lost_outside = 1;
-        assert_eq!(check.verdict(), CheckResult::Disturbed);
+        assert_eq!(check.result(), CheckResult::OutOfBounds);
+        check.timing.packets_lost_outside_link = 1;
+        assert_eq!(check.result(), CheckResult::Disturbed);
     }
 }

@@ -8,7 +8,7 @@ use super::{CheckResult, DirectionCheck, ProfileCheck, TbfCheck};
 
 /// Returns the header of the table.
 #[must_use]
-pub fn header() -> String {
+pub fn table_header() -> String {
     format!(
         "{:<27}{:>10}{:>10}{:>8}{:>9}  {:>8}{:>9}{:>7}{:>7}  {:<20}  {:>8}  {}",
         "profile",
@@ -28,10 +28,10 @@ pub fn header() -> String {
 
 /// Returns the lines of one profile: to the client, to the server, and a note if there is one.
 #[must_use]
-pub fn lines(check: &ProfileCheck) -> Vec<String> {
+pub fn table_rows(check: &ProfileCheck) -> Vec<String> {
     let late = check.timing.link.map_or(0.0, |link| millis::of(link.p99));
     let late = late.max(millis::of(check.timing.sender_p99));
-    let verdict = match check.verdict() {
+    let verdict = match check.result() {
         CheckResult::Good => "good".into(),
         CheckResult::Disturbed => format!("disturbed ({})", violations(check)),
         CheckResult::OutOfBounds => format!("FAILED ({})", violations(check)),
@@ -45,11 +45,14 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
         line(&format!("{} up", " ".repeat(check.name.len())), &check.to_server, ""),
     ];
     let mut notes = Vec::new();
-    if let TbfCheck::Skipped { reason: why } = &check.tbf {
-        notes.push(format!("no TBF: {why}"));
+    if let TbfCheck::Skipped { reason } = &check.tbf {
+        notes.push(format!("no TBF: {reason}"));
     }
-    if check.timing.lost_outside > 0 {
-        notes.push(format!("{} packets were lost outside the link", check.timing.lost_outside));
+    if check.timing.packets_lost_outside_link > 0 {
+        notes.push(format!(
+            "{} packets were lost outside the link",
+            check.timing.packets_lost_outside_link
+        ));
     }
     if !notes.is_empty() {
         lines.push(format!("    {}", notes.join("; ")));
@@ -101,14 +104,14 @@ mod tests {
 
     #[test]
     fn a_profile_has_one_line_per_direction() {
-        let text = lines(&sample());
+        let text = table_rows(&sample());
         assert_eq!(text.len(), 2);
         assert!(text[0].starts_with("paper-wired down") && text[0].ends_with("good"), "{text:?}");
         assert!(text[0].contains("-0.50%") && text[0].contains("+0.01%"), "{text:?}");
         assert!(text[0].contains("1.20 (0.67-1.33) %"), "{text:?}");
         assert!(text[1].starts_with("            up"), "{text:?}");
-        let verdict = header().find("verdict");
-        assert_eq!(text[0].find("good"), verdict, "{}\n{}", header(), text[0]);
+        let verdict = table_header().find("verdict");
+        assert_eq!(text[0].find("good"), verdict, "{}\n{}", table_header(), text[0]);
     }
 
     #[test]
@@ -117,7 +120,7 @@ mod tests {
         check.to_server.rate.measured_mbit = 5.0;
         check.to_client.delay.probes = 0;
         check.tbf = TbfCheck::Skipped { reason: "tc is not installed".into() };
-        let text = lines(&check);
+        let text = table_rows(&check);
         assert!(text[0].ends_with("FAILED (delay down, rate up)"), "{text:?}");
         assert!(text[2].contains("no TBF: tc is not installed"), "{text:?}");
     }

@@ -28,7 +28,7 @@ pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfChec
         return Ok(TbfCheck::Skipped { reason: error.to_string() });
     }
     let packet_bytes = DEFAULT_MTU as usize;
-    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet_bytes, options.length);
+    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet_bytes, options.duration);
     let Some(bits) = measure_path(&from, &to, TO, packets)? else {
         return Ok(TbfCheck::Skipped { reason: "too few packets were received".into() });
     };

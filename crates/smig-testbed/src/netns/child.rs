@@ -72,7 +72,7 @@ impl Child {
         };
         let waiter = match host {
             Some(host) => host.run(run)?,
-            None => HostThread::in_current_namespace(run)?,
+            None => HostThread::spawn_in_current_namespace(run)?,
         };
         let thread_ended = |_| io::Error::other("the thread that starts programs ended early");
         let (id, pidfd, (stdin, stdout, stderr)) = started_rx.recv().map_err(thread_ended)??;

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::error::{MissingRequirement, Step, TestbedError};
+use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::host_spec::HostSpec;
 use super::netlink::{Route, set_queue_length};
 use super::sys;
@@ -51,48 +51,51 @@ pub(super) fn set_up(
     for (name, value) in &spec.sysctls {
         write_sysctl(name, value)?;
     }
-    let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .step(|| "cannot open a socket".into())?;
-    sys::bring_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
+    let ioctl_socket =
+        socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .context(|| "cannot open a socket".into())?;
+    sys::bring_up(&ioctl_socket, "lo").context(|| "cannot bring up the loopback".into())?;
     check_congestion_control(spec)?;
     let default_algorithm = || {
         can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
     };
     let congestion_control = spec.congestion_control.as_deref().or_else(default_algorithm);
-    let set_up =
-        |endpoint: &LinkEndpoint| set_up_endpoint(*endpoint, &control, spec, congestion_control);
+    let set_up = |endpoint: &LinkEndpoint| {
+        set_up_endpoint(*endpoint, &ioctl_socket, spec, congestion_control)
+    };
     endpoints.iter().map(set_up).collect()
 }
 
 fn set_up_endpoint(
     endpoint: LinkEndpoint,
-    control: &OwnedFd,
+    ioctl_socket: &OwnedFd,
     spec: &HostSpec,
     congestion_control: Option<&str>,
 ) -> Result<OwnedFd, TestbedError> {
     let device = &endpoint.device();
     let tun = sys::open_tun(device).map_err(tun_error)?;
-    sys::set_mtu(control, device, endpoint.mtu.cast_signed())
-        .step(|| format!("cannot set an MTU of {}", endpoint.mtu))?;
+    sys::set_mtu(ioctl_socket, device, endpoint.mtu.cast_signed())
+        .context(|| format!("cannot set an MTU of {}", endpoint.mtu))?;
     set_queue_length(device, DEVICE_QUEUE_PACKETS)
-        .step(|| format!("cannot set a device queue of {DEVICE_QUEUE_PACKETS} packets"))?;
-    sys::set_address(control, device, endpoint.address, NETMASK)
-        .step(|| format!("cannot set the address {}", endpoint.address))?;
-    sys::bring_up(control, device).step(|| format!("cannot bring up the device {device}"))?;
+        .context(|| format!("cannot set a device queue of {DEVICE_QUEUE_PACKETS} packets"))?;
+    sys::set_address(ioctl_socket, device, endpoint.address, NETMASK)
+        .context(|| format!("cannot set the address {}", endpoint.address))?;
+    sys::bring_up(ioctl_socket, device)
+        .context(|| format!("cannot bring up the device {device}"))?;
     let route = Route {
         destination: endpoint.peer,
         interface: device,
         congestion_control,
         initial_window: spec.initial_window,
     };
-    route.add().step(|| format!("cannot add a route to {}", endpoint.peer))?;
+    route.add().context(|| format!("cannot add a route to {}", endpoint.peer))?;
     Ok(tun)
 }
 
 fn check_congestion_control(spec: &HostSpec) -> Result<(), TestbedError> {
     let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = fs::read_to_string(path).step(|| format!("cannot read {path}"))?;
+    let available = fs::read_to_string(path).context(|| format!("cannot read {path}"))?;
     // The kernel may load one that is not in the list when a socket requests it.
     if available.split_whitespace().any(|known| known == name) || can_use_congestion_control(name) {
         return Ok(());
@@ -110,14 +113,14 @@ pub(super) fn can_use_congestion_control(name: &str) -> bool {
 
 fn write_sysctl(name: &str, value: &str) -> Result<(), TestbedError> {
     let path = format!("/proc/sys/net/{name}");
-    fs::write(&path, value).step(|| format!("cannot write {value:?} to {path}"))
+    fs::write(&path, value).context(|| format!("cannot write {value:?} to {path}"))
 }
 
 fn tun_error(cause: io::Error) -> TestbedError {
     let missing = match cause.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => MissingRequirement::Tun,
         Some(Errno::ACCESS | Errno::PERM) => MissingRequirement::TunAccess,
-        _ => return TestbedError::Setup { step: "cannot create a TUN device".into(), cause },
+        _ => return TestbedError::Setup { context: "cannot create a TUN device".into(), cause },
     };
     TestbedError::missing(missing, cause)
 }

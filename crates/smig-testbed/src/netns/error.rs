@@ -49,7 +49,7 @@ impl MissingRequirement {
         }
     }
 
-    const fn what(self) -> &'static str {
+    const fn description(self) -> &'static str {
         match self {
             Self::UserNamespace => "not root, and user namespaces are not permitted",
             Self::CalledTooLate => "a user namespace cannot be created after a thread has started",
@@ -65,7 +65,7 @@ impl MissingRequirement {
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// The machine lacks a requirement that the operator can provide.
-    #[error("{} ({cause}). {}", missing.what(), missing.advice())]
+    #[error("{} ({cause}). {}", missing.description(), missing.advice())]
     Missing {
         /// The requirement.
         missing: MissingRequirement,
@@ -84,13 +84,13 @@ pub enum TestbedError {
         available: String,
     },
     /// The link cannot be created.
-    #[error("the link: {0}")]
+    #[error("invalid link: {0}")]
     Link(SpecError),
     /// A step of setting up a host failed.
-    #[error("{step}: {cause}")]
+    #[error("{context}: {cause}")]
     Setup {
-        /// The step that failed.
-        step: String,
+        /// What failed, as text.
+        context: String,
         /// The kernel's error.
         cause: io::Error,
     },
@@ -108,13 +108,13 @@ impl TestbedError {
     }
 }
 
-/// Adds the failed step to an I/O error.
-pub(super) trait Step<T> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, TestbedError>;
+/// Adds to an I/O error what failed.
+pub(super) trait SetupContext<T> {
+    fn context(self, step: impl FnOnce() -> String) -> Result<T, TestbedError>;
 }
 
-impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
-    fn step(self, step: impl FnOnce() -> String) -> Result<T, TestbedError> {
-        self.map_err(|cause| TestbedError::Setup { step: step(), cause: cause.into() })
+impl<T, E: Into<io::Error>> SetupContext<T> for Result<T, E> {
+    fn context(self, context: impl FnOnce() -> String) -> Result<T, TestbedError> {
+        self.map_err(|cause| TestbedError::Setup { context: context(), cause: cause.into() })
     }
 }

@@ -20,7 +20,7 @@ use smig_link::{
     EnqueueResult, LatenessHistogram, Link, LinkCounters, LinkReport, Scheduling, Time,
 };
 
-use super::error::{Step, TestbedError};
+use super::error::{SetupContext, TestbedError};
 use super::pcap::Capture;
 use super::sys;
 use super::testbed::BoxedLog;
@@ -77,13 +77,13 @@ impl Forwarder {
         max_packet: usize,
     ) -> Result<Self, TestbedError> {
         let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .step(|| "cannot create an eventfd".into())?;
+            .context(|| "cannot create an eventfd".into())?;
         let wake_fd = Arc::new(wake_fd);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )
-        .step(|| "cannot create a timer".into())?;
+        .context(|| "cannot create a timer".into())?;
         let shared = Arc::new(Mutex::new(ForwarderState {
             counters: Default::default(),
             lateness: LatenessHistogram::default(),
@@ -104,7 +104,7 @@ impl Forwarder {
         let thread = thread::Builder::new()
             .name("link".into())
             .spawn(move || forward_loop.run())
-            .step(|| "cannot start a thread".into())?;
+            .context(|| "cannot start a thread".into())?;
         Ok(Self { wake_fd, thread: Some(thread), shared })
     }
 

@@ -13,12 +13,12 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use super::child::Child;
 use super::device::{self, LinkEndpoint};
-use super::error::{MissingRequirement, Step, TestbedError};
+use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::host_spec::HostSpec;
 use super::net_dev::device_counts;
 use super::sys;
 
-/// A host of the testbed. Clones are the same host.
+/// A host of the testbed. Clones refer to the same host.
 #[derive(Debug, Clone)]
 pub struct Host {
     name: &'static str,
@@ -41,7 +41,7 @@ impl Host {
                 let tuns = device::set_up(&endpoints, &spec)?;
                 Ok((Self { name, endpoints: endpoints.into(), namespace }, tuns))
             })
-            .step(|| "cannot start a thread".into())?
+            .context(|| "cannot start a thread".into())?
             .join()
             .expect("setting up a host does not panic")
     }
@@ -93,7 +93,7 @@ impl Host {
         F: FnOnce() -> T + Send + 'static,
     {
         let namespace = Arc::clone(&self.namespace);
-        let (entered, wait) = mpsc::sync_channel(1);
+        let (entered, entry_result) = mpsc::sync_channel(1);
         let thread = thread::Builder::new().name(self.name.to_owned()).spawn(move || {
             let result =
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
@@ -102,7 +102,7 @@ impl Host {
             let _ = entered.send(result);
             inside.then(work)
         })?;
-        wait.recv().map_err(|_| io::Error::other("the host's thread ended early"))??;
+        entry_result.recv().map_err(|_| io::Error::other("the host's thread ended early"))??;
         Ok(HostThread(thread))
     }
 
@@ -150,7 +150,7 @@ fn new_namespace() -> Result<OwnedFd, TestbedError> {
         .map_err(|errno| TestbedError::missing(MissingRequirement::NetworkNamespace, errno))?;
     let path = "/proc/thread-self/ns/net";
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .step(|| format!("cannot open {path}"))
+        .context(|| format!("cannot open {path}"))
 }
 
 /// A thread that runs in a host.
@@ -159,7 +159,7 @@ pub struct HostThread<T>(JoinHandle<Option<T>>);
 
 impl<T: Send + 'static> HostThread<T> {
     /// Runs `work` on a new thread in the network namespace of the calling thread.
-    pub(super) fn in_current_namespace(
+    pub(super) fn spawn_in_current_namespace(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<Self> {
         thread::Builder::new().spawn(|| Some(work())).map(Self)

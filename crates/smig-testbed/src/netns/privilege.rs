@@ -10,14 +10,14 @@ use rustix::thread::{
     set_capabilities,
 };
 
-use super::error::{MissingRequirement, Step, TestbedError};
+use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::sys;
 
 /// Source of the capabilities to create network namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
     /// The process already had them.
-    Root,
+    AlreadyHeld,
     /// A new user namespace. The process retains its user and group IDs: files that
     /// it writes belong to the user that started it.
     UserNamespace,
@@ -34,7 +34,7 @@ pub enum Privilege {
 pub fn enter_user_namespace() -> Result<Privilege, TestbedError> {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     if capabilities(None).is_ok_and(|sets| sets.effective.contains(needed)) {
-        return Ok(Privilege::Root);
+        return Ok(Privilege::AlreadyHeld);
     }
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER).map_err(|errno| {
@@ -71,6 +71,6 @@ fn write_proc_self(file: &str, text: &str) -> Result<(), TestbedError> {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             Err(TestbedError::missing(MissingRequirement::UserNamespace, cause))
         }
-        result => result.step(|| format!("cannot write {path}")),
+        result => result.context(|| format!("cannot write {path}")),
     }
 }

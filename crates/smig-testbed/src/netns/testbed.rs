@@ -11,7 +11,7 @@ use smig_link::{Link, LinkLog, LinkReport, LinkSpec, Time};
 
 use super::child::Child;
 use super::device::LinkEndpoint;
-use super::error::{Step, TestbedError};
+use super::error::{SetupContext, TestbedError};
 use super::forward::{Captures, Forwarder, LinkDirection, now};
 use super::host::Host;
 use super::host_spec::HostSpec;
@@ -177,7 +177,7 @@ impl TestbedBuilder {
         }
         if self.links.len() > MAX_LINKS {
             let cause = io::Error::other(format!("too many links: {}", self.links.len()));
-            return Err(TestbedError::Setup { step: "cannot connect the hosts".into(), cause });
+            return Err(TestbedError::Setup { context: "cannot connect the hosts".into(), cause });
         }
         let (server, server_tuns) = Host::create("server", self.endpoints(1), self.server.clone())?;
         let (client, client_tuns) = Host::create("client", self.endpoints(2), self.client.clone())?;
@@ -255,7 +255,7 @@ fn capture_link(
     let mut create_capture = |host: &str| {
         let path = capture.directory.join(format!("link{link}-{host}.pcap"));
         let (capture, outcome) =
-            Capture::create(&path, capture.snaplen).step(|| "cannot capture packets".into())?;
+            Capture::create(&path, capture.snaplen).context(|| "cannot capture packets".into())?;
         outcomes.push(outcome);
         Ok(Some(capture))
     };

@@ -85,7 +85,7 @@ impl Drop for Holder {
     }
 }
 
-pub(crate) fn it_is_restored_whatever_is_killed() -> Result<()> {
+pub(crate) fn hystart_is_restored_whatever_is_killed() -> Result<()> {
     if let Err(error) = hystart::check() {
         println!("  skipped: {error}");
         return Ok(());

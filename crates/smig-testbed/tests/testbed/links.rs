@@ -60,7 +60,7 @@ pub(crate) fn a_log_is_written_while_the_link_runs() -> Result<()> {
     let lost = count(LinkEventKind::Drop(DropReason::Lost));
     let full = count(LinkEventKind::Drop(DropReason::Full));
     ensure!(lost == counters.lost_packets && lost > 0, "{lost} lost, {counters:?}");
-    ensure!(full == counters.dropped_full, "{full} dropped by a full queue, {counters:?}");
+    ensure!(full == counters.dropped_queue_full, "{full} dropped by a full queue, {counters:?}");
     ensure!(count(LinkEventKind::Enqueue) + full == counters.offered_packets, "{counters:?}");
     ensure!(events.is_sorted_by(|a, b| a.at <= b.at));
     Ok(())
@@ -142,7 +142,7 @@ pub(crate) fn an_invalid_link_is_refused() -> Result<()> {
 }
 
 pub(crate) fn a_link_is_measured() -> Result<()> {
-    let options = CheckOptions { length: Duration::from_millis(600), repeats: 0, seed: 3 };
+    let options = CheckOptions { duration: Duration::from_millis(600), max_repeats: 0, seed: 3 };
     let mut spec = link(Rate::mbit(8), 20, 20);
     spec.to_client.loss = Some(LossSpec::Random(0.1));
     let check = check("a link", &spec, &options)?;
@@ -160,7 +160,10 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     }
     let loss = check.to_client.loss.context("the link has loss")?;
     let (low, high) = loss.interval();
-    ensure!(check.timing.lost_outside > 0 || (low..high).contains(&loss.measured), "{loss:?}");
+    ensure!(
+        check.timing.packets_lost_outside_link > 0 || (low..high).contains(&loss.measured),
+        "{loss:?}"
+    );
     ensure!(check.to_server.loss.is_none());
     Ok(())
 }
@@ -169,9 +172,9 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
 pub(crate) fn a_varying_link_is_compared_with_its_model() -> Result<()> {
     let mut spec = link(Rate::mbit(6), 20, 200);
     for (direction, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
-        direction.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), seconds: 60 });
+        direction.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), period_s: 60 });
     }
-    let options = CheckOptions { length: Duration::from_millis(800), repeats: 0, seed: 1 };
+    let options = CheckOptions { duration: Duration::from_millis(800), max_repeats: 0, seed: 1 };
     let check = check("a link that varies", &spec, &options)?;
     for direction in [&check.to_client, &check.to_server] {
         ensure!(direction.rate.expected_mbit > 0.0, "{direction:?}");

@@ -81,5 +81,5 @@ const TESTS: [(&str, Test); 18] = [
         "one_connection_is_paced_only_where_configured",
         paced::one_connection_is_paced_only_where_configured,
     ),
-    ("HyStart_is_restored_whatever_is_killed", hystart::it_is_restored_whatever_is_killed),
+    ("HyStart_is_restored_whatever_is_killed", hystart::hystart_is_restored_whatever_is_killed),
 ];

@@ -20,7 +20,7 @@ impl World {
                 ));
             }
         }
-        let faults = core::mem::take(&mut self.mesh.inspector.faults);
+        let faults = core::mem::take(&mut self.mesh.inspector.violations);
         self.faults.extend(faults);
     }
 

@@ -49,7 +49,7 @@ struct OpenMigration {
 #[derive(Debug, Default)]
 pub(crate) struct FrameInspector {
     pub(crate) fault_injection: Option<FaultInjection>,
-    pub(crate) faults: Vec<String>,
+    pub(crate) violations: Vec<String>,
     /// The cases that occurred.
     pub(crate) cases: BTreeSet<&'static str>,
     open_migrations: Vec<OpenMigration>,
@@ -77,7 +77,7 @@ impl FrameInspector {
         let mut start = skip;
         while start < bytes.len() {
             let Some(length) = frame_length(&bytes[start..]) else {
-                self.faults
+                self.violations
                     .push(format!("poll_transmit wrote a partial frame on link {}", at.link));
                 return bytes;
             };
@@ -105,9 +105,9 @@ impl FrameInspector {
             log.push(describe(at, kind, flags, stream, payload));
         }
         match kind {
-            RST_STREAM => self.reset(at, stream, read_u32(payload)),
-            GOAWAY => self.goaway(at, read_u32(&payload[4..])),
-            MIGRATE => self.migrate(at, flags, stream, payload),
+            RST_STREAM => self.inspect_reset(at, stream, read_u32(payload)),
+            GOAWAY => self.inspect_goaway(at, read_u32(&payload[4..])),
+            MIGRATE => self.inspect_migrate(at, flags, stream, payload),
             DATA | HEADERS => {
                 let here = Some((at.conn_no, stream));
                 for open in
@@ -120,18 +120,19 @@ impl FrameInspector {
         }
     }
 
-    fn reset(&mut self, at: FrameSource, stream: u32, code: u32) {
+    fn inspect_reset(&mut self, at: FrameSource, stream: u32, code: u32) {
         // NO_ERROR, INTERNAL_ERROR (of an application), REFUSED_STREAM, CANCEL.
         if !matches!(code, 0 | 2 | 7 | 8) {
-            self.faults
+            self.violations
                 .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
         }
         if code == 7 {
             self.cases.insert("refused stream");
         }
         let here = Some((at.conn_no, stream));
-        let names = |m: &&OpenMigration| m.to == here || (m.link == at.link && m.stream == stream);
-        if self.open_migrations.iter().any(|m| names(&m)) {
+        let involves =
+            |m: &&OpenMigration| m.to == here || (m.link == at.link && m.stream == stream);
+        if self.open_migrations.iter().any(|m| involves(&m)) {
             self.cases.insert("reset during a migration");
         }
         if code != 0 || at.side != Side::Server {
@@ -139,27 +140,27 @@ impl FrameInspector {
         }
         self.cases.insert("upload stopped");
         // After a decline, the response would have to be sent again (SMIG-8.19/stop-after-answer).
-        let own = |m: &&OpenMigration| names(m) && m.side == Side::Server && m.to.is_some();
+        let own = |m: &&OpenMigration| involves(m) && m.side == Side::Server && m.to.is_some();
         if self.open_migrations.iter().any(|m| own(&m)) {
-            self.faults.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
-        } else if self.open_migrations.iter().any(|m| names(&m)) {
+            self.violations.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
+        } else if self.open_migrations.iter().any(|m| involves(&m)) {
             self.cases.insert("upload stopped during its own migration");
         }
     }
 
-    fn goaway(&mut self, at: FrameSource, code: u32) {
+    fn inspect_goaway(&mut self, at: FrameSource, code: u32) {
         // SETTINGS_TIMEOUT, and ENHANCE_YOUR_CALM for a header block that took too long.
         if code != 0 && !(self.timeouts_expected && matches!(code, 4 | 0xb)) {
-            self.faults.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
+            self.violations.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
         }
         self.cases.insert("goaway");
         self.draining_links.insert(at.link);
     }
 
-    fn migrate(&mut self, at: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
+    fn inspect_migrate(&mut self, at: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
         let (link, side) = (at.link, at.side);
-        let (number, carrier) = (read_u32(&payload[8..]), read_u32(&payload[12..]));
-        let to = (number != 0).then_some((number, carrier));
+        let (conn_no, carrier) = (read_u32(&payload[8..]), read_u32(&payload[12..]));
+        let to = (conn_no != 0).then_some((conn_no, carrier));
         if flags & ACK == 0 {
             if self
                 .open_migrations
@@ -185,11 +186,11 @@ impl FrameInspector {
             });
             return;
         }
-        let answered = self
+        let index = self
             .open_migrations
             .iter()
             .position(|m| m.link == link && m.stream == stream && m.side != side);
-        if let Some(answered) = answered.map(|at| self.open_migrations.swap_remove(at)) {
+        if let Some(answered) = index.map(|index| self.open_migrations.swap_remove(index)) {
             if to.is_none() && answered.carrier_used {
                 self.cases.insert("decline after the carrier was used");
             }
@@ -203,14 +204,14 @@ impl FrameInspector {
     }
 
     /// Handles the failure of a connection.
-    pub(crate) fn on_cut(&mut self, link: usize, number: u32) {
+    pub(crate) fn on_cut(&mut self, link: usize, conn_no: u32) {
         if self.open_migrations.iter().any(|m| m.link == link) {
             self.cases.insert("old connection lost during a migration");
         }
         if self
             .open_migrations
             .iter()
-            .any(|m| m.to.is_some_and(|(to, _)| to == number && number != 0))
+            .any(|m| m.to.is_some_and(|(to, _)| to == conn_no && conn_no != 0))
         {
             self.cases.insert("new connection lost during a migration");
         }
@@ -221,12 +222,14 @@ impl FrameInspector {
     fn inject_fault(&mut self, frame: &mut [u8]) -> bool {
         let (kind, flags) = (frame[3], frame[4]);
         let stream = read_u32(&frame[5..9]);
-        let has_body = frame.len() > FRAME_HEADER_BYTES + 1;
+        let has_two_payload_bytes = frame.len() > FRAME_HEADER_BYTES + 1;
         let is_candidate = match self.fault_injection {
             Some(FaultInjection::SwapBytes(_) | FaultInjection::DropData(_)) => {
-                kind == DATA && has_body
+                kind == DATA && has_two_payload_bytes
             }
-            Some(FaultInjection::EndEarly(_)) => kind == DATA && has_body && flags & 1 == 0,
+            Some(FaultInjection::EndEarly(_)) => {
+                kind == DATA && has_two_payload_bytes && flags & 1 == 0
+            }
             Some(FaultInjection::DropStreamCredit(_)) => kind == WINDOW_UPDATE && stream != 0,
             Some(FaultInjection::DropConnectionCredit(_)) => kind == WINDOW_UPDATE && stream == 0,
             Some(FaultInjection::DropAnswer(_)) => kind == MIGRATE && flags & ACK != 0,
@@ -234,7 +237,7 @@ impl FrameInspector {
             None => false,
         };
         if !is_candidate
-            || self.fault_injection.as_mut().is_some_and(|sabotage| sabotage.count_down())
+            || self.fault_injection.as_mut().is_some_and(|injection| injection.count_down())
         {
             return true;
         }

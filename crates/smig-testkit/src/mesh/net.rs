@@ -141,7 +141,7 @@ impl Mesh {
         let taken = engine.poll_transmit(now, conn, bytes, &mut scratch);
         if taken > 0 && !wanted {
             self.inspector
-                .faults
+                .violations
                 .push(format!("link {link}: {side:?} sends, but does not want to"));
         }
         let mut flat = Vec::with_capacity(taken);
@@ -191,9 +191,9 @@ impl Mesh {
         let from = to.other().index();
         let Some(conn) = conn else {
             // This end no longer reads: bytes in flight are dropped.
-            let flight = &mut self.links[link].pipes[from].in_flight;
-            let dropped = flight.len();
-            flight.clear();
+            let in_flight = &mut self.links[link].pipes[from].in_flight;
+            let dropped = in_flight.len();
+            in_flight.clear();
             return dropped;
         };
         if !self.session_at(to, session).wants_input(conn) {
@@ -258,16 +258,16 @@ impl Mesh {
     }
 
     /// Fails the connection: of the bytes in flight, `keep` thousandths still arrive.
-    pub(crate) fn cut(&mut self, link: usize, keep: [u16; 2]) {
-        let number = self.links[link].conn_no;
-        self.inspector.on_cut(link, number);
+    pub(crate) fn cut(&mut self, link: usize, kept_thousandths: [u16; 2]) {
+        let conn_no = self.links[link].conn_no;
+        self.inspector.on_cut(link, conn_no);
         let bytes_kept = |at: usize| {
-            let flight = self.links[link].pipes[at].in_flight.len();
-            flight * usize::from(keep[at].min(1000)) / 1000
+            let in_flight = self.links[link].pipes[at].in_flight.len();
+            in_flight * usize::from(kept_thousandths[at].min(1000)) / 1000
         };
-        let keep = [bytes_kept(0), bytes_kept(1)];
+        let kept_bytes = [bytes_kept(0), bytes_kept(1)];
         self.links[link].close_cause.get_or_insert(CloseCause::Step);
-        self.links[link].cut(keep);
+        self.links[link].cut(kept_bytes);
     }
 
     pub(crate) fn handle_timeout(&mut self, side: Side, session: usize) {
@@ -344,7 +344,7 @@ impl Mesh {
             }
             (Some(_), Some(reason)) => {
                 self.inspector.cases.insert(match reason {
-                    JoinRefusal::UnknownSession => "session left",
+                    JoinRefusal::UnknownSession => "join of an unknown session",
                     _ => "join refused",
                 });
                 self.servers[session].refuse_join(now, conn, reason);

@@ -28,7 +28,7 @@ fn put_frame(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8
     out.put_slice(payload);
 }
 
-/// Encodes a header block, every field as a literal without indexing, so that both tables stay
+/// Encodes a field block, every field as a literal without indexing, so that both tables stay
 /// empty.
 pub(super) fn encode_block(fields: &Fields) -> Bytes {
     let mut out = BytesMut::new();
@@ -59,14 +59,14 @@ const fn end_stream_flag(end: EndStream) -> u8 {
     if end.is_end() { flag::END_STREAM } else { 0 }
 }
 
-/// Writes one frame. A header block that exceeds a frame continues in CONTINUATION frames.
+/// Writes one frame. A field block that exceeds a frame continues in CONTINUATION frames.
 pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
     match frame {
         Frame::Data { stream, data, end } => {
             put_frame(out, kind::DATA, end_stream_flag(*end), *stream, data)
         }
         Frame::Headers { stream, fields, end } => {
-            put_header_block(
+            put_field_block(
                 out,
                 kind::HEADERS,
                 end_stream_flag(*end),
@@ -78,7 +78,7 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
             let mut payload = BytesMut::new();
             payload.put_u32(*promised);
             payload.put_slice(&encode_block(fields));
-            put_header_block(out, kind::PUSH_PROMISE, 0, *stream, payload.freeze());
+            put_field_block(out, kind::PUSH_PROMISE, 0, *stream, payload.freeze());
         }
         Frame::Reset { stream, code } => {
             put_frame(out, kind::RST_STREAM, 0, *stream, &code.to_wire().to_be_bytes());
@@ -125,7 +125,7 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
     }
 }
 
-fn put_header_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: Bytes) {
+fn put_field_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: Bytes) {
     let first = block.split_to(block.len().min(16_384));
     let end_headers = |rest: &Bytes| if rest.is_empty() { flag::END_HEADERS } else { 0 };
     put_frame(out, kind, flags | end_headers(&block), stream, &first);
@@ -139,6 +139,7 @@ fn put_header_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut bl
 #[derive(Debug)]
 pub(super) struct FrameReader {
     hpack: Decoder,
+    /// Type, flags and stream of a frame without END_HEADERS, and its field block so far.
     open_block: Option<(u8, u8, u32, BytesMut)>,
 }
 
@@ -168,14 +169,15 @@ impl FrameReader {
 
     fn parse(&mut self, kind: u8, flags: u8, stream: u32, payload: Bytes) -> Option<Frame> {
         if kind == kind::CONTINUATION {
-            let (kind, first, on, mut block) = self.open_block.take().expect("stray CONTINUATION");
-            assert_eq!(on, stream, "CONTINUATION on another stream");
+            let (kind, first_flags, block_stream, mut block) =
+                self.open_block.take().expect("stray CONTINUATION");
+            assert_eq!(block_stream, stream, "CONTINUATION on another stream");
             block.put_slice(&payload);
-            return self.finish_block(kind, first, flags, stream, block);
+            return self.finish_block(kind, first_flags, flags, stream, block);
         }
         assert!(
             self.open_block.is_none(),
-            "a header block was interrupted by frame type {kind:#04x}"
+            "a field block was interrupted by frame type {kind:#04x}"
         );
         if kind == kind::HEADERS || kind == kind::PUSH_PROMISE {
             return self.finish_block(kind, flags, flags, stream, BytesMut::from(&payload[..]));
@@ -186,17 +188,17 @@ impl FrameReader {
     fn finish_block(
         &mut self,
         kind: u8,
-        first: u8,
-        last: u8,
+        first_flags: u8,
+        last_flags: u8,
         id: u32,
         block: BytesMut,
     ) -> Option<Frame> {
-        if last & flag::END_HEADERS == 0 {
-            self.open_block = Some((kind, first, id, block));
+        if last_flags & flag::END_HEADERS == 0 {
+            self.open_block = Some((kind, first_flags, id, block));
             return None;
         }
         assert_eq!(
-            first & (flag::PADDED | flag::PRIORITY),
+            first_flags & (flag::PADDED | flag::PRIORITY),
             0,
             "the engine sends no padding and no priority"
         );
@@ -205,7 +207,11 @@ impl FrameReader {
             let promised = block.get_u32();
             return Some(Frame::PushPromise { stream: id, promised, fields: self.fields(&block) });
         }
-        Some(Frame::Headers { stream: id, fields: self.fields(&block), end: end_of(first) })
+        Some(Frame::Headers {
+            stream: id,
+            fields: self.fields(&block),
+            end: end_stream_from_flags(first_flags),
+        })
     }
 
     fn fields(&mut self, block: &[u8]) -> Fields {
@@ -218,12 +224,12 @@ impl FrameReader {
             }
             Field::Malformed(why, _) => panic!("the engine sent a malformed field: {why}"),
         };
-        self.hpack.decode(block, collect).expect("the engine's header blocks decode");
+        self.hpack.decode(block, collect).expect("the engine's field blocks decode");
         Fields(fields)
     }
 }
 
-const fn end_of(flags: u8) -> EndStream {
+const fn end_stream_from_flags(flags: u8) -> EndStream {
     if flags & flag::END_STREAM == 0 { EndStream::No } else { EndStream::Yes }
 }
 
@@ -241,7 +247,7 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
     // SMIG-2.4/reserved-bits and RFC 9113 section 4.1: undefined flags are 0 when sent.
     assert_eq!(undefined, 0, "undefined flags {undefined:#04x} on frame type {kind:#04x}");
     match (kind, payload.len()) {
-        (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_of(flags) },
+        (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_stream_from_flags(flags) },
         (kind::RST_STREAM, 4) => {
             Frame::Reset { stream, code: ErrorCode::from_wire(rest.get_u32()) }
         }
@@ -271,7 +277,7 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             // SMIG-2.4/reserved-bits and SMIG-2.5/zero-cid: R is 0, and so is dstSID without a
             // destination.
             assert!(id < 1 << 31 && (dst.is_some() || id == 0), "MIGRATE with dstSID {id:#x}");
-            Frame::Migrate { stream, ack, dst, end: end_of(flags) }
+            Frame::Migrate { stream, ack, dst, end: end_stream_from_flags(flags) }
         }
         (kind::JOIN, 1) if flags == flag::REFUSED => Frame::JoinRefused(payload[0]),
         (kind::JOIN, 48) if flags & flag::REFUSED == 0 => Frame::Join {

@@ -67,7 +67,7 @@ impl Peer {
     ///
     /// If it did.
     #[track_caller]
-    pub fn expect_nothing(&mut self, handle: ConnHandle) {
+    pub fn expect_silence_on(&mut self, handle: ConnHandle) {
         let link = self.link(handle);
         assert!(link.frames.is_empty(), "{handle:?}: expected nothing more, got {:?}", link.frames);
         assert!(link.output.is_empty(), "{handle:?}: a partial frame is left: {:?}", link.output);
@@ -81,7 +81,7 @@ impl Peer {
     #[track_caller]
     pub fn expect_silence(&mut self) {
         for handle in (0..self.links.len()).map(ConnHandle) {
-            self.expect_nothing(handle);
+            self.expect_silence_on(handle);
         }
     }
 
@@ -101,7 +101,7 @@ impl Peer {
             self.is_closed(handle),
             "{handle:?}: the connection stays open after GOAWAY({code})"
         );
-        self.expect_nothing(handle);
+        self.expect_silence_on(handle);
         last
     }
 

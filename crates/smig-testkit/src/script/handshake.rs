@@ -79,7 +79,7 @@ impl Peer {
                 self.expect(handle, settings_ack());
             }
         }
-        self.expect_nothing(handle);
+        self.expect_silence_on(handle);
         handle
     }
 

@@ -11,7 +11,7 @@
 //! peer.send(C1, headers(1).get("/").end());
 //! peer.send(C1, window_update(1, 0));
 //! peer.expect(C1, reset(1, ErrorCode::ProtocolError));
-//! peer.expect_nothing(C1);
+//! peer.expect_silence_on(C1);
 //! ```
 
 mod codec;

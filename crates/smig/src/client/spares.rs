@@ -21,7 +21,7 @@ use crate::driver::TurnCx;
 use crate::error::Error;
 use crate::limits::{ConnectionPermit, OpenPermit};
 use crate::mailbox::Mailbox;
-use crate::seldom;
+use crate::throttled;
 use crate::transport::Transport;
 
 /// Delay after a spare failed or was refused; doubled each time.
@@ -159,7 +159,7 @@ impl Spares {
             // The session is closing, or has its maximum of connections.
             Ok(_) => self.decline_all(turn),
             Err(error) => {
-                seldom!(info, "no spare", %error, "spare connection failed");
+                throttled!(info, "no spare", %error, "spare connection failed");
                 self.back_off(turn);
             }
         }

@@ -15,9 +15,9 @@ use smig_proto::{
 use super::bulk::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
 use crate::connection::ConnectionInfo;
-use crate::seldom;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
+use crate::throttled;
 use crate::transport::Transport;
 
 /// Which connections are paced near the measured rate of their path.
@@ -55,7 +55,7 @@ pub(crate) struct ConnSet {
     conns: Vec<DriverConn>,
     options: Arc<ConnOptions>,
     deferral: BulkDeferral,
-    /// Limits bulk, where the path's queue matters.
+    /// Limits the rate of bulk; `None` while nothing is paced, or the path's RTT is short.
     pacer: Option<Pacer>,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
@@ -139,7 +139,7 @@ impl ConnSet {
                         session.handle_keying_material(*id, material, crate::entropy::nonce());
                     }
                     Err(error) => {
-                        seldom!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
+                        throttled!(warn, "exporter", conn = %id, %error, "no TLS exporter, SMig disabled")
                     }
                 }
             }
@@ -213,7 +213,7 @@ impl ConnSet {
         if pacer.is_due(now) {
             self.update_pacer(now, &mut pacer);
         }
-        // A connection does not yield to itself.
+        // With `All`, interactive connections are paced too: their own output must not defer them.
         if self.options.pacing != Pacing::All {
             self.deferral.on_interactive(now, bytes, pacer.capacity());
         }
@@ -238,14 +238,15 @@ impl ConnSet {
     /// Samples every connection, and passes the result to the pacer.
     fn update_pacer(&mut self, now: Instant, pacer: &mut Pacer) {
         let Some(min_rtt) = self.sample_all() else { return };
-        let new: u64 = self.conns.iter_mut().map(DriverConn::take_acknowledged).sum();
-        self.acknowledged += new;
+        let newly_acknowledged: u64 =
+            self.conns.iter_mut().map(DriverConn::take_acknowledged).sum();
+        self.acknowledged += newly_acknowledged;
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
-        let bulk = self.paced();
-        let in_flight = bulk.clone().map(in_flight).sum();
-        let sends = bulk.filter(|conn| conn.sample.in_flight > 0);
-        let Some(conn) = sends.min_by_key(|conn| conn.sample.rtt) else {
+        let paced = self.paced();
+        let in_flight = paced.clone().map(in_flight).sum();
+        let sending = paced.filter(|conn| conn.sample.in_flight > 0);
+        let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
             pacer.on_idle(now);
             return;
         };
@@ -253,7 +254,7 @@ impl ConnSet {
             acknowledged: self.acknowledged,
             sent: self.acknowledged + all_in_flight,
             rtt: conn.sample.rtt,
-            deviation: conn.sample.deviation,
+            rtt_deviation: conn.sample.rtt_deviation,
             min_rtt,
             mss: conn.sample.mss,
             in_flight,
@@ -273,8 +274,8 @@ impl ConnSet {
     /// Starts pacing, if it is enabled and the path's RTT is long enough.
     fn start_pacing(&mut self, now: Instant) {
         if self.options.pacing != Pacing::Off && self.pacer.is_none() {
-            let base = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
-            self.pacer = base.map(|base| Pacer::new(now, base));
+            let min_rtt = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
+            self.pacer = min_rtt.map(|base| Pacer::new(now, base));
         }
     }
 

@@ -204,7 +204,7 @@ impl ResolverInner {
             (Ok(outcome), _) => outcome,
             (Err(QueueFull), Some(stale)) => return Ok(CacheLookup::Usable(Arc::clone(stale))),
             (Err(QueueFull), None) => {
-                crate::seldom!(
+                crate::throttled!(
                     warn,
                     "lookups",
                     who = &**client,
@@ -294,7 +294,7 @@ impl LookupWaiter<'_> {
 impl Drop for LookupWaiter<'_> {
     fn drop(&mut self) {
         // The queue counts the waiters by their receivers.
-        let has_outcome = self.outcome.take().is_some_and(|told| told.borrow().is_some());
+        let has_outcome = self.outcome.take().is_some_and(|outcome| outcome.borrow().is_some());
         if !has_outcome {
             self.inner.lock().queue.remove_waiter(self.client, self.host);
         }

@@ -127,7 +127,7 @@ impl LookupQueue {
         self.running -= 1;
         let lookup = client_lookups.lookups.remove(&running.host);
         self.remove_if_idle(&running.client);
-        lookup.map(|asked| asked.outcome)
+        lookup.map(|lookup| lookup.outcome)
     }
 
     /// Requeues a lookup for which there is no thread, if another one is running, whose thread can take it later.

@@ -16,7 +16,7 @@ use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
 use crate::mailbox::Mailbox;
 use crate::observer::ObserverEvent;
-use crate::seldom;
+use crate::throttled;
 use crate::transport::DetachedTransport;
 
 /// A connection in transit to another session, possibly on another thread, or back.
@@ -71,7 +71,7 @@ where
         let transport = match transport.detach() {
             Ok(transport) => transport,
             Err(error) => {
-                return seldom!(warn, "join", %error, "joining connection lost");
+                return throttled!(warn, "join", %error, "joining connection lost");
             }
         };
         self.undecided_joins += 1;
@@ -89,13 +89,13 @@ where
         let transport = match transport.attach() {
             Ok(transport) => transport,
             Err(error) => {
-                return seldom!(warn, "join", %error, "joining connection lost");
+                return throttled!(warn, "join", %error, "joining connection lost");
             }
         };
         let exporter = match transport.keying_material(&detached.exporter_request()) {
             Ok(exporter) => exporter,
             Err(error) => {
-                return seldom!(warn, "join", %error, "joining connection has no TLS exporter");
+                return throttled!(warn, "join", %error, "joining connection has no TLS exporter");
             }
         };
         match turn.session.verify_join(&detached, exporter) {
@@ -112,7 +112,7 @@ where
                     let refused = JoinHandover { detached, transport, info, output, origin };
                     Box::new(refused).return_to_origin(refusal);
                 }
-                Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
+                Err(error) => throttled!(warn, "join", %error, "joining connection lost"),
             },
         }
     }
@@ -128,11 +128,11 @@ where
         let transport = match transport.attach() {
             Ok(transport) => transport,
             Err(error) => {
-                return seldom!(warn, "join", %error, "joining connection lost");
+                return throttled!(warn, "join", %error, "joining connection lost");
             }
         };
         let peer = info.peer_addr();
-        seldom!(info, "join refused", ?refusal, %peer, "JOIN refused, a new session starts");
+        throttled!(info, "join refused", ?refusal, %peer, "JOIN refused, a new session starts");
         let counters = &self.worker.shared.counters;
         let addrs = counters.addrs(|| Some(info.addrs()));
         counters.on_event(&ObserverEvent::JoinRefused { addrs });

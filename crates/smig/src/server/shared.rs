@@ -14,7 +14,7 @@ use crate::driver::ConnOptions;
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, ObserverEvent};
-use crate::seldom;
+use crate::throttled;
 
 /// State that all workers of a server share.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl ServerShared {
     /// Reports that a client has hit a limit.
     pub(super) fn on_limit_hit(&self, limit: &'static str, peer: Option<SocketAddr>) {
         self.counters.on_event(&ObserverEvent::LimitHit(limit));
-        seldom!(warn, limit, limit, ?peer, "limit reached");
+        throttled!(warn, limit, limit, ?peer, "limit reached");
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
         self.counters.on_event(&ObserverEvent::LimitHit(what));
-        seldom!(error, what, %error, "cannot accept connections: {what}");
+        throttled!(error, what, %error, "cannot accept connections: {what}");
     }
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.

@@ -74,7 +74,7 @@ pub(crate) struct PathSample {
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
     /// Mean deviation of the round-trip time.
-    pub(crate) deviation: Duration,
+    pub(crate) rtt_deviation: Duration,
     /// Minimum round-trip time, over the kernel's window.
     pub(crate) min_rtt: Duration,
     /// Bytes in the socket that were never sent.
@@ -93,7 +93,7 @@ impl From<&TcpInfo> for PathSample {
         Self {
             delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
             rtt: Duration::from_micros(info.rtt.into()),
-            deviation: Duration::from_micros(info.rttvar.into()),
+            rtt_deviation: Duration::from_micros(info.rttvar.into()),
             min_rtt: Duration::from_micros(info.min_rtt.into()),
             unsent: info.notsent_bytes,
             in_flight: bytes(info.unacked.saturating_sub(info.sacked)),

@@ -158,7 +158,7 @@ async fn a_request_that_is_returned_unsent_keeps_its_queue_permit() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_does_not_delay_the_end_of_its_session() {
+async fn a_request_dropped_after_its_session_ended_closes_its_connection() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let (client, origin, url) = client_for(listener.local_addr().unwrap());
     let request = tokio::spawn({

@@ -109,9 +109,9 @@ async fn http1_heads_have_the_limit_of_http2_heads() {
         let head = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: ";
         let fill = "a".repeat(len.min(64 << 10) - head.len() - end.len());
         raw.write_all(format!("{head}{fill}{end}").as_bytes()).await.unwrap();
-        let mut said = String::new();
-        raw.read_to_string(&mut said).await.unwrap();
-        assert!(said.starts_with(status), "{len}: {said}");
+        let mut response = String::new();
+        raw.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with(status), "{len}: {response}");
     }
 }
 
@@ -129,9 +129,9 @@ async fn empty_lines_before_the_first_request_are_skipped() {
         let mut raw = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
         let lines = "\r\n".repeat(count);
         raw.write_all(format!("{lines}{request}").as_bytes()).await.unwrap();
-        let mut said = String::new();
-        let read = within("an answer", raw.read_to_string(&mut said)).await;
-        assert!(read.is_ok() && said.starts_with(status), "{count}: {read:?} {said}");
+        let mut response = String::new();
+        let read = within("an answer", raw.read_to_string(&mut response)).await;
+        assert!(read.is_ok() && response.starts_with(status), "{count}: {read:?} {response}");
     }
 }
 
@@ -185,9 +185,9 @@ async fn a_connection_in_the_backlog_at_shutdown_is_served() {
         let ended = tokio::spawn(server.shutdown(std::time::Duration::from_secs(3600)));
         tokio::task::yield_now().await;
         late.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        let mut said = String::new();
-        late.read_to_string(&mut said).await.unwrap();
-        assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("hello"), "{said}");
+        let mut response = String::new();
+        late.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("hello"), "{response}");
         ended.await.unwrap().unwrap();
     }
 }

@@ -34,7 +34,7 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Creates the processor of ended spans.
-pub(super) fn processor(
+pub(super) fn build_processor(
     spec: &TelemetrySpec,
     stats: &Arc<ExportStats>,
 ) -> Result<impl SpanProcessor + use<>, TelemetryError> {
@@ -63,7 +63,7 @@ pub(crate) struct ExportStats {
     /// The last batch failed, and that was logged.
     is_failing: AtomicBool,
     /// Spans were dropped because the queue was full, and that was logged.
-    is_full: AtomicBool,
+    was_full_logged: AtomicBool,
     /// The last error.
     last_error: Mutex<String>,
 }
@@ -82,7 +82,7 @@ impl ExportStats {
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
-            is_full: AtomicBool::new(false),
+            was_full_logged: AtomicBool::new(false),
             last_error: Mutex::default(),
         }
     }
@@ -94,7 +94,7 @@ impl ExportStats {
         }
         self.pending.fetch_sub(1, Ordering::Relaxed);
         self.dropped.fetch_add(1, Ordering::Relaxed);
-        if !self.is_full.swap(true, Ordering::Relaxed) {
+        if !self.was_full_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 collector = self.endpoint,
                 "the queue of {MAX_PENDING_SPANS} spans is full; further ones are dropped"
@@ -113,7 +113,7 @@ impl ExportStats {
         let was_failing = self.is_failing.swap(!accepted, Ordering::Relaxed);
         if accepted {
             self.sent.fetch_add(count as u64, Ordering::Relaxed);
-            let was_full = self.is_full.swap(false, Ordering::Relaxed);
+            let was_full = self.was_full_logged.swap(false, Ordering::Relaxed);
             if was_failing || was_full {
                 tracing::info!(collector = self.endpoint, "the collector accepts spans again");
             }
@@ -140,8 +140,8 @@ impl ExportStats {
 }
 
 impl StatsSource for ExportStats {
-    fn report(&self, to: &mut ReportedStats) {
-        to.telemetry = Some(TelemetryReport {
+    fn report(&self, stats: &mut ReportedStats) {
+        stats.telemetry = Some(TelemetryReport {
             sent: self.sent.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
         });
@@ -269,7 +269,7 @@ impl HttpClient for OtlpClient {
         match &result {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {
-                self.stats.set_error(format!("it responded with {}", response.status()))
+                self.stats.set_error(format!("the collector responded with {}", response.status()))
             }
             Err(error) => self.stats.set_error(error.to_string()),
         }

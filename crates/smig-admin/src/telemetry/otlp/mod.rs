@@ -37,7 +37,7 @@ impl Telemetry {
     /// [`TelemetryError`]. An unreachable collector is not an error.
     pub fn start(spec: &TelemetrySpec, service: &'static str) -> Result<Self, TelemetryError> {
         let stats = Arc::new(ExportStats::new(spec.traces_url()));
-        let processor = export::processor(spec, &stats)?;
+        let processor = export::build_processor(spec, &stats)?;
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_resource(resource(spec, service));

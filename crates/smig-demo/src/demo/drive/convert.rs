@@ -8,7 +8,7 @@ use smig_lab::workload::{
 };
 
 use super::scenario::{BIG, SMALL};
-use crate::demo::data::{BackgroundLoad, BulkSample, ConnectionId, Migration, SmallObject};
+use crate::demo::data::{BackgroundLoad, BigFileSample, ConnectionId, Migration, SmallObject};
 use crate::demo::recorder::DemoEvent;
 
 /// State of one run.
@@ -25,7 +25,7 @@ impl EventConverter {
         match (event.name.as_str(), event.kind) {
             (BIG, EventKind::Requested { at_ns }) => {
                 self.big_requested_ns = Some(at_ns);
-                vec![DemoEvent::BulkStarted(since_start(at_ns))]
+                vec![DemoEvent::BigFileStarted(since_start(at_ns))]
             }
             (BIG, EventKind::Progress { at_ns, connections }) => {
                 self.new_samples(at_ns, &connections)
@@ -37,7 +37,7 @@ impl EventConverter {
             (BIG, EventKind::Ended(object)) => {
                 let mut events = self.new_samples(object.ended_ns, &object.connections);
                 if object.outcome == Outcome::Complete {
-                    events.push(DemoEvent::BulkFinished(since_start(object.ended_ns)));
+                    events.push(DemoEvent::BigFileFinished(since_start(object.ended_ns)));
                 }
                 events
             }
@@ -56,7 +56,7 @@ impl EventConverter {
             if bytes > 0 {
                 let connection = ConnectionId(current.connection);
                 let at = since_start(at_ns);
-                samples.push(DemoEvent::Bulk(BulkSample { at, connection, bytes }));
+                samples.push(DemoEvent::BigFileBytes(BigFileSample { at, connection, bytes }));
             }
         }
         samples
@@ -125,7 +125,7 @@ mod tests {
 
     fn sample(at_ms: u64, connection: u32, bytes: u64) -> DemoEvent {
         let (at, connection) = (Duration::from_millis(at_ms), ConnectionId(connection));
-        DemoEvent::Bulk(BulkSample { at, connection, bytes })
+        DemoEvent::BigFileBytes(BigFileSample { at, connection, bytes })
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         };
         assert_eq!(
             converter.convert(event(BIG, EventKind::Ended(Box::new(complete)))),
-            [sample(1_700, 2, 820), DemoEvent::BulkFinished(Duration::from_millis(1_700))]
+            [sample(1_700, 2, 820), DemoEvent::BigFileFinished(Duration::from_millis(1_700))]
         );
     }
 
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(alone, object(500, 60, BackgroundLoad::Unloaded));
         let requested = event(BIG, EventKind::Requested { at_ns: 1_100 * MS });
         let started = converter.convert(requested);
-        assert_eq!(started, [DemoEvent::BulkStarted(Duration::from_millis(1_100))]);
+        assert_eq!(started, [DemoEvent::BigFileStarted(Duration::from_millis(1_100))]);
         let before = small(&mut converter, 1_000, 1_200, Outcome::Complete);
         assert_eq!(before, object(1_000, 200, BackgroundLoad::Unloaded));
         let beside = small(&mut converter, 1_500, 1_900, Outcome::Complete);

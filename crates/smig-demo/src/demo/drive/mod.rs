@@ -39,7 +39,7 @@ pub struct DemoOptions {
     /// or if the kernel lacks it.
     pub bulk_congestion_control: Option<String>,
     /// Maximum time for which SMig's server may defer the big file for one small object.
-    pub max_hold: Duration,
+    pub max_bulk_deferral: Duration,
     /// Size of a small object in bytes.
     pub object_bytes: u64,
     /// Interval between requests for small objects.
@@ -58,7 +58,7 @@ impl Default for DemoOptions {
             link: LinkSpec::paper_wired(),
             congestion_control: "cubic".into(),
             bulk_congestion_control: None,
-            max_hold: Duration::from_millis(25),
+            max_bulk_deferral: Duration::from_millis(25),
             object_bytes: 10_000,
             object_interval: Duration::from_millis(500),
             unloaded_objects: 6,
@@ -77,7 +77,7 @@ impl DemoOptions {
             variants: self.variants.clone(),
             congestion_control: self.congestion_control.clone(),
             bulk_congestion_control: self.bulk_congestion_control.clone(),
-            max_hold: self.max_hold,
+            max_bulk_deferral: self.max_bulk_deferral,
             object_bytes: self.object_bytes,
             object_interval: self.object_interval,
             big_file_bytes: self.big_file_bytes,

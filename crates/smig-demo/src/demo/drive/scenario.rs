@@ -51,7 +51,7 @@ impl DemoOptions {
             (vec!["hosts", "client", "congestion_control"], congestion_control()),
             (
                 [&SERVER[..], &["migration", "max_bulk_deferral"]].concat(),
-                duration_value(self.max_hold)?,
+                duration_value(self.max_bulk_deferral)?,
             ),
             (small("size"), Value::try_from(Size(self.object_bytes))?),
             (small("start"), duration_value(interval)?),
@@ -125,7 +125,7 @@ mod tests {
             object_interval: Duration::from_millis(100),
             unloaded_objects: 3,
             big_file_bytes: 1_500_000,
-            max_hold: Duration::ZERO,
+            max_bulk_deferral: Duration::ZERO,
             ..DemoOptions::default()
         };
         options.link.to_client.rate = Rate::mbit(3).into();

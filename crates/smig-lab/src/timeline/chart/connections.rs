@@ -3,7 +3,7 @@
 use smig_chart::format_bytes;
 use smig_chart::svg::Colour;
 
-use crate::timeline::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
+use crate::timeline::{AnnotationKind, Column, ConnectionName, Subject, Timeline, Track};
 
 /// A connection that carried data.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +14,8 @@ pub(super) struct Connection {
     pub(super) colour: Colour,
     /// Congestion controls of its sender, in order.
     pub(super) congestion_controls: Vec<String>,
-    /// Bytes of its sender that were acknowledged.
-    pub(super) acked: u64,
+    /// Bytes that it carried: acknowledged ones, or without kernel samples those of its streams.
+    pub(super) carried_bytes: u64,
 }
 
 /// The connections of a timeline.
@@ -40,7 +40,7 @@ impl Connections {
         let sender = main_sender(timeline);
         let mut all: Vec<(u64, &ConnectionName, u64)> = Vec::new();
         for track in &timeline.tracks {
-            match &track.of {
+            match &track.subject {
                 Subject::Connection { host, connection } if *host == sender => {
                     let begin = track.at_us.first().copied().unwrap_or(0);
                     all.push((begin, connection, track.last(Column::AckedBytes).unwrap_or(0)));
@@ -50,7 +50,7 @@ impl Connections {
         }
         // Connections that occur only in streams' tracks, in a run without kernel samples.
         for track in &timeline.tracks {
-            let Subject::Stream { connection, .. } = &track.of else { continue };
+            let Subject::Stream { connection, .. } = &track.subject else { continue };
             let carried = track.last(Column::CarriedBytes).unwrap_or(0);
             match all.iter_mut().find(|(_, name, _)| *name == connection) {
                 Some((_, _, bytes)) => *bytes = (*bytes).max(carried),
@@ -71,7 +71,7 @@ impl Connections {
                 number: index + 1,
                 colour: COLOURS[index % COLOURS.len()],
                 congestion_controls: congestion_controls_of(timeline, &sender, name),
-                acked,
+                carried_bytes: acked,
             })
             .collect();
         Self { sender, used, unused: unused.len() }
@@ -92,7 +92,7 @@ impl Connections {
     /// Returns a description for the accessible text.
     pub(super) fn describe(&self) -> String {
         let each = self.used.iter().map(|one| {
-            let Connection { number, acked, .. } = one;
+            let Connection { number, carried_bytes: acked, .. } = one;
             format!("Connection {number} carried {}", format_bytes(*acked))
         });
         let text = each.collect::<Vec<_>>().join(". ");
@@ -115,7 +115,7 @@ impl Connection {
     pub(super) fn track<'a>(&self, timeline: &'a Timeline) -> Option<&'a Track> {
         let sender = main_sender(timeline);
         timeline.tracks.iter().find(|track| {
-            matches!(&track.of, Subject::Connection { host, connection }
+            matches!(&track.subject, Subject::Connection { host, connection }
                 if *host == sender && *connection == self.name)
         })
     }
@@ -125,7 +125,7 @@ impl Connection {
 fn main_sender(timeline: &Timeline) -> String {
     let mut totals: Vec<(&str, u64)> = Vec::new();
     for track in &timeline.tracks {
-        let Subject::Connection { host, .. } = &track.of else { continue };
+        let Subject::Connection { host, .. } = &track.subject else { continue };
         let acked = track.last(Column::AckedBytes).unwrap_or(0);
         match totals.iter_mut().find(|(name, _)| name == host) {
             Some((_, total)) => *total += acked,
@@ -138,9 +138,9 @@ fn main_sender(timeline: &Timeline) -> String {
 
 fn congestion_controls_of(timeline: &Timeline, sender: &str, name: &ConnectionName) -> Vec<String> {
     timeline
-        .marks
+        .annotations
         .iter()
-        .filter(|mark| mark.kind == MarkKind::CongestionControl && mark.host == sender)
+        .filter(|mark| mark.kind == AnnotationKind::CongestionControl && mark.host == sender)
         .filter(|mark| mark.connection.as_ref() == Some(name))
         .map(|mark| mark.label.clone())
         .collect()

@@ -14,9 +14,9 @@ mod svg_file;
 #[cfg(test)]
 mod tests;
 
-use smig_chart::svg::{Axis, Figure, Mark};
+use smig_chart::svg::{Axis, EventLine, Figure};
 
-use crate::timeline::{MarkKind, Timeline};
+use crate::timeline::{AnnotationKind, Timeline};
 use connections::Connections;
 
 pub use page::render_html;
@@ -88,11 +88,16 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
 
 /// Returns joins, migrations, resets and declines as marks. Marks of one kind too close to be
 /// distinguishable are merged.
-fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mark> {
-    let shown = [MarkKind::Join, MarkKind::Migrate, MarkKind::Reset, MarkKind::Declined];
+fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<EventLine> {
+    let shown = [
+        AnnotationKind::Join,
+        AnnotationKind::Migrate,
+        AnnotationKind::Reset,
+        AnnotationKind::Declined,
+    ];
     let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
-    let mut groups: Vec<(u64, MarkKind, String, usize)> = Vec::new();
-    for mark in timeline.marks.iter().filter(|mark| shown.contains(&mark.kind)) {
+    let mut groups: Vec<(u64, AnnotationKind, String, usize)> = Vec::new();
+    for mark in timeline.annotations.iter().filter(|mark| shown.contains(&mark.kind)) {
         if !view.contains(mark.at_us) {
             continue;
         }
@@ -103,8 +108,8 @@ fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> 
             _ => {
                 let number = mark.connection.as_ref().and_then(|name| connections.number(name));
                 let word = match mark.kind {
-                    MarkKind::Join => " of",
-                    MarkKind::Migrate => " to",
+                    AnnotationKind::Join => " of",
+                    AnnotationKind::Migrate => " to",
                     _ => " on",
                 };
                 let target = number.map_or_else(String::new, |n| format!("{word} connection {n}"));
@@ -117,7 +122,7 @@ fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> 
         .map(|(at_us, kind, target, count)| {
             let label =
                 if count > 1 { format!("{count} {kind}") } else { format!("{kind}{target}") };
-            Mark { x: seconds(at_us), label }
+            EventLine { x: seconds(at_us), label }
         })
         .collect()
 }

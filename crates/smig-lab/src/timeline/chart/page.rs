@@ -6,7 +6,7 @@ use smig_chart::html::{Align, Page, Table};
 use super::connections::Connections;
 use super::svg_file::summary;
 use super::{View, figure};
-use crate::timeline::{Column, MarkKind, Timeline};
+use crate::timeline::{AnnotationKind, Column, Timeline};
 
 const DESKTOP_WIDTH: f64 = 1_092.0;
 const PHONE_WIDTH: f64 = 360.0;
@@ -56,7 +56,8 @@ const CAPTION: &str = "All panels share one clock. Bars: each request, pale unti
 /// Returns the first migration of each group that fits one close-up.
 fn close_ups(timeline: &Timeline) -> Vec<(u64, String)> {
     let mut close_ups: Vec<(u64, String)> = Vec::new();
-    let migrations = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);
+    let migrations =
+        timeline.annotations.iter().filter(|mark| mark.kind == AnnotationKind::Migrate);
     for mark in migrations {
         if close_ups.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
             let seconds = mark.at_us as f64 / 1e6;
@@ -87,7 +88,7 @@ fn table(timeline: &Timeline) -> Table {
             one.number.to_string(),
             one.name.to_string(),
             one.congestion_controls.join(", then "),
-            format_bytes(one.acked),
+            format_bytes(one.carried_bytes),
             format_bytes(last(Column::RetransmittedBytes)),
             format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),
             time(Column::BusyUs),

@@ -89,7 +89,7 @@ fn rates(
     bins: usize,
 ) -> Vec<f64> {
     let kernel = timeline.tracks.iter().find(|track| {
-        matches!(&track.of, Subject::Connection { host, connection: name }
+        matches!(&track.subject, Subject::Connection { host, connection: name }
             if *host != connections.sender && name == connection)
     });
     let mut bytes = vec![0.0; bins];
@@ -99,7 +99,7 @@ fn rates(
         }
         None => {
             for track in &timeline.tracks {
-                let of = &track.of;
+                let of = &track.subject;
                 if matches!(of, Subject::Stream { connection: by, .. } if by == connection) {
                     distribute(track.points(Column::CarriedBytes), view.from_us, bin, &mut bytes);
                 }
@@ -180,7 +180,7 @@ fn carried_samples<'a>(
 ) -> Vec<(u64, &'a ConnectionName, u64)> {
     let mut steps: Vec<(u64, &ConnectionName, u64)> = Vec::new();
     for track in &timeline.tracks {
-        if let Subject::Stream { name, connection } = &track.of
+        if let Subject::Stream { name, connection } = &track.subject
             && name == stream
         {
             let mut before = 0;
@@ -203,14 +203,16 @@ fn carried_samples<'a>(
 pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
     let of = |connection| Subject::Link { direction: Direction::ToClient, connection };
     let all = of(None);
-    let tracks = || timeline.tracks.iter().filter(|track| track.of == all);
+    let tracks = || timeline.tracks.iter().filter(|track| track.subject == all);
     let lengths = tracks().find(|track| track.columns.contains_key(&Column::QueuePackets))?;
     let lengths = downsample(lengths.points(Column::QueuePackets), view);
     let mut floors = vec![0; lengths.len()];
     let mut layers = Vec::new();
     for one in connections.used() {
         let part = of(Some(one.name.clone()));
-        let Some(track) = timeline.tracks.iter().find(|track| track.of == part) else { continue };
+        let Some(track) = timeline.tracks.iter().find(|track| track.subject == part) else {
+            continue;
+        };
         let part = |at| track.value_at(Column::QueuePackets, at).unwrap_or(0);
         let tops =
             lengths.iter().zip(&floors).map(|((at, all), floor)| (floor + part(*at)).min(*all));

@@ -214,7 +214,7 @@ fn connection_changes(timeline: &Timeline, stream: &str) -> Vec<(u64, Connection
     let tracks: Vec<(&ConnectionName, &Track)> = timeline
         .tracks
         .iter()
-        .filter_map(|track| match &track.of {
+        .filter_map(|track| match &track.subject {
             Subject::Stream { name, connection } if name == stream => Some((connection, track)),
             _ => None,
         })

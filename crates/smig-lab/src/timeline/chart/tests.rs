@@ -20,7 +20,7 @@ fn timeline() -> Timeline {
     timeline.head.link =
         Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
     let mut queue = Track::new(Subject::Link { direction: Direction::ToClient, connection: None });
-    let mut drops = Track::new(queue.of.clone());
+    let mut drops = Track::new(queue.subject.clone());
     for at in (0..2_000_000).step_by(1_000) {
         queue.push(at, &[(Column::QueuePackets, at / 1_000 % 75)]);
     }
@@ -56,11 +56,11 @@ fn timeline() -> Timeline {
             timeline.tracks.push(stream);
         }
     }
-    mark(&mut timeline, 400_000, MarkKind::Join);
-    mark(&mut timeline, 401_000, MarkKind::Join);
-    mark(&mut timeline, 1_000_000, MarkKind::Migrate);
-    mark(&mut timeline, 1_700_000, MarkKind::Reset);
-    mark(&mut timeline, 0, MarkKind::CongestionControl);
+    mark(&mut timeline, 400_000, AnnotationKind::Join);
+    mark(&mut timeline, 401_000, AnnotationKind::Join);
+    mark(&mut timeline, 1_000_000, AnnotationKind::Migrate);
+    mark(&mut timeline, 1_700_000, AnnotationKind::Reset);
+    mark(&mut timeline, 0, AnnotationKind::CongestionControl);
     let mut span = |title: &str, from_us, to_us, outcome| {
         timeline.spans.push(Span {
             name: title.into(),
@@ -79,16 +79,16 @@ fn timeline() -> Timeline {
     timeline
 }
 
-fn mark(timeline: &mut Timeline, at_us: u64, kind: MarkKind) {
+fn mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
     let label = "cubic".into();
     let mark = crate::timeline::Annotation {
         at_us,
         kind,
         host: "server".into(),
-        connection: Some(name(if kind == MarkKind::Migrate { 2 } else { 1 })),
+        connection: Some(name(if kind == AnnotationKind::Migrate { 2 } else { 1 })),
         label,
     };
-    timeline.marks.push(mark);
+    timeline.annotations.push(mark);
 }
 
 fn whole_figure() -> Figure {
@@ -218,7 +218,7 @@ fn files_are_complete_and_self_contained() {
 fn side_by_side_charts_share_scales() {
     let (one, mut other) = (timeline(), timeline());
     other.head.title = "Another".into();
-    other.marks.clear();
+    other.annotations.clear();
     for span in &mut other.spans {
         span.to_us += 900_000;
         span.from_us += 100_000;

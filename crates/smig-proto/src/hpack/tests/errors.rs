@@ -62,14 +62,13 @@ fn huffman_padding() {
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 f8")), [":path: &"]);
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0480")), [":path: "]);
     // The same far from the start, after more input than one decoder step consumes.
-    for zeros in 5..40 {
+    // The length fits the prefix up to 126 bytes.
+    for zeros in 5..=25 {
         let mut block = vec![0x04, 0x80 | (zeros as u8 * 5 + 1)];
         block.extend(vec![0; zeros * 5]);
         block.push(0xff);
         let result = fields(&mut Decoder::new(4096), &block);
-        if zeros * 5 + 1 < 127 {
-            assert_eq!(result, Err(DecodeError::HuffmanPadding), "{zeros}");
-        }
+        assert_eq!(result, Err(DecodeError::HuffmanPadding), "{zeros}");
     }
 }
 

@@ -11,7 +11,7 @@ fn url(text: &str) -> Url {
 fn page(links: &[&str]) -> VisitOutcome {
     VisitOutcome::Object {
         bytes: 1000,
-        by: SizeSource::Reading,
+        size_source: SizeSource::Reading,
         media: Some("text/html".into()),
         links: links.iter().map(|link| url(link)).collect(),
         off_host: 0,
@@ -21,7 +21,7 @@ fn page(links: &[&str]) -> VisitOutcome {
 fn object() -> VisitOutcome {
     VisitOutcome::Object {
         bytes: 7,
-        by: SizeSource::Head,
+        size_source: SizeSource::Head,
         media: None,
         links: Vec::new(),
         off_host: 0,
@@ -36,23 +36,29 @@ fn redirect(to: &str) -> VisitOutcome {
 fn walk(
     start: &str,
     limits: Limits,
-    answers: &[(&str, VisitOutcome)],
+    outcomes: &[(&str, VisitOutcome)],
 ) -> (Vec<(String, u8)>, Walk) {
-    let answers: BTreeMap<_, _> = answers.iter().cloned().collect();
+    let outcomes: BTreeMap<_, _> = outcomes.iter().cloned().collect();
     let mut walk = Walk::new(&url(start), limits);
     let mut requested = Vec::new();
     while let Some(target) = walk.next() {
         requested.push((target.url.to_string(), target.level));
         let refused = VisitOutcome::Refused { status: 404 };
-        let answer = answers.get(target.url.as_str()).cloned().unwrap_or(refused);
+        let outcome = outcomes.get(target.url.as_str()).cloned().unwrap_or(refused);
         // A page that is not read yields no links.
-        let answer = match (target.scope, answer) {
-            (FetchScope::Size, VisitOutcome::Object { bytes, by, media, .. }) => {
-                VisitOutcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
+        let outcome = match (target.scope, outcome) {
+            (FetchScope::Size, VisitOutcome::Object { bytes, size_source: by, media, .. }) => {
+                VisitOutcome::Object {
+                    bytes,
+                    size_source: by,
+                    media,
+                    links: Vec::new(),
+                    off_host: 0,
+                }
             }
             (_, answer) => answer,
         };
-        walk.record(&target, &answer);
+        walk.record(&target, &outcome);
         assert!(requested.len() < 10_000, "a loop");
     }
     (requested, walk)
@@ -101,20 +107,20 @@ fn the_landing_page_is_where_redirects_lead() {
 
 #[test]
 fn redirect_chains_and_loops_end() {
-    let mut answers: Vec<(String, VisitOutcome)> = (0..100)
+    let mut outcomes: Vec<(String, VisitOutcome)> = (0..100)
         .map(|n| {
             (format!("https://a.example/{n}"), redirect(&format!("https://a.example/{}", n + 1)))
         })
         .collect();
-    answers.push((
+    outcomes.push((
         "https://a.example/".into(),
         page(&["https://a.example/0", "https://a.example/loop", "https://a.example/self"]),
     ));
-    answers.push(("https://a.example/loop".into(), redirect("http://a.example/back")));
-    answers.push(("https://a.example/back".into(), redirect("https://a.example/loop")));
-    answers.push(("https://a.example/self".into(), redirect("https://a.example/self")));
-    let answers: Vec<_> = answers.iter().map(|(url, o)| (url.as_str(), o.clone())).collect();
-    let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+    outcomes.push(("https://a.example/loop".into(), redirect("http://a.example/back")));
+    outcomes.push(("https://a.example/back".into(), redirect("https://a.example/loop")));
+    outcomes.push(("https://a.example/self".into(), redirect("https://a.example/self")));
+    let outcomes: Vec<_> = outcomes.iter().map(|(url, o)| (url.as_str(), o.clone())).collect();
+    let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
     assert_eq!(requested.len(), 1 + 6 + 2 + 1, "{requested:?}");
     assert_eq!(walk.end(), WalkEnd::Complete);
 }
@@ -123,17 +129,17 @@ fn redirect_chains_and_loops_end() {
 fn limits_end_the_walk_as_limited() {
     let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
     let links: Vec<_> = links.iter().map(String::as_str).collect();
-    let mut answers: Vec<_> =
+    let mut outcomes: Vec<_> =
         links.iter().map(|link| (*link, page(&["https://a.example/deep"]))).collect();
-    answers.push(("https://a.example/", page(&links)));
+    outcomes.push(("https://a.example/", page(&links)));
     let few_objects = Limits { max_objects: 10, ..Limits::default() };
-    let (requested, cut) = walk("https://a.example/", few_objects, &answers);
-    assert_eq!((requested.len(), cut.end()), (10, WalkEnd::Limited));
+    let (requested, limited_walk) = walk("https://a.example/", few_objects, &outcomes);
+    assert_eq!((requested.len(), limited_walk.end()), (10, WalkEnd::Limited));
     let one_page = Limits { max_pages: 1, ..Limits::default() };
-    let (requested, cut) = walk("https://a.example/", one_page, &answers);
-    assert_eq!((requested.len(), cut.end()), (51, WalkEnd::Limited));
+    let (requested, limited_walk) = walk("https://a.example/", one_page, &outcomes);
+    assert_eq!((requested.len(), limited_walk.end()), (51, WalkEnd::Limited));
     let one_level = Limits { levels: 1, ..Limits::default() };
-    let (requested, complete) = walk("https://a.example/", one_level, &answers);
+    let (requested, complete) = walk("https://a.example/", one_level, &outcomes);
     assert_eq!((requested.len(), complete.end()), (1, WalkEnd::Complete));
 }
 
@@ -146,9 +152,9 @@ fn repeated_refusals_end_the_walk() {
         (VisitOutcome::Refused { status: 503 }, 1 + 3),
         (VisitOutcome::Failed { why: "x".into() }, 1 + 5),
     ] {
-        let mut answers: Vec<_> = links.iter().map(|link| (*link, outcome.clone())).collect();
-        answers.push(("https://a.example/", page(&links)));
-        let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+        let mut outcomes: Vec<_> = links.iter().map(|link| (*link, outcome.clone())).collect();
+        outcomes.push(("https://a.example/", page(&links)));
+        let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
         assert_eq!(
             (requested.len(), walk.end()),
             (expected_requests, WalkEnd::Abandoned),
@@ -165,8 +171,8 @@ fn a_site_without_a_landing_page_is_no_site() {
         (VisitOutcome::Failed { why: "x".into() }, WalkEnd::Unreachable),
         (redirect("https://a.example/"), WalkEnd::Unreachable),
     ] {
-        let answers = [("https://a.example/", outcome.clone())];
-        let (requested, walk) = walk("https://a.example/", Limits::default(), &answers);
+        let outcomes = [("https://a.example/", outcome.clone())];
+        let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
         assert_eq!((requested.len(), walk.end()), (1, end), "{outcome:?}");
         assert_eq!(walk.site(), None);
     }

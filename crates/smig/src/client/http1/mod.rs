@@ -113,7 +113,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        session.open.abort_released();
+        session.open.abort_abandoned();
         for command in commands {
             session.on_command(command);
         }
@@ -180,7 +180,7 @@ impl OpenRequests {
     }
 
     /// Aborts requests that the application has dropped.
-    fn abort_released(&mut self) {
+    fn abort_abandoned(&mut self) {
         // The result of the task was already reported to the application.
         while self.tasks.try_join_next().is_some() {}
         self.requests.retain(|(shared, task)| {

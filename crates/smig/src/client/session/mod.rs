@@ -25,9 +25,9 @@ use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Mailbox, Slot};
 use crate::migration::{self, RecentStreams};
 use crate::observer::ObserverEvent;
-use crate::seldom;
 use crate::snapshot::{MigrationCause, SessionRecord, SnapshotSender};
 use crate::stream::UploadExtent;
+use crate::throttled;
 use crate::transport::Transport;
 
 /// Commands to a session's task.
@@ -197,7 +197,7 @@ impl SessionHandler for ClientSession {
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
-                seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
+                throttled!(info, "refused spare", %conn, ?reason, "spare connection refused");
                 let addrs = self.context.counters.addrs_of(turn, conn);
                 self.context.counters.on_event(&ObserverEvent::JoinRefused { addrs });
                 self.spares.on_refused(turn, conn, reason);
@@ -217,7 +217,7 @@ impl SessionHandler for ClientSession {
                 self.spares.on_closed(turn, error.and_then(|error| error.cause));
             }
             Event::LimitHit { conn, limit } => {
-                seldom!(warn, limit, %conn, limit, "limit reached");
+                throttled!(warn, limit, %conn, limit, "limit reached");
                 self.context.counters.on_event(&ObserverEvent::LimitHit(limit));
             }
             _ => {}
@@ -316,7 +316,7 @@ impl SessionHandler for ClientSession {
 
     fn on_end(&mut self) {
         self.context.remove_session(&self.mailbox);
-        // First of all: a destructor of the application may panic, and no command may wait for ever.
+        // Before anything of the application is dropped: a destructor may panic, and no command may wait for ever.
         let commands = self.mailbox.close();
         for request in self.slots.drain() {
             request.shared.fail(Error::new(ErrorKind::Connection(None)));

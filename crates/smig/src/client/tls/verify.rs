@@ -294,8 +294,8 @@ mod tests {
             let issuer = Issuer::new(params, key);
             let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
             let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
-            let said = verify(&named, leaf.der(), "b.example", NOW);
-            assert_eq!(said.is_ok(), vouches, "{said:?}");
+            let result = verify(&named, leaf.der(), "b.example", NOW);
+            assert_eq!(result.is_ok(), vouches, "{result:?}");
         }
     }
 
@@ -375,17 +375,18 @@ mod tests {
         for good in [at(NOW), usage(&[KeyCertSign]), purpose(ServerAuth)] {
             good.unwrap();
         }
-        for (said, why) in [
+        for (result, why) in [
             (usage(&[DigitalSignature, CrlSign]), IssuerError::MayNotSign),
             (purpose(ClientAuth), IssuerError::MayNotSign),
             (at(NOW - 3 * YEAR), IssuerError::NotYetValid),
             (at(NOW + 3 * YEAR), IssuerError::Expired),
         ] {
-            let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(said)))) = said
+            let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(result)))) =
+                result
             else {
-                panic!("{said:?}, not {why:?}");
+                panic!("{result:?}, not {why:?}");
             };
-            assert_eq!(said.downcast_ref(), Some(&why));
+            assert_eq!(result.downcast_ref(), Some(&why));
         }
     }
 
@@ -428,8 +429,8 @@ mod tests {
         verify(&root, &leaf(&root_key), "b.example", NOW).unwrap();
         let key = KeyPair::generate().unwrap();
         let below = to_version_1(name("below").signed_by(&key, &root_key).unwrap().der());
-        let said = verify(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
-        assert_eq!(said, Err(CertificateError::UnknownIssuer.into()));
+        let result = verify(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
+        assert_eq!(result, Err(CertificateError::UnknownIssuer.into()));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(in crate::driver) struct RateSample {
     /// Bytes of bulk in flight.
     pub(in crate::driver) in_flight: u64,
     /// Mean deviation of the round-trip time.
-    pub(in crate::driver) deviation: Duration,
+    pub(in crate::driver) rtt_deviation: Duration,
     /// The minimum round-trip time of all connections.
     pub(in crate::driver) min_rtt: Duration,
     /// Bytes per packet.
@@ -179,7 +179,7 @@ impl Pacer {
             at = now.as_nanos() / 1_000_000,
             acked = sample.acknowledged,
             rtt = sample.rtt.as_micros() as u64,
-            dev = sample.deviation.as_micros() as u64,
+            dev = sample.rtt_deviation.as_micros() as u64,
             base = sample.min_rtt.as_micros() as u64,
             rate = self.delivery.rate(self.min_rtt).unwrap_or(0) / 125,
             capacity = self.capacity / 125,
@@ -198,7 +198,7 @@ impl Pacer {
         let noise = match self.state {
             // The kernel's deviation starts as a guess.
             PacerState::Starting => Duration::ZERO,
-            _ => sample.deviation * 2,
+            _ => sample.rtt_deviation * 2,
         };
         // At most a round trip: a small share of a fast path must not pass for a slow path.
         (queue, (Duration::from_micros(micros) + noise).min(self.min_rtt).max(min_threshold))
@@ -211,7 +211,6 @@ impl Pacer {
 
     fn update_starting(&mut self, now: Instant, sample: RateSample) {
         let Some(rate) = self.delivery.rate(self.min_rtt) else { return };
-        let first = self.cap.min(self.capacity * 2);
         self.capacity = self.capacity.max(rate);
         let (queue, threshold) = self.queueing_delay(sample);
         if queue > threshold + self.min_rtt / 2 {
@@ -224,7 +223,7 @@ impl Pacer {
         } else if rate > MAX_PACED_BYTES_PER_S {
             self.cap = u64::MAX;
         } else {
-            self.cap = self.cap.max(first).max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
+            self.cap = self.cap.max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
         }
     }
 

@@ -12,13 +12,13 @@ use crate::error::Reset;
 use crate::mailbox::Slot;
 use crate::migration::Candidate;
 use crate::observer::ObserverEvent;
-use crate::seldom;
 use crate::server::exchange::{
     BodySendState, HandlerError, HandlerPoll, RequestKind, Work, WorkProjection, catch_panic,
 };
 use crate::server::heads::{self, BodyPlan};
 use crate::server::service::{HttpService, ResponseBody};
 use crate::stream::{BodyLength, SendProgress, send_body};
+use crate::throttled;
 
 impl<S, B> ServerSession<S, B>
 where
@@ -50,11 +50,11 @@ where
     fn on_failure(&mut self, turn: &mut TurnCx<'_>, slot: Slot, failure: HandlerError) {
         match failure {
             HandlerError::Panicked => {
-                seldom!(error, "panic", "handler panicked, stream reset");
+                throttled!(error, "panic", "handler panicked, stream reset");
                 self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
             HandlerError::Error(error) => {
-                seldom!(warn, "handler", %error, "handler failed, stream reset");
+                throttled!(warn, "handler", %error, "handler failed, stream reset");
             }
         }
         self.abort(turn, slot, ErrorCode::InternalError);
@@ -114,7 +114,7 @@ where
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
                     None => {
-                        seldom!(warn, "response body", %error, "body failed, stream reset");
+                        throttled!(warn, "response body", %error, "body failed, stream reset");
                         ErrorCode::InternalError
                     }
                 };

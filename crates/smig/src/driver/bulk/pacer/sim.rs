@@ -142,7 +142,7 @@ impl Path {
     }
 
     /// Adds a sender without pacing.
-    pub(super) fn add_plain(&mut self) {
+    pub(super) fn add_unpaced(&mut self) {
         self.senders.push(Sender::new(None));
     }
 
@@ -217,7 +217,7 @@ impl Path {
             acknowledged: sender.acknowledged,
             sent: sender.acknowledged + sender.in_flight * PACKET_BYTES,
             rtt: sender.srtt,
-            deviation: sender.deviation,
+            rtt_deviation: sender.deviation,
             in_flight: sender.in_flight * PACKET_BYTES,
             min_rtt: self.base,
             mss: PACKET_BYTES as u32,

@@ -28,8 +28,8 @@ fn a_paced_flow_fills_the_path_and_keeps_its_queue_short() {
         path.run(seconds(3));
         let steady = path.run(seconds(20));
         assert!(steady.rates[0] > rate / 100 * 95, "{rate} {rtt:?} {limit}: {steady:?}");
-        let packets = Duration::from_micros(5 * 1448 * 1_000_000 / rate);
-        let max_queue = packets.max(rtt / 8).max(Duration::from_millis(3));
+        let five_packets_time = Duration::from_micros(5 * 1448 * 1_000_000 / rate);
+        let max_queue = five_packets_time.max(rtt / 8).max(Duration::from_millis(3));
         assert!(steady.queue < max_queue, "{rate} {rtt:?} {limit}: {steady:?}");
     }
 }
@@ -66,7 +66,7 @@ fn a_paced_flow_gets_a_share_beside_a_queue_filling_flow_and_paces_again_after_i
     let mut path = Path::new(RATE, RTT, 75);
     path.add_paced();
     path.run(seconds(3));
-    path.add_plain();
+    path.add_unpaced();
     path.run(seconds(10));
     let both = path.run(seconds(40));
     assert!(both.rates[1] > RATE / 2 / 100 * 90, "the competing flow loses its share: {both:?}");
@@ -97,7 +97,7 @@ fn a_varying_path_is_used_and_its_queue_stays_short() {
 #[test]
 fn its_own_standing_queue_is_not_mistaken_for_cross_traffic() {
     let mut path = Path::new(RATE, RTT, 1000);
-    path.add_plain();
+    path.add_unpaced();
     path.run(seconds(5));
     path.remove_last();
     path.add_paced();

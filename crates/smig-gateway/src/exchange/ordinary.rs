@@ -11,7 +11,7 @@ use smig::InformationalSender;
 use smig_proxy::conn_pool::{Lease, SendError};
 use smig_proxy::framing::Content;
 use smig_proxy::head::{self, UpstreamHead};
-use smig_proxy::upload::{ResponseDeadline, Upload};
+use smig_proxy::upload::{ResponseTimeouts, Upload};
 use smig_proxy::{ProxyError, grpc};
 
 use super::attempts::Attempts;
@@ -24,7 +24,7 @@ use crate::upstream::{
 };
 
 /// A request that does not switch protocols.
-pub(super) struct PlainExchange<'a> {
+pub(super) struct OrdinaryExchange<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) client: SocketAddr,
     pub(super) content: Content<Upload>,
@@ -32,7 +32,7 @@ pub(super) struct PlainExchange<'a> {
     pub(super) role: ProxyRole,
 }
 
-impl PlainExchange<'_> {
+impl OrdinaryExchange<'_> {
     const fn upload(&self) -> &Upload {
         self.content.body()
     }
@@ -56,8 +56,8 @@ impl PlainExchange<'_> {
                 uri: &upstream_head.uri,
                 headers: &upstream_head.fields,
             };
-            let Some((number, active)) = attempts.choose(input) else { break };
-            let (Some(pool), Some(server)) = (pools.pool(number), active.server()) else {
+            let Some((server_index, active)) = attempts.choose(input) else { break };
+            let (Some(pool), Some(server)) = (pools.pool(server_index), active.server()) else {
                 break;
             };
             let idempotent = upstream_head.method.is_idempotent();
@@ -65,11 +65,12 @@ impl PlainExchange<'_> {
             pending_head = attempts.can_retry().then(|| upstream_head.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
-                    let sent = match self.send_http1(*upstream_head, &mut extensions, &mut lease) {
-                        Ok(sending) => sending.await.map_err(ProxyError::from),
+                    let result = match self.send_http1(*upstream_head, &mut extensions, &mut lease)
+                    {
+                        Ok(response) => response.await.map_err(ProxyError::from),
                         Err(failure) => Err(failure),
                     };
-                    match sent.and_then(|sent| self.finish_http1(sent, lease, active)) {
+                    match result.and_then(|response| self.finish_http1(response, lease, active)) {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }
@@ -87,10 +88,10 @@ impl PlainExchange<'_> {
             if self.upload().has_failed() {
                 return Err(ProxyError::RequestBody(failure.to_string()));
             }
-            attempts.record_failure(number, &failure);
+            attempts.record_failure(server_index, &failure);
             if self.upload().is_touched()
                 || !failure.may_retry(idempotent)
-                || !attempts.take_retry(number, &failure)
+                || !attempts.take_retry(server_index, &failure)
             {
                 return Err(failure);
             }
@@ -101,10 +102,10 @@ impl PlainExchange<'_> {
 
     /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
     /// there, or none.
-    fn response_deadline(&self, upstream_head: &UpstreamHead) -> ResponseDeadline {
+    fn response_timeouts(&self, upstream_head: &UpstreamHead) -> ResponseTimeouts {
         match grpc::is_grpc(&upstream_head.fields) {
-            true => ResponseDeadline::unlimited(self.upload()),
-            false => self.upstream.timeouts().response_deadline(self.upload()),
+            true => ResponseTimeouts::unlimited(self.upload()),
+            false => self.upstream.timeouts().response_timeouts(self.upload()),
         }
     }
 
@@ -132,8 +133,8 @@ impl PlainExchange<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
-        let deadline = self.upstream.timeouts().response_deadline(self.upload());
-        Ok(connection.send(request, deadline))
+        let timeouts = self.upstream.timeouts().response_timeouts(self.upload());
+        Ok(connection.send(request, timeouts))
     }
 
     /// Turns a response received over HTTP/1.1 into the one for the client.
@@ -164,8 +165,8 @@ impl PlainExchange<'_> {
         session: &Http2Client,
         active: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
-        let limits = self.upstream.timeouts();
-        let deadline = self.response_deadline(&upstream_head);
+        let timeouts = self.upstream.timeouts();
+        let response_timeouts = self.response_timeouts(&upstream_head);
         let mut request = head::for_http2(upstream_head, &session.scheme, self.content.clone())?;
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
@@ -174,13 +175,14 @@ impl PlainExchange<'_> {
                 handle_informational(&informational, &upload, &forwarded, status, headers);
             });
         }
-        let sending =
+        let response_future =
             session.client.submit(&session.origin, request).map_err(ProxyError::from_smig)?;
-        let mut response =
-            await_response(sending, deadline).await?.map_err(ProxyError::from_smig)?;
+        let mut response = await_response(response_future, response_timeouts)
+            .await?
+            .map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
             if let Some(server) = active.server() {
-                session.fell_back(server);
+                session.record_fallback(server);
             }
             head::validate_response(&mut response)?;
         } else {
@@ -190,7 +192,7 @@ impl PlainExchange<'_> {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
-        let rest = self.upload().downgrade();
+        let weak_upload = self.upload().downgrade();
         if !self.upload().is_empty()
             && let Some(stream) = incoming.stream_info()
         {
@@ -199,10 +201,10 @@ impl PlainExchange<'_> {
             stream.stop_upload_after_response();
         }
         let body = if incoming.is_end_stream() {
-            rest.hold(active);
+            weak_upload.hold(active);
             Body::empty()
         } else {
-            Body::http2(incoming, active, rest, limits.stream_idle_of(&parts.headers))
+            Body::http2(incoming, active, weak_upload, timeouts.stream_idle_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

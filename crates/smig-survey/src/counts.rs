@@ -44,7 +44,8 @@ pub enum Exclusion {
     /// The request failed.
     Failed,
     /// Malformed input.
-    Damaged,
+    #[serde(rename = "damaged")]
+    Malformed,
 }
 
 impl Exclusion {
@@ -60,7 +61,7 @@ impl Exclusion {
             Self::Repeated => "repeated",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Failed => "failed",
-            Self::Damaged => "damaged",
+            Self::Malformed => "damaged",
         }
     }
 }
@@ -84,7 +85,7 @@ pub struct SurveyCounts {
     sites_by_threshold: [u64; THRESHOLDS.len()],
     sizes: SizeHistogram,
     recent: RecentKeys,
-    left_out: BTreeMap<Exclusion, u64>,
+    exclusions: BTreeMap<Exclusion, u64>,
     largest: BTreeMap<Site, (u64, String)>,
 }
 
@@ -115,7 +116,7 @@ impl SurveyCounts {
 
     /// Counts an entry that is not an object of the survey.
     pub fn exclude(&mut self, reason: Exclusion) {
-        *self.left_out.entry(reason).or_default() += 1;
+        *self.exclusions.entry(reason).or_default() += 1;
     }
 
     /// Adds an object to the list of the largest, if it belongs there.
@@ -153,8 +154,8 @@ impl SurveyCounts {
         &self.sizes
     }
 
-    pub(super) const fn left_out(&self) -> &BTreeMap<Exclusion, u64> {
-        &self.left_out
+    pub(super) const fn exclusions(&self) -> &BTreeMap<Exclusion, u64> {
+        &self.exclusions
     }
 
     /// Returns the largest objects in descending order of size.
@@ -206,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_site_counts_once_at_each_size() {
-        let mut tally = SurveyCounts::default();
+        let mut counts = SurveyCounts::default();
         let (a, b, c) = (site("a.example"), site("b.example"), site("c.example"));
-        tally.add_site(&c);
+        counts.add_site(&c);
         for (site, url, bytes) in [
             (&a, "https://a.example/1", 999_999),
             (&a, "https://a.example/2", 5_000_000),
@@ -217,38 +218,38 @@ mod tests {
             (&b, "https://b.example/1", 1_000_000),
             (&b, "https://b.example/0", 0),
         ] {
-            tally.add_object(site, url, bytes);
+            counts.add_object(site, url, bytes);
         }
-        let reached: Vec<_> = tally.at_least().map(|(_, sites)| sites).collect();
+        let reached: Vec<_> = counts.at_least().map(|(_, sites)| sites).collect();
         assert_eq!(reached, [2, 1, 1, 1, 0]);
-        assert_eq!((tally.sites(), tally.objects()), (3, 4));
-        let left_out: Vec<_> = tally.left_out().iter().map(|(why, n)| (*why, *n)).collect();
+        assert_eq!((counts.sites(), counts.objects()), (3, 4));
+        let left_out: Vec<_> = counts.exclusions().iter().map(|(why, n)| (*why, *n)).collect();
         assert_eq!(left_out, [(Exclusion::Empty, 1), (Exclusion::Repeated, 1)]);
-        let largest: Vec<_> = tally.largest().into_iter().map(|large| large.url).collect();
+        let largest: Vec<_> = counts.largest().into_iter().map(|large| large.url).collect();
         assert_eq!(largest, ["https://a.example/3", "https://b.example/1"]);
     }
 
     #[test]
     fn only_the_largest_are_listed() {
-        let mut tally = SurveyCounts::default();
+        let mut counts = SurveyCounts::default();
         for number in 1..=100 {
             let site = site(&format!("s{number}.example"));
-            tally.add_object(&site, &format!("https://{site}/x"), number * MB);
+            counts.add_object(&site, &format!("https://{site}/x"), number * MB);
         }
-        let largest = tally.largest();
+        let largest = counts.largest();
         assert_eq!(largest.len(), MAX_LARGEST);
         assert_eq!((largest[0].bytes, largest[MAX_LARGEST - 1].bytes), (100 * MB, 81 * MB));
     }
 
     #[test]
     fn recent_keys_are_remembered() {
-        let mut window = RecentKeys::default();
-        assert!(window.insert(0));
-        let all_new = (1..=MIN_REMEMBERED_OBJECTS as u64).all(|key| window.insert(key));
-        assert!(all_new && !window.insert(0) && !window.insert(1));
+        let mut recent = RecentKeys::default();
+        assert!(recent.insert(0));
+        let all_new = (1..=MIN_REMEMBERED_OBJECTS as u64).all(|key| recent.insert(key));
+        assert!(all_new && !recent.insert(0) && !recent.insert(1));
         assert!(
-            window.current.len() < MIN_REMEMBERED_OBJECTS
-                && window.previous.len() == MIN_REMEMBERED_OBJECTS
+            recent.current.len() < MIN_REMEMBERED_OBJECTS
+                && recent.previous.len() == MIN_REMEMBERED_OBJECTS
         );
     }
 }

@@ -11,18 +11,18 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 type LineKind = (&'static str, &'static str);
 
 /// Writes a line through [`tracing`], unless one of its kind was written within the last second:
-/// `seldom!(warn, "the kind", fields, "the message")`. Kinds are local to a module. The field `times` is the
+/// `throttled!(warn, "the kind", fields, "the message")`. Kinds are local to a module. The field `times` is the
 /// number of occurrences since the last line. `times = N` before other fields counts N occurrences.
 #[macro_export]
 #[doc(hidden)]
-macro_rules! seldom {
+macro_rules! throttled {
     ($level:ident, $kind:expr, times = $times:expr, $($line:tt)+) => {
-        if let Some(times) = $crate::seldom::due((module_path!(), $kind), $times) {
+        if let Some(times) = $crate::throttled::due((module_path!(), $kind), $times) {
             ::tracing::$level!(times, $($line)+);
         }
     };
     ($level:ident, $kind:expr, $($line:tt)+) => {
-        $crate::seldom!($level, $kind, times = 1, $($line)+)
+        $crate::throttled!($level, $kind, times = 1, $($line)+)
     };
 }
 
@@ -135,7 +135,7 @@ mod tests {
         let seen = Arc::clone(&lines.0);
         tracing::subscriber::with_default(lines, || {
             for _ in 0..5000 {
-                seldom!(warn, "a kind of this test", limit = "none", "limit hit");
+                throttled!(warn, "a kind of this test", limit = "none", "limit hit");
             }
         });
         let seen = seen.lock().unwrap();
