@@ -275,17 +275,23 @@ async fn wait_until_closed(gateway: &Gateway) {
     within("the session's end", none).await;
 }
 
-/// The server supports only HTTP/1.1 for a while, as during a rolling update.
-#[tokio::test]
-async fn websockets_use_http2_again_when_the_server_supports_it() {
-    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
+/// Returns a server that supports only HTTP/1.1 for a while, as during a rolling update, and a gateway that has used
+/// its HTTP/2.
+async fn server_that_lost_http2() -> (TlsServer, Gateway) {
+    let server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
-    let mut first = gateway.connect(GET).await;
-    let answer = within("the first answer", read_head(&mut first)).await;
-    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
-    drop(first);
+    let mut client = gateway.connect(GET).await;
+    let response = within("a response over HTTP/2", read_head(&mut client)).await;
+    assert!(response.starts_with("http/1.1 200 "), "{response}");
+    drop(client);
     server.http2_enabled.send_replace(false);
     wait_until_closed(&gateway).await;
+    (server, gateway)
+}
+
+#[tokio::test]
+async fn websockets_use_http2_again_when_the_server_supports_it() {
+    let (mut server, gateway) = server_that_lost_http2().await;
     let mut client = gateway.connect(UPGRADE).await;
     // The session's connection negotiates HTTP/1.1, and cannot carry the WebSocket.
     let _unused = within("the session's connection", server.http1.recv()).await.unwrap();
@@ -312,14 +318,7 @@ async fn websockets_use_http2_again_when_the_server_supports_it() {
 /// The session that the client falls back with must not serve requests once the server has HTTP/2 again.
 #[tokio::test]
 async fn requests_return_to_http2_when_the_server_selects_it_again() {
-    let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
-    let gateway = server.gateway();
-    let mut first = gateway.connect(GET).await;
-    let response = within("the first response", read_head(&mut first)).await;
-    assert!(response.starts_with("http/1.1 200 "), "{response}");
-    drop(first);
-    server.http2_enabled.send_replace(false);
-    wait_until_closed(&gateway).await;
+    let (mut server, gateway) = server_that_lost_http2().await;
     let mut second = gateway.connect(GET).await;
     let mut upstream = within("HTTP/1.1", server.http1.recv()).await.unwrap();
     read_head(&mut upstream).await;
