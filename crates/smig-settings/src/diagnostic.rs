@@ -68,7 +68,8 @@ pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let typos = |known: &str| strsim::damerau_levenshtein(word, known);
     let letters = word.chars().count();
     let is_prefix = |known: &str| letters >= MIN_PREFIX_LETTERS && known.starts_with(word);
-    let is_misspelt = |known: &str| typos(known) <= (letters / LETTERS_PER_TYPO).max(1);
+    let is_misspelt =
+        |known: &str| letters > 0 && typos(known) <= (letters / LETTERS_PER_TYPO).max(1);
     let similar = known.into_iter().filter(|known| is_prefix(known) || is_misspelt(known));
     similar.min_by_key(|known| (!is_prefix(known), typos(known)))
 }
@@ -89,6 +90,7 @@ mod tests {
             ("ap", Some("app")),
             ("resolve", None),
             ("", None),
+            ("x", None),
         ] {
             assert_eq!(suggest(word, known), expected, "{word}");
         }

@@ -86,14 +86,14 @@ impl<T> Schema<T> {
 
     fn unknown_key(&self, key: &str) -> String {
         let (section, name) = key.split_once('.').unwrap_or(("", key));
-        // The key's own section comes last: it takes precedence over the same name elsewhere.
-        let same_section = self.settings.iter().filter(|setting| setting.section() == section);
-        let other_sections = self.settings.iter().filter(|setting| setting.section() != section);
-        let all: Vec<&Setting<T>> = other_sections.chain(same_section).collect();
-        let similar_name = suggest(name, all.iter().map(|setting| setting.name()));
-        match similar_name
-            .and_then(|similar| all.iter().rev().find(|setting| setting.name() == similar))
-        {
+        let similar = |in_section: bool| {
+            let settings = || {
+                self.settings.iter().filter(|setting| (setting.section() == section) == in_section)
+            };
+            let similar = suggest(name, settings().map(Setting::name))?;
+            settings().find(|setting| setting.name() == similar)
+        };
+        match similar(true).or_else(|| similar(false)) {
             Some(setting) => format!("unknown key {key}; did you mean {}?", setting.key),
             None => format!("unknown key {key}; `{}` lists every key", self.example_command),
         }

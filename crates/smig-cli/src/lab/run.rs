@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
     self, CampaignError, Event, OnDisturbed, Options, Plan, Summary, copy_scenario, plan,
 };
-use smig_lab::scenario::{self, Campaign, Filter, ServerSpec, Shard, SizeClass};
+use smig_lab::scenario::{self, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass};
 use smig_lab::servers::{RunAs, ServerEnv, find_server_program};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
@@ -172,7 +172,8 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
             find_server_program(server, smig).unwrap_or_else(|| fallback.into())
         };
         for launch in env.launches(&condition.scenario, program) {
-            outln!("-- server {}\n{}", launch.name, launch.to_config_text());
+            let host = if launch.host == HostRole::Client { " on the clients' host" } else { "" };
+            outln!("-- server {}{host}\n{}", launch.name, launch.to_config_text());
         }
     }
     Ok(())

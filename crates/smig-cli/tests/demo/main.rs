@@ -20,6 +20,7 @@ mod linux {
 
     use anyhow::{Context as _, Result, ensure};
     use libtest_mimic::{Arguments, Failed, Trial};
+    use smig_demo::browser::{self, BrowserEvent, BrowserOptions};
     use smig_demo::demo::{
         DemoError, DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, Variant, drive,
         render_html, render_json,
@@ -31,7 +32,8 @@ mod linux {
 
     type Test = fn(Privilege) -> Result<()>;
 
-    const TESTS: [(&str, Test); 3] = [
+    const TESTS: [(&str, Test); 4] = [
+        ("a_browser_that_does_not_start_is_reported", a_browser_that_does_not_start_is_reported),
         ("three_runs_are_recorded", three_runs_are_recorded),
         ("it_stops_when_cancelled", it_stops_when_cancelled),
         ("it_stops_when_output_fails", it_stops_when_output_fails),
@@ -150,6 +152,30 @@ mod linux {
             Ok(())
         });
         ensure!(matches!(ended, Err(DemoError::Stopped)), "{ended:?}");
+        Ok(())
+    }
+
+    fn a_browser_that_does_not_start_is_reported(privilege: Privilege) -> Result<()> {
+        let smig = env!("CARGO_BIN_EXE_smig").as_ref();
+        let browser = Some("/bin/false".into());
+        let options = BrowserOptions { browser, ..BrowserOptions::new(smig) };
+        let build = Build::of(smig, None)?;
+        let mut started = Vec::new();
+        let ended = browser::drive(
+            &options,
+            build,
+            privilege,
+            &CancellationToken::default(),
+            &mut |event| {
+                if let BrowserEvent::RunStarted(variant) = event {
+                    started.push(*variant);
+                }
+                Ok(())
+            },
+        );
+        let error = ended.map(drop).unwrap_err().to_string();
+        ensure!(error.contains("browser"), "{error}");
+        ensure!(started == [Variant::PlainHttp2], "{started:?}");
         Ok(())
     }
 

@@ -28,6 +28,8 @@ const HEAD_START_BYTES: u64 = 2_000_000;
 const HEAD_START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two page loads.
 const PAGE_PAUSE: Duration = Duration::from_millis(500);
+/// Timeout of each step of reading the agent's metrics.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The browser and the download. What they measure goes over a channel, because a trial's result has
@@ -39,8 +41,8 @@ pub(super) struct BrowserClients {
     pub(super) mosaic: Arc<Mosaic>,
     /// Number of page loads alone, and of those beside the download.
     pub(super) loads: u32,
-    /// The run stops soon after the receiver is closed.
     pub(super) events: mpsc::Sender<BrowserEvent>,
+    /// The run stops soon after this is cancelled.
     pub(super) stop: CancellationToken,
 }
 
@@ -136,7 +138,9 @@ impl BrowserClients {
 
 /// Returns a program's metrics, below the header section of its response.
 fn read_metrics(admin: SocketAddr) -> io::Result<String> {
-    let (mut tcp, mut response) = (TcpStream::connect(admin)?, String::new());
+    let mut tcp = TcpStream::connect_timeout(&admin, METRICS_TIMEOUT)?;
+    tcp.set_read_timeout(Some(METRICS_TIMEOUT))?;
+    let mut response = String::new();
     // With HTTP/1.0, the response ends with the connection.
     write!(tcp, "GET /metrics HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
     tcp.read_to_string(&mut response)?;

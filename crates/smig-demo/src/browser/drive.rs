@@ -123,6 +123,7 @@ pub fn drive(
         on_event(&BrowserEvent::RunStarted(variant))?;
         let (scratch, request) = setup.request(&options.trial(variant)?, 1)?;
         let (events, received) = mpsc::channel();
+        let stop_run = stop.child_token();
         let clients = BrowserClients {
             variant,
             launch: BrowserLaunch {
@@ -133,11 +134,10 @@ pub fn drive(
             mosaic: Arc::clone(&mosaic),
             loads: options.loads,
             events,
-            stop: stop.clone(),
+            stop: stop_run.clone(),
         };
         let (recorded, ended) = thread::scope(|scope| {
             let trial = scope.spawn(|| trial::run(&request, privilege, clients));
-            // Drops the receiver, which stops the clients.
             let recorded = received.into_iter().try_for_each(|event| {
                 on_event(&event)?;
                 match event {
@@ -147,6 +147,9 @@ pub fn drive(
                 }
                 Ok(())
             });
+            if recorded.is_err() {
+                stop_run.cancel();
+            }
             (recorded, trial.join())
         });
         recorded.map_err(BrowserError::Io)?;

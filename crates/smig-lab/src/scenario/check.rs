@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::command::ClientCommand;
 use super::spec::{
-    ArrivalProcess, ClientKind, ClientSpec, HostSettings, Priorities, Scenario, ServerKind,
-    ServerSpec, Transfer, TransferDirection,
+    ArrivalProcess, ClientKind, ClientSpec, HostRole, HostSettings, Priorities, Scenario,
+    ServerKind, ServerSpec, Transfer, TransferDirection,
 };
 use smig_link::LinkSpec;
 
@@ -136,12 +135,17 @@ fn check_command(
     }
 }
 
+fn hosts_by_server(scenario: &Scenario) -> Vec<(&str, HostRole)> {
+    scenario.servers.iter().map(|(name, server)| (name.as_str(), server.host)).collect()
+}
+
 fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("servers.{name}");
     check_name(name, &path, faults);
     let is_command = server.kind == ServerKind::Command;
-    let others = scenario.servers.keys().filter(|&other| other != name);
-    let found = server.command.as_ref().map(|command| command.faults(others));
+    let mut others = hosts_by_server(scenario);
+    others.retain(|(other, _)| *other != name);
+    let found = server.command.as_ref().map(|command| command.faults(server.host, &others));
     check_command(&path, is_command, found, faults);
     if is_command && server.program.is_some() {
         faults.add(&format!("{path}.program"), "command.argv names the program of this kind");
@@ -230,7 +234,19 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
         }
     }
     let is_command = client.kind == ClientKind::Command;
-    check_command(&path, is_command, client.command.as_ref().map(ClientCommand::faults), faults);
+    let servers = hosts_by_server(scenario);
+    let found = client.command.as_ref().map(|command| command.faults(&servers));
+    check_command(&path, is_command, found, faults);
+    if let Some(server) = server.filter(|server| server.host == HostRole::Client) {
+        if client.link > 0 {
+            let what = "its server is on the clients' host, and proxies there use the first link";
+            faults.add(&format!("{path}.link"), what);
+        }
+        if server.kind != ServerKind::Command {
+            let what = "no packet would cross the link: of servers on the clients' host, clients use only commands";
+            faults.add(&format!("{path}.server"), what);
+        }
+    }
     if is_command && client.priorities == Priorities::Sent {
         conflicts.push(only_for("priorities", "\"smig\", \"h2\" or \"http1\""));
     }

@@ -8,7 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::placeholder::{fill_placeholders, placeholders};
+use super::placeholder::{fill_placeholders, is_placeholder_name, placeholders};
+use super::spec::HostRole;
 use super::trials::hex;
 
 /// The placeholder for the directory of the scenario file.
@@ -21,8 +22,8 @@ const SERVER_PLACEHOLDERS: [&str; 10] =
     ["addr", "port", "root", "cert", "key", "cert_and_key", "scratch", "log", "smig", "dir"];
 
 /// Placeholders of a client's command.
-const CLIENT_PLACEHOLDERS: [&str; 9] =
-    ["url", "origin", "addr", "port", "size", "number", "seed", "cert", "dir"];
+const CLIENT_PLACEHOLDERS: [&str; 10] =
+    ["url", "origin", "addr", "port", "size", "number", "seed", "cert", "smig", "dir"];
 
 /// A server that is an arbitrary program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,18 +116,26 @@ const fn is_yes(value: &bool) -> bool {
 type Fault = (String, String);
 
 impl ServerCommand {
-    /// Returns all faults. The names of servers are placeholders too.
-    pub(super) fn faults<'a>(&self, servers: impl Iterator<Item = &'a String>) -> Vec<Fault> {
+    /// Returns all faults. `host` is the server's host; the names of other servers are placeholders too.
+    pub(super) fn faults(&self, host: HostRole, others: &[(&str, HostRole)]) -> Vec<Fault> {
         let mut faults = Vec::new();
         check_program(&self.argv, &mut faults);
-        let known: Vec<_> =
-            SERVER_PLACEHOLDERS.into_iter().chain(servers.map(String::as_str)).collect();
         for (key, texts) in [
             ("argv", self.argv.iter().collect::<Vec<_>>()),
             ("environment", self.environment.values().collect()),
             ("files", self.files.values().collect()),
         ] {
-            check_placeholders(key, &texts, &known, &mut faults);
+            check_placeholders(key, &texts, &SERVER_PLACEHOLDERS, others, &mut faults);
+            let is_behind =
+                |server_host| host == HostRole::Server && server_host == HostRole::Client;
+            for (name, _) in others.iter().filter(|(_, server_host)| is_behind(*server_host)) {
+                if texts.iter().any(|text| text.contains(&braced(name))) {
+                    let what = format!(
+                        "{name} runs on the clients' host, where only that host reaches it"
+                    );
+                    faults.push((key.to_owned(), what));
+                }
+            }
         }
         check_version(&self.version, &mut faults);
         let texts = self.argv.iter().chain(self.environment.values()).chain(self.files.values());
@@ -156,15 +165,15 @@ impl ServerCommand {
 }
 
 impl ClientCommand {
-    /// Returns all faults.
-    pub(super) fn faults(&self) -> Vec<Fault> {
+    /// Returns all faults. The names of the servers are placeholders too.
+    pub(super) fn faults(&self, servers: &[(&str, HostRole)]) -> Vec<Fault> {
         let mut faults = Vec::new();
         check_program(&self.argv, &mut faults);
         for (key, texts) in [
             ("argv", self.argv.iter().collect::<Vec<_>>()),
             ("environment", self.environment.values().collect()),
         ] {
-            check_placeholders(key, &texts, &CLIENT_PLACEHOLDERS, &mut faults);
+            check_placeholders(key, &texts, &CLIENT_PLACEHOLDERS, servers, &mut faults);
         }
         check_version(&self.version, &mut faults);
         let target = ["url", "origin", "addr"];
@@ -196,7 +205,35 @@ fn check_program(argv: &[String], faults: &mut Vec<Fault>) {
     faults.push(("argv".into(), what));
 }
 
-fn check_placeholders(key: &str, texts: &[&String], known: &[&str], faults: &mut Vec<Fault>) {
+fn braced(name: &str) -> String {
+    format!("{{{name}}}")
+}
+
+/// Checks that each placeholder has a value, and one only: one of `own`, or the address of a server.
+fn check_placeholders(
+    key: &str,
+    texts: &[&String],
+    own: &[&str],
+    servers: &[(&str, HostRole)],
+    faults: &mut Vec<Fault>,
+) {
+    for (name, _) in servers {
+        let what = if own.contains(name) {
+            format!("{} is this placeholder, and a server: rename the server", braced(name))
+        } else if !is_placeholder_name(name) {
+            format!(
+                "{} stays as it is: a server named here needs a name of small letters and _",
+                braced(name)
+            )
+        } else {
+            continue;
+        };
+        if texts.iter().any(|text| text.contains(&braced(name))) {
+            faults.push((key.to_owned(), what));
+        }
+    }
+    let names = servers.iter().map(|(name, _)| *name).filter(|name| is_placeholder_name(name));
+    let known: Vec<_> = own.iter().copied().chain(names).collect();
     let names: BTreeSet<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
     for name in names.into_iter().filter(|name| !known.contains(name)) {
         let known: Vec<_> = known.iter().map(|name| format!("{{{name}}}")).collect();
@@ -207,7 +244,7 @@ fn check_placeholders(key: &str, texts: &[&String], known: &[&str], faults: &mut
 
 /// A version command runs before there are hosts and files.
 fn check_version(version: &[String], faults: &mut Vec<Fault>) {
-    check_placeholders("version", &version.iter().collect::<Vec<_>>(), &["dir"], faults);
+    check_placeholders("version", &version.iter().collect::<Vec<_>>(), &["dir"], &[], faults);
 }
 
 fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, dir: &Path) {

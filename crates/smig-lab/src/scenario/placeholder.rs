@@ -10,14 +10,16 @@ enum Piece<'a> {
     Placeholder(&'a str),
 }
 
+/// Returns whether this name in braces is a placeholder.
+pub(super) fn is_placeholder_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
 /// Splits a text into the parts before, in and after its first placeholder.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-    };
     text.match_indices('{').find_map(|(at, _)| {
         let (name, after) = text[at + 1..].split_once('}')?;
-        is_name(name).then(|| (&text[..at], name, after))
+        is_placeholder_name(name).then(|| (&text[..at], name, after))
     })
 }
 

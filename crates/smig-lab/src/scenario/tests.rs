@@ -253,6 +253,71 @@ fn errors_of_commands_name_file_line_key_and_remedy() {
     }
 }
 
+/// A scenario with a server `main`, another one called `name`, and an agent whose argument is `argument`.
+fn with_agent(name: &str, argument: &str, agent_host: &str, rest: &str) -> String {
+    let server = |name: &str, argument: &str, host: &str| {
+        format!(
+            "[servers.{name}]\nkind = \"command\"\nhost = \"{host}\"\n[servers.{name}.command]\n\
+             argv = [\"x\", \"{{port}}\", \"{argument}\"]\n"
+        )
+    };
+    let servers = [server(name, "", "server"), server("agent", argument, agent_host)].concat();
+    format!(
+        "link = \"paper-wired\"\n[servers.main]\nkind = \"smig\"\n{servers}[clients.user]\nkind = \"http1\"\n\
+         server = \"agent\"\n{rest}[workload.transfers.big]\nsize = 9\n"
+    )
+}
+
+#[test]
+fn servers_named_in_commands_have_one_meaning_and_are_reachable() {
+    for (name, argument, agent_host, rest, expected) in [
+        ("web", "{main} {web} {smig}", "client", "", None),
+        ("web-1", "{web-1}", "client", "", Some("{web-1} stays as it is")),
+        ("smig", "{smig}", "client", "", Some("is this placeholder, and a server")),
+        ("web", "{wep}", "client", "", Some("unknown placeholder {wep}")),
+        ("web", "", "client", "link = 1\n", Some("clients.user.link")),
+    ] {
+        let errors = match parse(
+            &with_agent(name, argument, agent_host, rest),
+            "test",
+            Path::new("/"),
+            &settings,
+        ) {
+            Ok(_) => String::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        };
+        match expected {
+            Some(expected) => assert!(errors.contains(expected), "{name}: {errors}"),
+            None => assert_eq!(errors, ""),
+        }
+    }
+    // From the servers' host, the address of the agent would be another one.
+    let text = with_agent("web", "", "client", "").replace("\"\"]", "\"{agent}\"]");
+    let errors = parse(&text, "test", Path::new("/"), &settings).unwrap_err();
+    assert!(
+        errors.iter().any(|error| error.message.contains("agent runs on the clients' host")),
+        "{errors:?}"
+    );
+    // Without an agent, nothing would be measured.
+    let text = MINIMAL
+        .replace("kind = \"smig\"\n[clients", "kind = \"smig\"\nhost = \"client\"\n[clients");
+    let errors = parse(&text, "test", Path::new("/"), &settings).unwrap_err();
+    assert!(
+        errors.iter().any(|error| error.message.contains("no packet would cross the link")),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn the_hash_depends_on_a_servers_host_unless_it_is_the_default() {
+    let hash_of = |text: &str| {
+        parse(text, "test", Path::new("/"), &settings).unwrap().trials().remove(0).hash().to_owned()
+    };
+    let on_server = with_agent("web", "", "server", "");
+    assert_eq!(hash_of(&on_server), hash_of(&on_server.replace("host = \"server\"\n", "")));
+    assert_ne!(hash_of(&on_server), hash_of(&with_agent("web", "", "client", "")));
+}
+
 #[test]
 fn a_commands_hash_depends_on_its_files_bytes_and_not_on_their_path() {
     let text = "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\

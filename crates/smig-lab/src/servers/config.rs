@@ -244,6 +244,8 @@ impl ServerEnv {
                 "scratch" => &scratch,
                 "log" => &log,
                 "smig" => &self.smig,
+                // The files of built-in servers name no others, and have braces of their own.
+                _ if job.server.command.is_none() => return None,
                 _ => return job.addresses.get(name).map(ToString::to_string),
             };
             Some(path.display().to_string())

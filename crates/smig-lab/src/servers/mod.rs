@@ -16,4 +16,4 @@ pub use find::{
 };
 pub(crate) use find::{command_version, find_command};
 pub use process::ServerError;
-pub(crate) use process::ServerProcess;
+pub(crate) use process::{ServerProcess, exec_child};

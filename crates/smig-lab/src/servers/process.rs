@@ -148,8 +148,8 @@ impl Launch {
 
     fn build_command(&self, smig: &Path) -> io::Result<Command> {
         let log = File::create(&self.log)?;
-        let mut command = Command::new(smig);
-        command.args(["lab", "exec-child", "--"]).args(&self.command);
+        let mut command = exec_child(smig);
+        command.args(&self.command);
         command.envs(self.process.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
         // Its own process group: it gets no signals from the terminal, and its stop signal reaches its child
@@ -157,6 +157,17 @@ impl Launch {
         command.process_group(0);
         Ok(command)
     }
+}
+
+/// Returns a command that starts the program of its further arguments in a PID namespace, without the variables by
+/// which the caller configures `smig` for itself: they must not affect a measurement.
+pub(crate) fn exec_child(smig: &Path) -> Command {
+    let mut command = Command::new(smig);
+    command.args(["lab", "exec-child", "--"]);
+    for variable in ["SMIG_LOG", "SMIG_AGENT_TOKEN", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 impl ServerProcess {
@@ -326,6 +337,15 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn the_callers_settings_do_not_reach_measured_programs() {
+        let command = exec_child(Path::new("smig"));
+        let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).collect();
+        for variable in ["SMIG_LOG", "SMIG_AGENT_TOKEN", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            assert!(removed.iter().any(|(name, _)| *name == variable), "{variable}");
+        }
+    }
 
     #[test]
     fn a_log_search_continues_where_it_stopped() {

@@ -98,7 +98,8 @@ pub fn run(
     }
     let (observation, links) = observed?;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    drop(servers);
+    // Proxies are stopped before the servers behind them.
+    servers.into_iter().rev().for_each(drop);
     drop(testbed);
     let hystart_was_on = hystart::current_value();
     drop(hystart);
@@ -254,6 +255,7 @@ impl TrialRun<'_> {
             commands: CommandEnv {
                 smig: request.smig.clone(),
                 certificate: ServerFiles::at(&request.server_files).certificate,
+                servers: addresses.clone(),
             },
             time_limit: time_limit(&request.trial.scenario),
         };

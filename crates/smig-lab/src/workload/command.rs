@@ -1,5 +1,6 @@
 //! Clients that are commands: one process for each request of a transfer's schedule.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
@@ -17,7 +18,7 @@ use super::result::{ObjectResult, Outcome};
 use super::run::Run;
 use super::server_files::object_path;
 use crate::scenario::{ClientCommand, ResultFormat, fill_placeholders};
-use crate::servers::find_command;
+use crate::servers::{exec_child, find_command};
 
 /// Environment of clients that are commands.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct CommandEnv {
     pub(crate) smig: PathBuf,
     /// The certificate that they must trust, PEM.
     pub(crate) certificate: PathBuf,
+    /// The servers' addresses, by name.
+    pub(crate) servers: BTreeMap<String, SocketAddr>,
 }
 
 /// A client that is a command.
@@ -105,8 +108,8 @@ impl CommandClient {
 
     fn build_command(&self, object: &ObjectResult) -> Command {
         let value = |name: &str| self.placeholder_value(name, object);
-        let mut command = Command::new(&self.env.smig);
-        command.args(["lab", "exec-child", "--"]).arg(&self.program);
+        let mut command = exec_child(&self.env.smig);
+        command.arg(&self.program);
         command.args(self.command.argv.iter().skip(1).map(|text| fill_placeholders(text, &value)));
         let environment = self.command.environment.iter();
         command.envs(environment.map(|(name, text)| (name, fill_placeholders(text, &value))));
@@ -129,7 +132,8 @@ impl CommandClient {
             "number" => object.number.to_string(),
             "seed" => self.seed.to_string(),
             "cert" => path_text(&self.env.certificate),
-            _ => return None,
+            "smig" => path_text(&self.env.smig),
+            _ => return self.env.servers.get(name).map(ToString::to_string),
         })
     }
 }

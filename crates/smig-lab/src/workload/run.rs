@@ -102,7 +102,7 @@ pub enum RunPhase {
 /// What uses the servers of a trial.
 pub trait Clients: Send + 'static {
     /// Runs the clients, on a thread in their host, from which threads and processes inherit it. Calls
-    /// `pause` at each [`RunPhase`], which blocks the caller.
+    /// `pause` at each [`RunPhase`] in turn, which blocks the caller; only a failed run may leave one out.
     ///
     /// # Errors
     /// [`WorkloadError`]. The failure of a single object is recorded in its result.

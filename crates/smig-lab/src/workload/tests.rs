@@ -47,7 +47,11 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
         seed: 1,
         servers: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
         certificate,
-        commands: CommandEnv { smig: "smig".into(), certificate: server_files.certificate },
+        commands: CommandEnv {
+            smig: "smig".into(),
+            certificate: server_files.certificate,
+            servers: BTreeMap::new(),
+        },
         time_limit: Duration::from_secs(60),
     };
     ScenarioClients { events }.run(spec, &mut |_| {})
