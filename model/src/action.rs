@@ -57,7 +57,7 @@ pub(crate) fn add_required_actions(scenario: &Scenario, world: &World, actions: 
         if endpoint.can_send() {
             actions.push(Action::Send(side));
         }
-        if endpoint.can_credit() {
+        if endpoint.can_send_credit() {
             actions.push(Action::Credit(side));
         }
         if world.network.is_quiet() {
@@ -97,7 +97,7 @@ pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: 
         if budget.timeouts > 0 && !world.network.is_quiet() {
             actions.extend(endpoint.unbound_carriers().map(|at| Action::TimeOutInFlight(side, at)));
         }
-        if budget.settings > 0 && endpoint.can_change_settings() {
+        if budget.settings_changes > 0 && endpoint.can_change_settings() {
             actions.extend([-1, 1].map(|by| Action::ChangeSettings(side, by)));
         }
         for conn in Conn::all(scenario.conns) {

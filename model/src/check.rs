@@ -57,41 +57,41 @@ pub fn check(scenario: Scenario, threads: usize) -> ExplorationResult {
 type Discovery = (&'static str, Path<World, Action>);
 
 fn first_violation(checker: &impl Checker<Machine>) -> Option<Discovery> {
-    checker.discoveries().into_iter().min_by_key(|(_, path)| steps(path))
+    checker.discoveries().into_iter().min_by_key(|(_, path)| count_steps(path))
 }
 
-fn steps(path: &Path<World, Action>) -> usize {
+fn count_steps(path: &Path<World, Action>) -> usize {
     path.clone().into_actions().len()
 }
 
 /// Returns a violation with the fewest steps, for readability: the checker stops some time after
 /// the first, so the search is repeated with a smaller depth until nothing is found.
-fn shortest_violation(scenario: Scenario, mut found: Discovery) -> Discovery {
+fn shortest_violation(scenario: Scenario, mut discovery: Discovery) -> Discovery {
     loop {
-        let fewer = steps(&found.1); // depths start at 1, and the bound is exclusive
+        let step_count = count_steps(&discovery.1); // depths start at 1, and the bound is exclusive
         let checker = Machine(scenario)
             .checker()
             .finish_when(HasDiscoveries::Any)
-            .target_max_depth(fewer + 1)
+            .target_max_depth(step_count + 1)
             .spawn_bfs()
             .join();
         match first_violation(&checker) {
-            Some(better) if steps(&better.1) < fewer => found = better,
-            _ => return found,
+            Some(better) if count_steps(&better.1) < step_count => discovery = better,
+            _ => return discovery,
         }
     }
 }
 
 fn render_trace(path: Path<World, Action>) -> String {
     let mut text = String::new();
-    let mut last = None;
+    let mut last_world = None;
     for (number, (world, action)) in path.into_vec().into_iter().enumerate() {
         if let Some(action) = action {
             let _ = writeln!(text, "  {:>3}. {}", number + 1, describe(&world, action));
         }
-        last = Some(world);
+        last_world = Some(world);
     }
-    if let Some(world) = last {
+    if let Some(world) = last_world {
         let _ = writeln!(text, "  then:\n{}", world.summary());
     }
     text
@@ -102,8 +102,8 @@ fn describe(world: &World, action: Action) -> String {
         Action::Deliver(conn, side, choice) => {
             let frame =
                 world.network.next_frame(conn, side).map(ToString::to_string).unwrap_or_default();
-            let how = if choice == Choice::Decline { ", and declines" } else { "" };
-            format!("{side} reads {conn} {frame}{how}")
+            let suffix = if choice == Choice::Decline { ", and declines" } else { "" };
+            format!("{side} reads {conn} {frame}{suffix}")
         }
         Action::NoticeEnd(conn, side) => format!("{side} notices the end of {conn}"),
         Action::Send(side) => format!("{side} sends data"),

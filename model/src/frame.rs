@@ -63,7 +63,7 @@ pub(crate) enum Frame {
     Settings(i8),
     SettingsAck,
     /// The server's accepting answer to JOIN.
-    Joined,
+    JoinAck,
 }
 
 impl fmt::Display for Data {
@@ -101,7 +101,7 @@ impl fmt::Display for Frame {
             Self::GoAway { last } => write!(f, "GOAWAY(last {last})"),
             Self::Settings(by) => write!(f, "SETTINGS(INITIAL_WINDOW_SIZE {by:+})"),
             Self::SettingsAck => f.write_str("SETTINGS(ACK)"),
-            Self::Joined => f.write_str("JOIN(ACK)"),
+            Self::JoinAck => f.write_str("JOIN(ACK)"),
         }
     }
 }

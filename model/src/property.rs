@@ -9,7 +9,7 @@ use crate::endpoint::StreamState;
 use crate::id::Side;
 use crate::world::{Machine, World};
 
-pub(crate) fn all() -> Vec<Property<Machine>> {
+pub(crate) fn all_properties() -> Vec<Property<Machine>> {
     vec![
         Property::always("bytes in order and once, no protocol error", no_fault),
         Property::always("at rest the stream has ended at both sides", no_deadlock),
@@ -19,7 +19,7 @@ pub(crate) fn all() -> Vec<Property<Machine>> {
     ]
 }
 
-fn both(holds: impl Fn(Side) -> bool) -> bool {
+fn holds_for_both_sides(holds: impl Fn(Side) -> bool) -> bool {
     Side::BOTH.into_iter().all(holds)
 }
 
@@ -33,24 +33,24 @@ fn no_fault(_: &Machine, world: &World) -> bool {
 /// (SMIG-8.18/same-bytes, last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
     world.has_fault()
-        || both(|side| world.endpoint(side).state() != StreamState::Running)
+        || holds_for_both_sides(|side| world.endpoint(side).state() != StreamState::Running)
         || !is_at_rest(&machine.0, world)
 }
 
 fn nothing_pending(machine: &Machine, world: &World) -> bool {
     world.has_fault()
-        || both(|side| world.endpoint(side).has_nothing_pending())
+        || holds_for_both_sides(|side| world.endpoint(side).has_nothing_pending())
         || !is_at_rest(&machine.0, world)
 }
 
 /// Moves, offers, declines, collisions, GOAWAY and SETTINGS never make a stream fail.
 fn no_failure_without_cause(machine: &Machine, world: &World) -> bool {
     let (initial, current) = (&machine.0.budget, &world.budget);
-    let cause = initial.losses != current.losses
+    let has_cause = initial.losses != current.losses
         || initial.timeouts != current.timeouts
         || initial.client_resets != current.client_resets
         || initial.server_resets != current.server_resets;
-    cause || both(|side| world.endpoint(side).state() != StreamState::Failed)
+    has_cause || holds_for_both_sides(|side| world.endpoint(side).state() != StreamState::Failed)
 }
 
 /// With nothing in flight, each sender's window is equal to its receiver's.
@@ -59,8 +59,10 @@ fn windows_agree(_: &Machine, world: &World) -> bool {
         world.endpoint(side).state() == StreamState::Running
             && world.endpoint(side).has_no_migration()
     };
-    if !world.network.is_quiet() || !both(comparable) {
+    if !world.network.is_quiet() || !holds_for_both_sides(comparable) {
         return true;
     }
-    both(|side| world.endpoint(side).send_window() == world.endpoint(side.peer()).receive_window())
+    holds_for_both_sides(|side| {
+        world.endpoint(side).send_window() == world.endpoint(side.peer()).receive_window()
+    })
 }

@@ -31,7 +31,7 @@ pub struct Budget {
     /// RST_STREAM(NO_ERROR) of the server, after the complete response (RFC 9113 section 8.1).
     pub stops: u8,
     /// Changes of SETTINGS_INITIAL_WINDOW_SIZE on the first connection, up or down, by either side.
-    pub settings: u8,
+    pub settings_changes: u8,
 }
 
 /// The frame that carries END_STREAM.
@@ -61,7 +61,7 @@ pub struct Scenario {
     /// The frame that carries END_STREAM.
     pub end_at: EndAt,
     /// Whether the answer to the second connection's JOIN is in flight to the client.
-    pub joining: bool,
+    pub has_joining_conn: bool,
     /// The possible events.
     pub budget: Budget,
     /// The rule that the endpoints leave out, if any.
@@ -71,7 +71,7 @@ pub struct Scenario {
 impl Scenario {
     /// Returns the scenario with one rule left out.
     #[must_use]
-    pub fn without(self, omission: Omission) -> Self {
+    pub fn with_omission(self, omission: Omission) -> Self {
         Self { omission: Some(omission), ..self }
     }
 
@@ -84,10 +84,10 @@ impl Scenario {
         budget.losses = budget.losses.min(1);
         budget.goaways = budget.goaways.min(1);
         let migrations = budget.client_migrations + budget.server_migrations;
-        if migrations > 1 || self.joining || self.upload_units > 0 {
+        if migrations > 1 || self.has_joining_conn || self.upload_units > 0 {
             budget.server_resets = 0;
         }
-        if migrations > 1 || self.joining {
+        if migrations > 1 || self.has_joining_conn {
             budget.losses = 0;
         }
         if migrations > 1 {

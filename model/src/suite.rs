@@ -26,7 +26,7 @@ const NO_EVENTS: Budget = Budget {
     goaways: 0,
     timeouts: 0,
     stops: 0,
-    settings: 0,
+    settings_changes: 0,
 };
 
 /// A GET: the client's direction ends with its HEADERS.
@@ -38,7 +38,7 @@ const DOWNLOAD: Scenario = Scenario {
     download_units: 2,
     window: 1,
     end_at: EndAt::LastUnit,
-    joining: false,
+    has_joining_conn: false,
     budget: NO_EVENTS,
     omission: None,
 };
@@ -53,76 +53,86 @@ const TUNNEL: Scenario = Scenario { upload_units: 2, download_units: 2, ..DOWNLO
 /// Returns all scenarios of a size.
 #[must_use]
 pub fn suite(size: Size) -> Vec<Scenario> {
-    let mut all = Vec::new();
-    all.extend(one_mover("server", Budget { server_migrations: 1, ..NO_EVENTS }));
-    all.extend(one_mover("client", Budget { client_migrations: 1, ..NO_EVENTS }));
-    all.extend(two_movers());
-    all.extend(joining());
-    all.extend(offers());
-    all.extend(repeated_migrations());
-    all.extend(stopped_uploads());
+    let mut scenarios = Vec::new();
+    scenarios.extend(one_mover("server", Budget { server_migrations: 1, ..NO_EVENTS }));
+    scenarios.extend(one_mover("client", Budget { client_migrations: 1, ..NO_EVENTS }));
+    scenarios.extend(two_movers());
+    scenarios.extend(joining_connections());
+    scenarios.extend(offers());
+    scenarios.extend(repeated_migrations());
+    scenarios.extend(stopped_uploads());
     if size == Size::Small {
-        all.iter_mut().for_each(Scenario::narrow);
+        scenarios.iter_mut().for_each(Scenario::narrow);
     }
-    all
+    scenarios
 }
 
 /// Returns a small scenario whose properties hold, and are violated if the rule is left out.
 #[must_use]
 pub fn witness(omission: Omission) -> Scenario {
-    let server = Budget { server_migrations: 1, ..NO_EVENTS };
-    let client = Budget { client_migrations: 1, ..NO_EVENTS };
-    let both = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
+    let server_budget = Budget { server_migrations: 1, ..NO_EVENTS };
+    let client_budget = Budget { client_migrations: 1, ..NO_EVENTS };
+    let both_budget = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
     let upload = Scenario {
         mover: "each side",
         description: "an upload",
         upload_units: 1,
-        budget: both,
+        budget: both_budget,
         ..UPLOAD
     };
     let download =
-        Scenario { mover: "server", description: "a download", budget: server, ..DOWNLOAD };
-    let declined = Budget { declines: 1, ..server };
+        Scenario { mover: "server", description: "a download", budget: server_budget, ..DOWNLOAD };
+    let decline_budget = Budget { declines: 1, ..server_budget };
     match omission {
-        Omission::ClientSendsBeforeAnswer => Scenario { mover: "client", budget: client, ..upload },
+        Omission::ClientSendsBeforeAnswer => {
+            Scenario { mover: "client", budget: client_budget, ..upload }
+        }
         Omission::InitialWindowOfCarrier => download,
         Omission::EarlyDataDelivered => Scenario { window: 2, ..download },
         Omission::ForgetAtEnd
         | Omission::ResumeAfterDroppedBytes
-        | Omission::DroppedBytesStayCounted => Scenario { budget: declined, ..download },
+        | Omission::DroppedBytesStayCounted => Scenario { budget: decline_budget, ..download },
         Omission::NoAnswerWhenClosed => {
-            Scenario { budget: Budget { client_resets: 1, ..server }, ..download }
+            Scenario { budget: Budget { client_resets: 1, ..server_budget }, ..download }
         }
         Omission::ClosedCarrierAccepted => {
-            Scenario { budget: Budget { server_resets: 1, ..server }, ..download }
+            Scenario { budget: Budget { server_resets: 1, ..server_budget }, ..download }
         }
         Omission::ResetForgotten => {
-            Scenario { budget: Budget { server_resets: 1, ..declined }, ..download }
+            Scenario { budget: Budget { server_resets: 1, ..decline_budget }, ..download }
         }
         Omission::AcceptanceAssumed => {
-            Scenario { budget: Budget { losses: 1, ..server }, ..download }
+            Scenario { budget: Budget { losses: 1, ..server_budget }, ..download }
         }
         Omission::GoAwayExcludesBound => {
-            Scenario { budget: Budget { goaways: 1, ..server }, ..download }
+            Scenario { budget: Budget { goaways: 1, ..server_budget }, ..download }
         }
-        Omission::CreditNotRepeated => Scenario { upload_units: 2, budget: declined, ..upload },
-        Omission::SettingsSkipped => {
-            Scenario { window: 2, budget: Budget { settings: 1, ..declined }, ..download }
+        Omission::CreditNotRepeated => {
+            Scenario { upload_units: 2, budget: decline_budget, ..upload }
         }
-        Omission::UnboundCreditDropped => Scenario { upload_units: 2, budget: server, ..upload },
-        Omission::OfferWithdrawn => Scenario { budget: Budget { offers: 1, ..server }, ..download },
+        Omission::SettingsSkipped => Scenario {
+            window: 2,
+            budget: Budget { settings_changes: 1, ..decline_budget },
+            ..download
+        },
+        Omission::UnboundCreditDropped => {
+            Scenario { upload_units: 2, budget: server_budget, ..upload }
+        }
+        Omission::OfferWithdrawn => {
+            Scenario { budget: Budget { offers: 1, ..server_budget }, ..download }
+        }
         Omission::TruncatedRequestAccepted => {
-            Scenario { budget: Budget { client_resets: 1, declines: 1, ..both }, ..upload }
+            Scenario { budget: Budget { client_resets: 1, declines: 1, ..both_budget }, ..upload }
         }
         Omission::EndLostInCollision => {
-            Scenario { budget: Budget { declines: 1, ..both }, ..upload }
+            Scenario { budget: Budget { declines: 1, ..both_budget }, ..upload }
         }
         Omission::NextMigrateIgnored | Omission::ServerFollowsInCollision => upload,
         Omission::StopBeforeAnswer => {
-            Scenario { budget: Budget { stops: 1, ..declined }, ..upload }
+            Scenario { budget: Budget { stops: 1, ..decline_budget }, ..upload }
         }
         Omission::StopProcessedAtOnce | Omission::StopFailsMigration => {
-            Scenario { budget: Budget { stops: 1, ..client }, ..upload }
+            Scenario { budget: Budget { stops: 1, ..client_budget }, ..upload }
         }
     }
 }
@@ -131,7 +141,7 @@ pub fn witness(omission: Omission) -> Scenario {
 fn one_mover(mover: &'static str, base: Budget) -> Vec<Scenario> {
     let failures = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..base };
     let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..base };
-    let settings = Budget { declines: 1, settings: 1, ..base };
+    let settings = Budget { declines: 1, settings_changes: 1, ..base };
     vec![
         Scenario {
             mover,
@@ -169,14 +179,14 @@ fn two_movers() -> Vec<Scenario> {
     let losses = Budget { losses: 2, ..movers };
     let resets = Budget { client_resets: 1, server_resets: 1, ..movers };
     let drain = Budget { goaways: 2, timeouts: 1, ..movers };
-    let mixed = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
-    let settings = Budget { settings: 1, ..movers };
+    let mixed_failures = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
+    let settings = Budget { settings_changes: 1, ..movers };
     vec![
         Scenario { mover, description: "an upload; declines, losses", budget: losses, ..UPLOAD },
         Scenario {
             mover,
             description: "a tunnel; declines, a loss, a reset, timeout",
-            budget: mixed,
+            budget: mixed_failures,
             ..TUNNEL
         },
         Scenario { mover, description: "an upload; declines, resets", budget: resets, ..UPLOAD },
@@ -197,12 +207,12 @@ fn two_movers() -> Vec<Scenario> {
 }
 
 /// The answer to the second connection's JOIN is in flight.
-fn joining() -> Vec<Scenario> {
-    let base = Scenario { mover: "server", joining: true, ..UPLOAD };
+fn joining_connections() -> Vec<Scenario> {
+    let base = Scenario { mover: "server", has_joining_conn: true, ..UPLOAD };
     let moves = Budget { server_migrations: 1, declines: 1, ..NO_EVENTS };
     let failures = Budget { losses: 1, client_resets: 1, server_resets: 1, ..moves };
-    let settings = Budget { settings: 1, ..moves };
-    let both = Budget { client_migrations: 1, goaways: 1, ..moves };
+    let settings = Budget { settings_changes: 1, ..moves };
+    let both_budget = Budget { client_migrations: 1, goaways: 1, ..moves };
     vec![
         Scenario {
             description: "to a joining connection; declines, a loss, resets",
@@ -218,7 +228,7 @@ fn joining() -> Vec<Scenario> {
         Scenario {
             mover: "each side",
             description: "to a joining connection; GOAWAY, declines",
-            budget: both,
+            budget: both_budget,
             ..base
         },
     ]
@@ -229,7 +239,7 @@ fn offers() -> Vec<Scenario> {
     let mover = "client";
     let offer = Budget { offers: 1, client_migrations: 1, declines: 1, ..NO_EVENTS };
     let failures = Budget { losses: 2, client_resets: 1, server_resets: 1, ..offer };
-    let again = Budget { offers: 2, server_migrations: 1, losses: 1, ..offer };
+    let two_offers = Budget { offers: 2, server_migrations: 1, losses: 1, ..offer };
     vec![
         Scenario {
             mover,
@@ -241,7 +251,7 @@ fn offers() -> Vec<Scenario> {
         Scenario {
             mover: "each side",
             description: "with two offers, a tunnel; declines, a loss",
-            budget: again,
+            budget: two_offers,
             ..TUNNEL
         },
     ]
@@ -258,16 +268,16 @@ fn repeated_migrations() -> Vec<Scenario> {
         end_at: EndAt::Alone,
         ..DOWNLOAD
     };
-    let server = Budget { server_migrations: 3, declines: 1, losses: 2, ..NO_EVENTS };
-    let both = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
-    let losses = Budget { declines: 1, losses: 1, ..both };
-    let resets = Budget { client_resets: 1, server_resets: 1, ..both };
-    let drain = Budget { goaways: 1, timeouts: 1, ..both };
-    let often = Budget { server_migrations: 2, client_migrations: 2, ..NO_EVENTS };
+    let server_budget = Budget { server_migrations: 3, declines: 1, losses: 2, ..NO_EVENTS };
+    let both_budget = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
+    let losses = Budget { declines: 1, losses: 1, ..both_budget };
+    let resets = Budget { client_resets: 1, server_resets: 1, ..both_budget };
+    let drain = Budget { goaways: 1, timeouts: 1, ..both_budget };
+    let two_each = Budget { server_migrations: 2, client_migrations: 2, ..NO_EVENTS };
     vec![
         Scenario {
             description: "three times, a download; declines, losses",
-            budget: server,
+            budget: server_budget,
             ..download
         },
         Scenario {
@@ -281,40 +291,40 @@ fn repeated_migrations() -> Vec<Scenario> {
             budget: drain,
             ..tunnel
         },
-        Scenario { description: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
+        Scenario { description: "twice among 3 connections, a tunnel", budget: two_each, ..tunnel },
     ]
 }
 
 /// The response completes before its upload, which the server stops (RFC 9113 section 8.1).
 fn stopped_uploads() -> Vec<Scenario> {
     let stop = Budget { stops: 1, declines: 1, ..NO_EVENTS };
-    let server = Budget { server_migrations: 1, ..stop };
-    let client = Budget { client_migrations: 1, ..stop };
-    let both = Budget { server_migrations: 1, client_migrations: 1, ..stop };
-    let settings = Budget { settings: 1, ..server };
+    let server_budget = Budget { server_migrations: 1, ..stop };
+    let client_budget = Budget { client_migrations: 1, ..stop };
+    let both_budget = Budget { server_migrations: 1, client_migrations: 1, ..stop };
+    let settings = Budget { settings_changes: 1, ..server_budget };
     let failures = |moves| Budget { losses: 1, client_resets: 1, timeouts: 1, ..moves };
     let upload =
         Scenario { description: "an upload that is stopped; declines, a loss, resets", ..UPLOAD };
     vec![
-        Scenario { mover: "server", budget: failures(server), ..upload },
-        Scenario { mover: "client", budget: failures(client), ..upload },
+        Scenario { mover: "server", budget: failures(server_budget), ..upload },
+        Scenario { mover: "client", budget: failures(client_budget), ..upload },
         Scenario {
             mover: "each side",
             description: "an upload that is stopped; declines, GOAWAY",
-            budget: Budget { goaways: 1, ..both },
+            budget: Budget { goaways: 1, ..both_budget },
             ..upload
         },
         Scenario {
             mover: "client",
             description: "on an offer, an upload that is stopped; declines, a loss",
-            budget: Budget { offers: 1, losses: 1, ..client },
+            budget: Budget { offers: 1, losses: 1, ..client_budget },
             ..upload
         },
         Scenario {
             mover: "server",
             description: "an upload that is stopped, to a joining connection; declines, a loss",
-            joining: true,
-            budget: Budget { losses: 1, ..server },
+            has_joining_conn: true,
+            budget: Budget { losses: 1, ..server_budget },
             ..upload
         },
         Scenario {
@@ -329,7 +339,7 @@ fn stopped_uploads() -> Vec<Scenario> {
             description: "among 3 connections, an upload that is stopped",
             conns: 3,
             upload_units: 1,
-            budget: Budget { declines: 0, ..both },
+            budget: Budget { declines: 0, ..both_budget },
             ..upload
         },
     ]

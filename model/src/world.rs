@@ -23,8 +23,8 @@ pub(crate) struct World {
 impl World {
     fn new(scenario: &Scenario) -> Self {
         let mut network = Network::default();
-        if scenario.joining {
-            network.send(Conn(1), Side::Client, Frame::Joined);
+        if scenario.has_joining_conn {
+            network.send(Conn(1), Side::Client, Frame::JoinAck);
         }
         Self {
             endpoints: Side::BOTH.map(|side| Endpoint::new(side, scenario)),
@@ -47,10 +47,10 @@ impl World {
     }
 
     /// Applies `act` to one endpoint, and sends its output to the network.
-    fn with(&mut self, side: Side, act: impl FnOnce(&mut Endpoint)) {
+    fn apply_to(&mut self, side: Side, act: impl FnOnce(&mut Endpoint)) {
         let endpoint = &mut self.endpoints[side.index()];
         act(endpoint);
-        for (conn, frame) in endpoint.drain() {
+        for (conn, frame) in endpoint.drain_outbox() {
             self.network.send(conn, side.peer(), frame);
         }
     }
@@ -60,7 +60,7 @@ impl World {
             self.budget.declines -= 1;
         }
         if let Some(frame) = self.network.deliver(conn, side) {
-            self.with(side, |endpoint| endpoint.receive(conn, frame, choice));
+            self.apply_to(side, |endpoint| endpoint.receive(conn, frame, choice));
         }
     }
 
@@ -85,37 +85,39 @@ impl World {
             Action::Deliver(conn, side, choice) => self.deliver(conn, side, choice),
             Action::NoticeEnd(conn, side) => {
                 self.network.notice_end(conn, side);
-                self.with(side, |endpoint| endpoint.on_connection_ended(conn));
+                self.apply_to(side, |endpoint| endpoint.on_connection_ended(conn));
             }
-            Action::Send(side) => self.with(side, Endpoint::send),
-            Action::Credit(side) => self.with(side, Endpoint::credit),
-            Action::DeclineOffer => self.with(Side::Client, Endpoint::decline_offer),
-            Action::TimeOutWhenQuiet(side, at) => self.with(side, |endpoint| endpoint.time_out(at)),
+            Action::Send(side) => self.apply_to(side, Endpoint::send_data),
+            Action::Credit(side) => self.apply_to(side, Endpoint::send_credit),
+            Action::DeclineOffer => self.apply_to(Side::Client, Endpoint::decline_offer),
+            Action::TimeOutWhenQuiet(side, at) => {
+                self.apply_to(side, |endpoint| endpoint.time_out(at))
+            }
             Action::Migrate(side, conn) => {
                 self.spend(
                     side,
                     |budget| &mut budget.client_migrations,
                     |budget| &mut budget.server_migrations,
                 );
-                self.with(side, |endpoint| endpoint.start_migration(conn));
+                self.apply_to(side, |endpoint| endpoint.start_migration(conn));
             }
             Action::Offer => {
                 self.budget.offers -= 1;
-                self.with(Side::Server, Endpoint::send_offer);
+                self.apply_to(Side::Server, Endpoint::send_offer);
             }
             Action::Reset(side) => {
                 self.spend_reset(side);
-                self.with(side, Endpoint::reset);
+                self.apply_to(side, Endpoint::reset);
             }
             Action::Stop => {
                 self.budget.stops -= 1;
-                self.with(Side::Server, Endpoint::stop);
+                self.apply_to(Side::Server, Endpoint::stop);
             }
             Action::CancelByClose(side, conn) => {
                 self.spend_reset(side);
                 self.network.lose_connection(conn);
                 self.network.notice_end(conn, side);
-                self.with(side, |endpoint| endpoint.cancel_by_close(conn));
+                self.apply_to(side, |endpoint| endpoint.cancel_by_close(conn));
             }
             Action::Lose(conn) => {
                 self.budget.losses -= 1;
@@ -123,15 +125,15 @@ impl World {
             }
             Action::GoAway(side, conn) => {
                 self.budget.goaways -= 1;
-                self.with(side, |endpoint| endpoint.send_goaway(conn));
+                self.apply_to(side, |endpoint| endpoint.send_goaway(conn));
             }
             Action::ChangeSettings(side, by) => {
-                self.budget.settings -= 1;
-                self.with(side, |endpoint| endpoint.change_settings(by));
+                self.budget.settings_changes -= 1;
+                self.apply_to(side, |endpoint| endpoint.change_settings(by));
             }
             Action::TimeOutInFlight(side, at) => {
                 self.budget.timeouts -= 1;
-                self.with(side, |endpoint| endpoint.time_out(at));
+                self.apply_to(side, |endpoint| endpoint.time_out(at));
             }
         }
     }
@@ -161,6 +163,6 @@ impl Model for Machine {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        property::all()
+        property::all_properties()
     }
 }

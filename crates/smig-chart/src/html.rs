@@ -248,8 +248,8 @@ mod tests {
         assert!(html.starts_with("<!doctype html>"));
         assert!(html.contains("<h1>Me &amp; &lt;you&gt;</h1>"));
         assert!(html.contains("<td class=\"n\" data-label=\"ms\">&lt;1</td>"));
-        for outside in ["<script", "http:", "https:", "url(", "@import", "src="] {
-            assert!(!html.contains(outside), "{outside}");
+        for external_reference in ["<script", "http:", "https:", "url(", "@import", "src="] {
+            assert!(!html.contains(external_reference), "{external_reference}");
         }
     }
 }

@@ -31,8 +31,8 @@ pub fn group_thousands(text: &str) -> String {
         return text.to_owned();
     }
     let mut grouped = String::with_capacity(text.len() + text.len() / 3);
-    for (at, digit) in text.char_indices() {
-        if at > 0 && (text.len() - at).is_multiple_of(3) {
+    for (index, digit) in text.char_indices() {
+        if index > 0 && (text.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -99,51 +99,55 @@ mod tests {
     use super::*;
 
     /// Returns the tracker of a buffer of `size` bytes, and slices of `lengths` from its front.
-    fn cut<const N: usize>(size: usize, lengths: [usize; N]) -> (BufferTracker, [Bytes; N]) {
+    fn slices_of_buffer<const N: usize>(
+        size: usize,
+        lengths: [usize; N],
+    ) -> (BufferTracker, [Bytes; N]) {
         let mut input = BytesMut::zeroed(size);
-        let mut buffer = BufferTracker::default();
-        buffer.record(&input);
+        let mut tracker = BufferTracker::default();
+        tracker.record(&input);
         let slices = lengths.map(|length| {
             let slice = input.split_to(length).freeze();
-            buffer.record(&input);
+            tracker.record(&input);
             slice
         });
-        (buffer, slices)
+        (tracker, slices)
     }
 
-    fn is_copied(buffer: &BufferTracker, slice: &Bytes) -> bool {
-        !core::ptr::eq(buffer.make_body(slice.clone()).as_ptr(), slice.as_ptr())
+    fn is_copied(tracker: &BufferTracker, slice: &Bytes) -> bool {
+        !core::ptr::eq(tracker.make_body(slice.clone()).as_ptr(), slice.as_ptr())
     }
 
     #[test]
     fn a_slice_that_is_much_smaller_than_its_buffer_is_copied() {
-        let (buffer, slices) = cut(64 << 10, [1, 1024, 8191, 8192, 16_384]);
-        let copied = slices.map(|slice| is_copied(&buffer, &slice));
+        let (tracker, slices) = slices_of_buffer(64 << 10, [1, 1024, 8191, 8192, 16_384]);
+        let copied = slices.map(|slice| is_copied(&tracker, &slice));
         assert_eq!(copied, [true, true, true, false, false]);
     }
 
     #[test]
     fn full_frames_are_not_copied_in_the_largest_buffer_of_a_driver() {
         // A read of 64 KiB after a frame that lacks one byte.
-        let (buffer, slices) = cut((64 << 10) + 16_384 + 8, [16_384, 16_384, 16_384]);
-        assert!(slices.iter().all(|slice| !is_copied(&buffer, slice)));
+        let (tracker, slices) = slices_of_buffer((64 << 10) + 16_384 + 8, [16_384, 16_384, 16_384]);
+        assert!(slices.iter().all(|slice| !is_copied(&tracker, slice)));
     }
 
     #[test]
     fn the_full_size_is_tracked_until_the_buffer_is_replaced() {
         // All but the last 100 bytes were split off before.
-        let (mut buffer, _slices) = cut(64 << 10, [16_384, 16_384, 16_384, 16_384 - 100]);
-        assert_eq!(buffer.size, 64 << 10);
-        let other = BytesMut::zeroed(2000);
-        buffer.record(&other);
-        assert_eq!(buffer.size, other.capacity());
+        let (mut tracker, _slices) =
+            slices_of_buffer(64 << 10, [16_384, 16_384, 16_384, 16_384 - 100]);
+        assert_eq!(tracker.size, 64 << 10);
+        let replacement = BytesMut::zeroed(2000);
+        tracker.record(&replacement);
+        assert_eq!(tracker.size, replacement.capacity());
     }
 
     #[test]
     fn a_copied_body_is_not_copied_again_to_append_to_it() {
-        let (buffer, [slice]) = cut(64 << 10, [100]);
-        let body = buffer.make_body(slice);
-        let at = body.as_ptr();
-        assert_eq!(body.into_bytes_mut().as_ptr(), at);
+        let (tracker, [slice]) = slices_of_buffer(64 << 10, [100]);
+        let body = tracker.make_body(slice);
+        let address = body.as_ptr();
+        assert_eq!(body.into_bytes_mut().as_ptr(), address);
     }
 }

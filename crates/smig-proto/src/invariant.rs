@@ -6,17 +6,17 @@ pub(crate) trait DebugExpect {
     /// fuzzing. In a release build it has no effect, and the caller returns without an effect:
     /// a peer must not be able to stop a server by an unforeseen state.
     ///
-    /// `why` is the invariant, as a sentence. An absence that the peer, the application or an
-    /// earlier step can cause is not an invariant, and must not use this.
+    /// `invariant` is a sentence. An absence that the peer, the application or an earlier step can
+    /// cause is not an invariant, and must not use this.
     #[must_use]
-    fn debug_expect(self, why: &str) -> Self;
+    fn debug_expect(self, invariant: &str) -> Self;
 }
 
 impl<T> DebugExpect for Option<T> {
     #[inline]
     #[track_caller]
-    fn debug_expect(self, why: &str) -> Self {
-        debug_assert!(self.is_some(), "broken invariant: {why}");
+    fn debug_expect(self, invariant: &str) -> Self {
+        debug_assert!(self.is_some(), "broken invariant: {invariant}");
         self
     }
 }

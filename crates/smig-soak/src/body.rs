@@ -27,20 +27,20 @@ pub(crate) struct PoolBody {
     pub(crate) hash: String,
     pub(crate) rng: Rng,
     /// Number of bytes sent so far, shared with the transfer's progress.
-    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) sent_bytes: Arc<AtomicU64>,
     /// Offsets at which migrations are requested through `info`.
     pub(crate) migrate_at: Vec<u64>,
     pub(crate) info: Option<StreamInfo>,
     pub(crate) was_pending: bool,
     pub(crate) trailers_sent: bool,
-    pub(crate) _alive: LiveGuard,
+    pub(crate) _live_guard: LiveGuard,
 }
 
 impl PoolBody {
     /// Requests the migrations that are due.
     fn request_due_migrations(&mut self) {
         let Some(info) = &self.info else { return };
-        let sent = self.sent.load(Ordering::Relaxed);
+        let sent = self.sent_bytes.load(Ordering::Relaxed);
         let due = self.migrate_at.iter().take_while(|&&at| at <= sent).count();
         if due > 0 {
             self.migrate_at.drain(..due);
@@ -74,7 +74,7 @@ impl Body for PoolBody {
             return Poll::Ready(self.take_trailers().map(Ok));
         }
         // Occasionally return pending once.
-        if !self.was_pending && self.rng.percent(4) {
+        if !self.was_pending && self.rng.chance(4) {
             self.was_pending = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -84,7 +84,7 @@ impl Body for PoolBody {
         let size = self.rng.within(1..max_chunk) as usize;
         let size = size.min(self.remaining.len());
         let chunk = self.remaining.split_to(size);
-        self.sent.fetch_add(size as u64, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(size as u64, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 

@@ -45,14 +45,14 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Describes the counts that are larger than in `before`; `None` if there are none.
-    pub(crate) fn excess(&self, before: &Self) -> Option<String> {
+    /// Describes the counts that are larger than in `baseline`; `None` if there are none.
+    pub(crate) fn excess(&self, baseline: &Self) -> Option<String> {
         let rows = [
-            ("tasks", self.tasks as u64, before.tasks as u64),
-            ("file descriptors", self.descriptors as u64, before.descriptors as u64),
-            ("server connections", self.connections, before.connections),
-            ("copies of the service", self.services, before.services),
-            ("handlers", self.handlers, before.handlers),
+            ("tasks", self.tasks as u64, baseline.tasks as u64),
+            ("file descriptors", self.descriptors as u64, baseline.descriptors as u64),
+            ("server connections", self.connections, baseline.connections),
+            ("copies of the service", self.services, baseline.services),
+            ("handlers", self.handlers, baseline.handlers),
         ];
         let grown = rows.into_iter().filter(|(_, now, then)| now > then);
         let parts: Vec<_> =
@@ -62,7 +62,7 @@ impl Census {
 }
 
 /// Returns the number of open file descriptors of this process.
-pub(crate) fn descriptors() -> usize {
+pub(crate) fn descriptor_count() -> usize {
     // The descriptor that reads the directory is always included.
     fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }

@@ -58,58 +58,58 @@ impl Content {
 /// Receives a transfer chunk by chunk, and compares it with what was sent.
 #[derive(Debug)]
 pub(crate) struct Checker {
-    expected: Bytes,
+    expected_content: Bytes,
     expected_hash: [u8; 32],
     hasher: Sha256,
-    received: u64,
+    received_bytes: u64,
     first_mismatch: Option<u64>,
 }
 
 impl Checker {
     pub(crate) fn new(content: &Content, part: Part) -> Self {
         Self {
-            expected: content.bytes(part),
+            expected_content: content.bytes(part),
             expected_hash: content.hash(part),
             hasher: Sha256::new(),
-            received: 0,
+            received_bytes: 0,
             first_mismatch: None,
         }
     }
 
     /// Returns the number of bytes received.
-    pub(crate) const fn received(&self) -> u64 {
-        self.received
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Compares the next chunk.
     pub(crate) fn update(&mut self, data: &[u8]) {
         self.hasher.update(data);
-        let start = self.received as usize;
-        let expected = self.expected.get(start..).unwrap_or_default();
+        let start = self.received_bytes as usize;
+        let expected = self.expected_content.get(start..).unwrap_or_default();
         let known = expected.get(..data.len().min(expected.len())).unwrap_or_default();
         if self.first_mismatch.is_none() && known != data {
             let same = known.iter().zip(data).take_while(|(a, b)| a == b).count();
-            self.first_mismatch = Some(self.received + same as u64);
+            self.first_mismatch = Some(self.received_bytes + same as u64);
         }
-        self.received += data.len() as u64;
+        self.received_bytes += data.len() as u64;
     }
 
     /// Compares the bytes received so far with a prefix of the part.
     pub(crate) fn check_prefix(&self) -> Result<(), String> {
         match self.first_mismatch {
             None => Ok(()),
-            Some(at) => Err(format!("wrong from byte {at} on, {} received", self.received)),
+            Some(at) => Err(format!("wrong from byte {at} on, {} received", self.received_bytes)),
         }
     }
 
     /// Compares the bytes received with the complete part.
     pub(crate) fn check_complete(self) -> Result<(), String> {
         self.check_prefix()?;
-        let expected_len = self.expected.len() as u64;
-        if self.received != expected_len {
+        let expected_len = self.expected_content.len() as u64;
+        if self.received_bytes != expected_len {
             return Err(format!(
                 "ended without an error at byte {} of {expected_len}",
-                self.received
+                self.received_bytes
             ));
         }
         if <[u8; 32]>::from(self.hasher.finalize()) != self.expected_hash {

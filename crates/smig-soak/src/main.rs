@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 
 use census::Census;
 use plan::ServerMigration;
-use run::{Report, RunContext};
+use run::{RunContext, RunReport};
 use server::{SelfSignedCert, serve};
 use service::HandlerContext;
 use tally::{LeakReport, Tally};
@@ -142,23 +142,23 @@ async fn run_all(options: &Options) -> Result<Tally> {
         stall_timeout: Duration::from_secs(options.stall_timeout),
         transferred_bytes: AtomicU64::new(0),
     });
-    let started = Instant::now();
+    let start_time = Instant::now();
     let mut tally = Tally::new(options.seed, options.size);
-    let before = stable_census(&context).await;
-    let numbers: Vec<_> = match options.only {
+    let baseline = stable_census(&context).await;
+    let run_numbers: Vec<_> = match options.only {
         Some(number) => vec![number],
         None => (0..options.runs).collect(),
     };
-    let bar = progress_bar(numbers.len() as u64);
+    let bar = progress_bar(run_numbers.len() as u64);
     let mut leaks = LeakReport {
-        before,
-        after: before,
+        before: baseline,
+        after: baseline,
         resident_kib: Vec::new(),
         max_growth_kib: MAX_MEMORY_GROWTH_KIB,
     };
-    for batch in numbers.chunks(RUNS_PER_BATCH) {
+    for batch in run_numbers.chunks(RUNS_PER_BATCH) {
         run_batch(&context, batch, options, &mut tally, &bar).await?;
-        leaks.after = settle(&context, &before, &mut tally).await;
+        leaks.after = settle(&context, &baseline, &mut tally).await;
         leaks.resident_kib.push(census::resident_kib());
     }
     bar.finish_and_clear();
@@ -172,9 +172,9 @@ async fn run_all(options: &Options) -> Result<Tally> {
         .map(|violations| violations.clone())
         .unwrap_or_default();
     tally.violations.extend(handler_violations);
-    let growth = leaks.growth_kib();
-    if growth > MAX_MEMORY_GROWTH_KIB.cast_signed() {
-        tally.violations.push(format!("memory grew by {growth} KiB since the first batch"));
+    let growth_kib = leaks.growth_kib();
+    if growth_kib > MAX_MEMORY_GROWTH_KIB.cast_signed() {
+        tally.violations.push(format!("memory grew by {growth_kib} KiB since the first batch"));
     }
     let panics = tally.client.panics + tally.server.panics;
     if panics > 0 {
@@ -185,19 +185,19 @@ async fn run_all(options: &Options) -> Result<Tally> {
         // Plans exceed the limit on migrations on purpose. A carrier remains unbound if the
         // connection whose MIGRATE names it is killed after the mover has sent everything.
         let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.other;
-        let planned = match *limit {
+        let is_expected = match *limit {
             "migrations" => true,
             "unbound carrier time" => *count <= kills,
             _ => false,
         };
-        if !planned {
+        if !is_expected {
             tally
                 .violations
                 .push(format!("limit reached {count} times by well-behaved peers: {limit}"));
         }
     }
     tally.leaks = Some(leaks);
-    tally.seconds = started.elapsed().as_secs_f64();
+    tally.seconds = start_time.elapsed().as_secs_f64();
     Ok(tally)
 }
 
@@ -220,15 +220,15 @@ async fn run_batch(
     tally: &mut Tally,
     bar: &ProgressBar,
 ) -> Result<()> {
-    let numbers: Arc<[usize]> = batch.into();
-    let next = Arc::new(AtomicUsize::new(0));
-    let (sender, mut reports) = mpsc::unbounded_channel::<(usize, Result<Report>)>();
+    let run_numbers: Arc<[usize]> = batch.into();
+    let next_index = Arc::new(AtomicUsize::new(0));
+    let (sender, mut reports) = mpsc::unbounded_channel::<(usize, Result<RunReport>)>();
     for _ in 0..options.jobs {
-        let (context, numbers, next) =
-            (Arc::clone(context), Arc::clone(&numbers), Arc::clone(&next));
+        let (context, run_numbers, next_index) =
+            (Arc::clone(context), Arc::clone(&run_numbers), Arc::clone(&next_index));
         let (sender, plans) = (sender.clone(), options.plans);
         tokio::spawn(async move {
-            while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(&number) = run_numbers.get(next_index.fetch_add(1, Ordering::Relaxed)) {
                 if plans {
                     let mut rng = rng::Rng::of_run(context.seed, number);
                     eprintln!("run {number}: {:#?}", plan::Plan::generate(&mut rng, context.size));
@@ -258,36 +258,37 @@ fn take_census(context: &RunContext) -> Census {
     let stats = context.shared_server.stats();
     Census {
         tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
-        descriptors: census::descriptors(),
+        descriptors: census::descriptor_count(),
         connections: stats.connections_opened - stats.connections_closed,
-        services: context.handler_context.services.load(Ordering::Relaxed),
-        handlers: context.handler_context.handlers.load(Ordering::Relaxed),
+        services: context.handler_context.live_services.load(Ordering::Relaxed),
+        handlers: context.handler_context.live_handlers.load(Ordering::Relaxed),
     }
 }
 
 /// Returns the census once it is stable: each worker of the shared server has its copy of the
 /// service.
 async fn stable_census(context: &RunContext) -> Census {
-    let mut last = take_census(context);
+    let mut last_census = take_census(context);
     let mut interval = tokio::time::interval(Duration::from_millis(50));
-    let mut same = 0;
-    while same < 4 {
+    let mut equal_count = 0;
+    while equal_count < 4 {
         interval.tick().await;
         let now = take_census(context);
-        same = if now == last { same + 1 } else { 0 };
-        last = now;
+        equal_count = if now == last_census { equal_count + 1 } else { 0 };
+        last_census = now;
     }
-    last
+    last_census
 }
 
-/// Waits until no count is above `before`, and returns them; at the deadline, as they are.
-async fn settle(context: &RunContext, before: &Census, tally: &mut Tally) -> Census {
+/// Waits until no count is above `baseline`, and returns the counts; after [`SETTLE_TIMEOUT`],
+/// reports the excess as a violation and returns them as they are.
+async fn settle(context: &RunContext, baseline: &Census, tally: &mut Tally) -> Census {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut interval = tokio::time::interval(Duration::from_millis(20));
     loop {
         interval.tick().await;
         let now = take_census(context);
-        let Some(excess) = now.excess(before) else { return now };
+        let Some(excess) = now.excess(baseline) else { return now };
         if Instant::now() >= deadline {
             tally.violations.push(format!("leaked after {} runs: {excess}", tally.runs));
             return now;

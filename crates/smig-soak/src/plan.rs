@@ -40,7 +40,7 @@ pub(crate) enum Framing {
 
 /// How a download is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub(crate) enum DownloadRequestKind {
     /// GET.
     Get,
     /// GET; the server's application hints that the response should migrate.
@@ -49,14 +49,14 @@ pub(crate) enum RequestKind {
     Post,
 }
 
-/// One large transfer.
+/// One transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) part: Part,
     pub(crate) framing: Framing,
-    pub(crate) request_kind: RequestKind,
+    pub(crate) request_kind: DownloadRequestKind,
     /// Whether the server sends the response's header section before it has received the upload.
-    pub(crate) early_head: bool,
+    pub(crate) responds_early: bool,
     /// Offsets at which the server's handler requests a migration.
     pub(crate) server_migrate_at: Vec<u64>,
     /// Offsets at which the client requests a migration.
@@ -98,7 +98,7 @@ impl Plan {
         let download = Transfer::generate(rng, size);
         let upload = Transfer::generate(rng, size);
         let mut faults = delays(rng, size);
-        if rng.percent(50) {
+        if rng.chance(50) {
             faults.extend(kills(rng, size));
         }
         Self {
@@ -126,13 +126,17 @@ impl Transfer {
             part: Part { offset_index: rng.within(0..OFFSET_COUNT), len: size },
             framing: rng.one_of(Framing::ContentLength, &[Framing::EndStream, Framing::Trailers]),
             request_kind: rng.one_of(
-                RequestKind::Post,
-                &[RequestKind::Post, RequestKind::Get, RequestKind::HintedGet],
+                DownloadRequestKind::Post,
+                &[
+                    DownloadRequestKind::Post,
+                    DownloadRequestKind::Get,
+                    DownloadRequestKind::HintedGet,
+                ],
             ),
-            early_head: rng.percent(50),
+            responds_early: rng.chance(50),
             server_migrate_at: offsets(rng, size),
             client_migrate_at: offsets(rng, size),
-            cancel_at: rng.percent(8).then(|| rng.within(0..size)),
+            cancel_at: rng.chance(8).then(|| rng.within(0..size)),
             chunk_seed: rng.next(),
         }
     }
@@ -151,26 +155,26 @@ fn offsets(rng: &mut Rng, size: u64) -> Vec<u64> {
 fn fault_position(rng: &mut Rng, size: u64) -> (usize, RelayDirection, u64) {
     let conn = rng.within(0..4) as usize;
     let direction = rng.one_of(RelayDirection::Up, &[RelayDirection::Down]);
-    let at = match rng.within(0..8) {
+    let offset = match rng.within(0..8) {
         // The handshakes, JOIN, the first requests.
         0..2 => rng.within(0..6000),
         2..4 => rng.within(0..(512 << 10).min(size)),
         4..6 => rng.within(0..size / 4),
         _ => rng.within(0..size),
     };
-    (conn, direction, at)
+    (conn, direction, offset)
 }
 
 fn delays(rng: &mut Rng, size: u64) -> Vec<PlannedFault> {
     let count = rng.within(0..4);
     let delays = (0..count).map(|_| {
-        let (conn, direction, at) = fault_position(rng, size);
-        let fault = if rng.percent(50) {
+        let (conn, direction, offset) = fault_position(rng, size);
+        let fault = if rng.chance(50) {
             RelayFault::Stall(Duration::from_millis(rng.within(5..300)))
         } else {
             RelayFault::Slow(rng.within(0..(4 << 20).min(size)))
         };
-        PlannedFault { conn, direction, at, fault }
+        PlannedFault { conn, direction, offset, fault }
     });
     delays.collect()
 }
@@ -178,9 +182,9 @@ fn delays(rng: &mut Rng, size: u64) -> Vec<PlannedFault> {
 fn kills(rng: &mut Rng, size: u64) -> Vec<PlannedFault> {
     let count = rng.within(1..4);
     let kills = (0..count).map(|_| {
-        let (conn, direction, at) = fault_position(rng, size);
+        let (conn, direction, offset) = fault_position(rng, size);
         let fault = rng.one_of(RelayFault::Reset, &[RelayFault::Fin]);
-        PlannedFault { conn, direction, at, fault }
+        PlannedFault { conn, direction, offset, fault }
     });
     kills.collect()
 }

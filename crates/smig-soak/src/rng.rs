@@ -35,7 +35,7 @@ impl Rng {
     }
 
     /// Returns true with a probability of `percent`.
-    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 

@@ -37,19 +37,19 @@ pub(crate) struct RunContext {
 
 /// The results of a run.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct RunReport {
     pub(crate) downloads: Vec<TransferOutcome>,
     pub(crate) uploads: Vec<TransferOutcome>,
     pub(crate) small_downloads: Vec<TransferOutcome>,
     pub(crate) kills: Vec<Kill>,
     /// The counters of the client, and those of the run's own server.
-    pub(crate) client: Stats,
-    pub(crate) server: Option<Stats>,
+    pub(crate) client_stats: Stats,
+    pub(crate) own_server_stats: Option<Stats>,
     pub(crate) violations: Vec<String>,
 }
 
 /// Executes one run.
-pub(crate) async fn run(context: &RunContext, number: usize) -> Result<Report> {
+pub(crate) async fn run(context: &RunContext, number: usize) -> Result<RunReport> {
     let mut rng = Rng::of_run(context.seed, number);
     let plan = Plan::generate(&mut rng, context.size);
     let own_server = match &plan.server_migration {
@@ -92,26 +92,34 @@ pub(crate) async fn run(context: &RunContext, number: usize) -> Result<Report> {
         transfer_client.run_small_downloads(&large_done, rng),
     );
     drop(transfer_client);
-    let stats_client = client.clone();
+    let client_handle = client.clone();
     drop(client);
     let kills = relay.kills();
-    let failure_allowed = !kills.is_empty() || relay.refused() > 0;
+    let failure_allowed = !kills.is_empty() || relay.failed_connects() > 0;
     let outcomes = downloads.iter().chain(&uploads).chain(&small_downloads);
     violations.extend(outcomes.filter_map(|outcome| violation_of(outcome, failure_allowed)));
-    let counters = stats_client.stats();
-    drop(stats_client);
+    let client_stats = client_handle.stats();
+    drop(client_handle);
     drop(relay);
-    let server = match own_server {
+    let own_server_stats = match own_server {
         None => None,
         Some(server) => {
-            let counters = wait_until_closed(&server, &mut violations).await;
+            let stats = wait_until_closed(&server, &mut violations).await;
             if let Err(error) = server.shutdown(SHUTDOWN_TIMEOUT).await {
                 violations.push(format!("the server did not shut down: {error}"));
             }
-            Some(counters)
+            Some(stats)
         }
     };
-    Ok(Report { downloads, uploads, small_downloads, kills, client: counters, server, violations })
+    Ok(RunReport {
+        downloads,
+        uploads,
+        small_downloads,
+        kills,
+        client_stats,
+        own_server_stats,
+        violations,
+    })
 }
 
 fn build_client(context: &RunContext, plan: &Plan) -> Result<Client> {
@@ -127,7 +135,7 @@ fn build_client(context: &RunContext, plan: &Plan) -> Result<Client> {
         ClientMigration::Policy => MigrationMode::Policy,
     };
     let client = Client::builder()
-        .trust(Trust::Pem(context.identity.certificate.clone().into_bytes()))
+        .trust(Trust::Pem(context.identity.certificate_pem.clone().into_bytes()))
         .engine(engine)
         .migration(migration_config)
         .observer(Arc::<LimitHits>::clone(&context.handler_context.limit_hits))
@@ -164,7 +172,7 @@ async fn run_large_transfer(
         };
         let outcome = tokio::select! {
             outcome = attempt => outcome,
-            () = until_stalled(context, &progress) => {
+            () = watch_for_stall(context, &progress) => {
                 let text = format!(
                     "{kind:?} hangs: {}; relay: {}; {:?}",
                     progress.describe(),
@@ -186,17 +194,20 @@ async fn run_large_transfer(
     outcomes
 }
 
-/// Returns when a transfer makes no progress for too long.
-async fn until_stalled(context: &RunContext, progress: &TransferProgress) {
-    let (mut last, mut since) = (0, Instant::now());
+/// Adds the bytes of a transfer to the progress bar's total; returns when the transfer makes no
+/// progress for too long.
+async fn watch_for_stall(context: &RunContext, progress: &TransferProgress) {
+    let (mut last_position, mut last_progress_at) = (0, Instant::now());
     let mut interval = tokio::time::interval(Duration::from_millis(100));
     loop {
         interval.tick().await;
         let position = progress.position.load(Ordering::Relaxed);
-        if position != last {
-            context.transferred_bytes.fetch_add(position.saturating_sub(last), Ordering::Relaxed);
-            (last, since) = (position, Instant::now());
-        } else if since.elapsed() >= context.stall_timeout {
+        if position != last_position {
+            context
+                .transferred_bytes
+                .fetch_add(position.saturating_sub(last_position), Ordering::Relaxed);
+            (last_position, last_progress_at) = (position, Instant::now());
+        } else if last_progress_at.elapsed() >= context.stall_timeout {
             return;
         }
     }

@@ -17,15 +17,18 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A self-signed certificate for localhost.
 #[derive(Debug)]
 pub(crate) struct SelfSignedCert {
-    pub(crate) certificate: String,
-    key: String,
+    pub(crate) certificate_pem: String,
+    key_pem: String,
 }
 
 impl SelfSignedCert {
     pub(crate) fn new() -> Result<Self> {
         let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .context("cannot generate a certificate")?;
-        Ok(Self { certificate: generated.cert.pem(), key: generated.signing_key.serialize_pem() })
+        Ok(Self {
+            certificate_pem: generated.cert.pem(),
+            key_pem: generated.signing_key.serialize_pem(),
+        })
     }
 }
 
@@ -36,7 +39,8 @@ pub(crate) fn serve(
     migration: &ServerMigration,
     max_migrations: u8,
 ) -> Result<Server> {
-    let tls = ServerTls::from_pem(identity.certificate.as_bytes(), identity.key.as_bytes())?;
+    let tls =
+        ServerTls::from_pem(identity.certificate_pem.as_bytes(), identity.key_pem.as_bytes())?;
     let mut migration_config = MigrationConfig::default();
     migration_config.mode = match migration {
         ServerMigration::HandlersOnly => MigrationMode::Never,

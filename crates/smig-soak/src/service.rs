@@ -47,8 +47,8 @@ pub(crate) struct HandlerContext {
     pub(crate) content: Content,
     pub(crate) violations: Violations,
     pub(crate) limit_hits: Arc<LimitHits>,
-    pub(crate) services: Arc<AtomicU64>,
-    pub(crate) handlers: Arc<AtomicU64>,
+    pub(crate) live_services: Arc<AtomicU64>,
+    pub(crate) live_handlers: Arc<AtomicU64>,
     /// Uploads that the server read completely and correctly.
     pub(crate) uploads_complete: AtomicU64,
 }
@@ -59,8 +59,8 @@ impl HandlerContext {
             content: Content::new(max_transfer_bytes),
             violations: Violations::default(),
             limit_hits: Arc::default(),
-            services: Arc::default(),
-            handlers: Arc::default(),
+            live_services: Arc::default(),
+            live_handlers: Arc::default(),
             uploads_complete: AtomicU64::new(0),
         })
     }
@@ -78,14 +78,14 @@ type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxErro
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
     handler_context: Arc<HandlerContext>,
-    _alive: LiveGuard,
+    _live_guard: LiveGuard,
 }
 
 impl Application {
     pub(crate) fn new(handler_context: &Arc<HandlerContext>) -> Self {
         Self {
             handler_context: Arc::clone(handler_context),
-            _alive: LiveGuard::new(&handler_context.services),
+            _live_guard: LiveGuard::new(&handler_context.live_services),
         }
     }
 }
@@ -101,20 +101,20 @@ impl Service<Request<Incoming>> for Application {
 
     fn call(&mut self, request: Request<Incoming>) -> ResponseFuture {
         let handler_context = Arc::clone(&self.handler_context);
-        let alive = LiveGuard::new(&handler_context.handlers);
-        Box::pin(async move { handle(handler_context, alive, request).await })
+        let live_guard = LiveGuard::new(&handler_context.live_handlers);
+        Box::pin(async move { handle(handler_context, live_guard, request).await })
     }
 }
 
 async fn handle(
     handler_context: Arc<HandlerContext>,
-    alive: LiveGuard,
+    live_guard: LiveGuard,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let params = RequestParams::from_request(&request)?;
     match request.uri().path() {
-        "/down" => download(&handler_context, alive, params, request).await,
-        "/up" => upload(handler_context, alive, params, request).await,
+        "/down" => download(&handler_context, live_guard, params, request).await,
+        "/up" => upload(handler_context, live_guard, params, request).await,
         _ => {
             let mut response =
                 Response::new(Full::default().map_err(|never| match never {}).boxed_unsync());
@@ -132,7 +132,7 @@ struct RequestParams {
     migrate_at: Vec<u64>,
     chunk_seed: u64,
     hint: MigrationHint,
-    early_head: bool,
+    responds_early: bool,
 }
 
 impl RequestParams {
@@ -144,7 +144,7 @@ impl RequestParams {
             migrate_at: Vec::new(),
             chunk_seed: 0,
             hint: MigrationHint::default(),
-            early_head: false,
+            responds_early: false,
         };
         for field in request.uri().query().unwrap_or_default().split('&') {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
@@ -155,7 +155,7 @@ impl RequestParams {
                 "end_stream" => params.framing = Framing::EndStream,
                 "trailers" => params.framing = Framing::Trailers,
                 "hint" => params.hint = MigrationHint::Migrate,
-                "early" => params.early_head = true,
+                "early" => params.responds_early = true,
                 "migrate_at" => {
                     let offsets = value.split(',').filter(|at| !at.is_empty());
                     params.migrate_at = offsets.map(str::parse).collect::<Result<_, _>>()?;
@@ -182,10 +182,10 @@ pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
         Framing::EndStream => query.push_str("&end_stream"),
         Framing::Trailers => query.push_str("&trailers"),
     }
-    if transfer.request_kind == crate::plan::RequestKind::HintedGet {
+    if transfer.request_kind == crate::plan::DownloadRequestKind::HintedGet {
         query.push_str("&hint");
     }
-    if transfer.early_head {
+    if transfer.responds_early {
         query.push_str("&early");
     }
     query
@@ -195,7 +195,7 @@ pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
 /// first.
 async fn download(
     handler_context: &HandlerContext,
-    alive: LiveGuard,
+    live_guard: LiveGuard,
     params: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
@@ -206,12 +206,12 @@ async fn download(
         framing: params.framing,
         hash: hex(&handler_context.content.hash(params.part)),
         rng: Rng::new(params.chunk_seed),
-        sent: Arc::default(),
+        sent_bytes: Arc::default(),
         migrate_at: params.migrate_at,
         info,
         was_pending: false,
         trailers_sent: false,
-        _alive: alive,
+        _live_guard: live_guard,
     };
     let mut response = Response::new(body.boxed_unsync());
     response.extensions_mut().insert(params.hint);
@@ -221,18 +221,18 @@ async fn download(
 /// Receives a part of the pool and responds with the hash of what it received.
 async fn upload(
     handler_context: Arc<HandlerContext>,
-    alive: LiveGuard,
+    live_guard: LiveGuard,
     params: RequestParams,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
-    let early_head = params.early_head;
+    let responds_early = params.responds_early;
     let result = async move {
-        let _alive = alive;
+        let _live_guard = live_guard;
         let result = read_upload(&handler_context, &params, request.into_body()).await;
         handler_context.uploads_complete.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         result
     };
-    let body = if early_head {
+    let body = if responds_early {
         DeferredBody::new(result).boxed_unsync()
     } else {
         Full::new(result.await?).map_err(|never| match never {}).boxed_unsync()
@@ -249,7 +249,7 @@ async fn read_upload(
     let info = body.stream_info();
     let mut migrate_at = params.migrate_at.iter().copied().peekable();
     let mut checker = Checker::new(&handler_context.content, params.part);
-    let mut trailer = None;
+    let mut trailers = None;
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
@@ -263,14 +263,14 @@ async fn read_upload(
         };
         match frame.into_data() {
             Ok(data) => checker.update(&data),
-            Err(frame) => trailer = frame.into_trailers().ok(),
+            Err(frame) => trailers = frame.into_trailers().ok(),
         }
-        while migrate_at.next_if(|&at| at <= checker.received()).is_some() {
+        while migrate_at.next_if(|&at| at <= checker.received_bytes()).is_some() {
             info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
         }
     }
     let hash = hex(&handler_context.content.hash(params.part));
-    let sent_hash = trailer.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
+    let sent_hash = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
     if params.framing == Framing::Trailers
         && sent_hash.is_none_or(|expected| expected != hash.as_str())
     {

@@ -8,7 +8,7 @@ use smig::Stats;
 
 use crate::census::Census;
 use crate::relay::KilledRole;
-use crate::run::Report;
+use crate::run::RunReport;
 use crate::transfer::TransferOutcome;
 
 /// Outcomes of the transfers of one kind.
@@ -143,7 +143,7 @@ impl Tally {
     }
 
     /// Adds a run's report.
-    pub(crate) fn add(&mut self, number: usize, report: &Report) {
+    pub(crate) fn add(&mut self, number: usize, report: &RunReport) {
         self.runs += 1;
         self.runs_with_kills += u64::from(!report.kills.is_empty());
         for (counts, outcomes) in [
@@ -165,8 +165,8 @@ impl Tally {
                 KilledRole::Other => self.kills.other += 1,
             }
         }
-        self.client.add(&report.client);
-        if let Some(server) = &report.server {
+        self.client.add(&report.client_stats);
+        if let Some(server) = &report.own_server_stats {
             self.server.add(server);
         }
         self.violations
@@ -199,29 +199,29 @@ impl fmt::Display for Tally {
             writeln!(f, "{name:<9}  {complete:>8}  {cancelled:>9}  {failed:>6}  {wrong:>5}")?;
         }
         writeln!(f)?;
-        let KillCounts { interactive, bulk, other: spare } = self.kills;
+        let KillCounts { interactive, bulk, other: other_kills } = self.kills;
         writeln!(
             f,
-            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} other",
-            interactive + bulk + spare,
+            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {other_kills} other",
+            interactive + bulk + other_kills,
             self.runs_with_kills
         )?;
-        for (name, side) in [("client", self.client), ("server", self.server)] {
+        for (name, counters) in [("client", self.client), ("server", self.server)] {
             writeln!(
                 f,
                 "{name}     {} connections, {} joined, {} streams; {} migrations, {} declined",
-                side.connections,
-                side.joined,
-                side.streams,
-                side.migrations_initiated,
-                side.migrations_declined
+                counters.connections,
+                counters.joined,
+                counters.streams,
+                counters.migrations_initiated,
+                counters.migrations_declined
             )?;
         }
         if let Some(leaks) = &self.leaks {
-            let growth = leaks.growth_kib();
+            let growth_kib = leaks.growth_kib();
             writeln!(
                 f,
-                "memory     {growth:+} KiB since the first batch, {} allowed",
+                "memory     {growth_kib:+} KiB since the first batch, {} allowed",
                 leaks.max_growth_kib
             )?;
         }

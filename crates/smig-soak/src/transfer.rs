@@ -12,16 +12,16 @@ use smig::{Client, Error, Incoming, StreamInfo};
 use crate::body::{HASH_TRAILER, PoolBody};
 use crate::census::LiveGuard;
 use crate::content::{Checker, Part, hex};
-use crate::plan::{Framing, RequestKind, Transfer};
+use crate::plan::{DownloadRequestKind, Framing, Transfer};
 use crate::rng::Rng;
 use crate::service::{HandlerContext, query};
 
 /// Mean size of a small object in bytes.
-const MEAN_SMALL_BYTES: u64 = 10 << 10;
+const MEAN_SMALL_OBJECT_BYTES: u64 = 10 << 10;
 /// Interval between small requests.
-const SMALL_INTERVAL: Duration = Duration::from_millis(10);
+const SMALL_REQUEST_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of attempts of a small request.
-const MAX_SMALL_ATTEMPTS: usize = 4;
+const MAX_SMALL_REQUEST_ATTEMPTS: usize = 4;
 
 /// How a transfer ended.
 #[derive(Debug)]
@@ -84,17 +84,19 @@ enum EarlyEnd {
 }
 
 impl TransferClient {
-    /// Makes a large download.
+    /// Makes a download.
     pub(crate) async fn download(
         &self,
         transfer: &Transfer,
         progress: &TransferProgress,
     ) -> TransferOutcome {
         let (method, body) = match transfer.request_kind {
-            RequestKind::Post => {
+            DownloadRequestKind::Post => {
                 (Method::POST, Either::Left(Full::new(Bytes::from_static(b"body"))))
             }
-            RequestKind::Get | RequestKind::HintedGet => (Method::GET, Either::Right(Empty::new())),
+            DownloadRequestKind::Get | DownloadRequestKind::HintedGet => {
+                (Method::GET, Either::Right(Empty::new()))
+            }
         };
         let url = format!("{}/down?{}", self.base_url, query(transfer));
         let request = Request::builder().method(method).uri(url).body(body);
@@ -146,12 +148,12 @@ impl TransferClient {
             framing: transfer.framing,
             hash: hex(&self.handler_context.content.hash(transfer.part)),
             rng: Rng::new(transfer.chunk_seed),
-            sent: Arc::clone(&progress.position),
+            sent_bytes: Arc::clone(&progress.position),
             migrate_at: Vec::new(),
             info: None,
             was_pending: false,
             trailers_sent: false,
-            _alive: LiveGuard::new(&self.handler_context.handlers),
+            _live_guard: LiveGuard::new(&self.handler_context.live_handlers),
         };
         let url = format!("{}/up?{}", self.base_url, query(transfer));
         let request = match Request::post(url).body(body) {
@@ -195,23 +197,25 @@ impl TransferClient {
         mut rng: Rng,
     ) -> Vec<TransferOutcome> {
         let mut outcomes = Vec::new();
-        let mut interval = tokio::time::interval(SMALL_INTERVAL);
+        let mut interval = tokio::time::interval(SMALL_REQUEST_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !large_done.load(Ordering::Relaxed) {
             interval.tick().await;
             let transfer = Transfer {
                 part: Part {
                     offset_index: rng.within(0..16),
-                    len: rng.within(1..MEAN_SMALL_BYTES * 2),
+                    len: rng.within(1..MEAN_SMALL_OBJECT_BYTES * 2),
                 },
                 framing: rng
                     .one_of(Framing::ContentLength, &[Framing::EndStream, Framing::Trailers]),
-                request_kind: rng
-                    .one_of(RequestKind::Get, &[RequestKind::Post, RequestKind::HintedGet]),
-                early_head: false,
+                request_kind: rng.one_of(
+                    DownloadRequestKind::Get,
+                    &[DownloadRequestKind::Post, DownloadRequestKind::HintedGet],
+                ),
+                responds_early: false,
                 server_migrate_at: Vec::new(),
-                client_migrate_at: if rng.percent(10) { vec![0] } else { Vec::new() },
-                cancel_at: rng.percent(5).then_some(0),
+                client_migrate_at: if rng.chance(10) { vec![0] } else { Vec::new() },
+                cancel_at: rng.chance(5).then_some(0),
                 chunk_seed: rng.next(),
             };
             outcomes.push(self.small_download(&transfer).await);
@@ -221,7 +225,7 @@ impl TransferClient {
 
     /// Makes a small download, repeated where that is safe.
     async fn small_download(&self, transfer: &Transfer) -> TransferOutcome {
-        for _ in 1..MAX_SMALL_ATTEMPTS {
+        for _ in 1..MAX_SMALL_REQUEST_ATTEMPTS {
             match self.download(transfer, &TransferProgress::default()).await {
                 TransferOutcome::Failed(error) if error.is_retryable() => {}
                 outcome => return outcome,
@@ -245,17 +249,17 @@ async fn receive(
     let mut migrate_at = transfer.client_migrate_at.iter().copied().peekable();
     let mut sent_hash = None;
     loop {
-        while migrate_at.next_if(|&at| at <= checker.received()).is_some() {
+        while migrate_at.next_if(|&at| at <= checker.received_bytes()).is_some() {
             info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
         }
-        if transfer.cancel_at.is_some_and(|at| at <= checker.received()) {
+        if transfer.cancel_at.is_some_and(|at| at <= checker.received_bytes()) {
             return Err(EarlyEnd::Cancelled);
         }
         let Some(frame) = body.frame().await else { return Ok(sent_hash) };
         match frame.map_err(EarlyEnd::Failed)?.into_data() {
             Ok(data) => {
                 checker.update(&data);
-                progress.position.store(checker.received(), Ordering::Relaxed);
+                progress.position.store(checker.received_bytes(), Ordering::Relaxed);
             }
             Err(frame) => {
                 let trailers = frame.into_trailers().ok();

@@ -54,7 +54,7 @@ pub struct ContrastResult {
     pub interval: Option<Interval>,
     /// Whether pairs of runs or runs of each side were resampled; `drawn` in published results.
     #[serde(rename = "drawn")]
-    pub unit: ResamplingScheme,
+    pub scheme: ResamplingScheme,
 }
 
 /// What a contrast resamples.
@@ -133,9 +133,9 @@ impl Bootstrap {
     #[must_use]
     pub fn interval(&self, runs: &[Run], statistic: Statistic) -> Option<Interval> {
         let units = SeedUnits::from_runs(runs);
-        let mut random = SplitMix64(self.seed);
+        let mut rng = SplitMix64(self.seed);
         self.percentile_interval(units.len(), || {
-            units.statistic(&random.draw(units.len()), statistic)
+            units.statistic(&rng.draw_indices(units.len()), statistic)
         })
     }
 
@@ -152,7 +152,7 @@ impl Bootstrap {
     ) -> Option<ContrastResult> {
         let (mut first, mut second) = (SeedUnits::from_runs(first), SeedUnits::from_runs(second));
         let (first_seeds, second_seeds) = (first.seeds(), second.seeds());
-        let unit = if first_seeds.intersection(&second_seeds).count() >= MIN_RUNS {
+        let scheme = if first_seeds.intersection(&second_seeds).count() >= MIN_RUNS {
             // From here on, one index selects one pair.
             first.retain_seeds(&second_seeds);
             second.retain_seeds(&first_seeds);
@@ -168,25 +168,25 @@ impl Bootstrap {
         };
         let all_indices = |units: &SeedUnits| (0..units.len()).collect::<Vec<_>>();
         let value = contrast_of(&all_indices(&first), &all_indices(&second))?;
-        let mut random = SplitMix64(self.seed);
+        let mut rng = SplitMix64(self.seed);
         let interval = self.percentile_interval(first.len().min(second.len()), || {
-            let indices = random.draw(first.len());
-            match unit {
+            let indices = rng.draw_indices(first.len());
+            match scheme {
                 ResamplingScheme::Pairs => contrast_of(&indices, &indices),
-                ResamplingScheme::Sides => contrast_of(&indices, &random.draw(second.len())),
+                ResamplingScheme::Sides => contrast_of(&indices, &rng.draw_indices(second.len())),
             }
         });
-        Some(ContrastResult { value, interval, unit })
+        Some(ContrastResult { value, interval, scheme })
     }
 
     /// Returns the interval of the central share `level` of the values that `resample` returns.
     /// `None` if there are too few runs, or if `resample` ever returns `None`.
     fn percentile_interval(
         &self,
-        runs: usize,
+        unit_count: usize,
         resample: impl FnMut() -> Option<f64>,
     ) -> Option<Interval> {
-        if runs < MIN_RUNS {
+        if unit_count < MIN_RUNS {
             return None;
         }
         let values: Option<Vec<f64>> =
@@ -270,13 +270,13 @@ impl SplitMix64 {
     }
 
     /// Draws `count` indices below `count`, with replacement.
-    fn draw(&mut self, count: usize) -> Vec<usize> {
-        (0..count).map(|_| self.below(count)).collect()
+    fn draw_indices(&mut self, count: usize) -> Vec<usize> {
+        (0..count).map(|_| self.next_below(count)).collect()
     }
 
     /// Returns an index below `bound`, which must not be 0. The bias is below 2^-40 for any list
     /// that fits in memory.
-    const fn below(&mut self, bound: usize) -> usize {
+    const fn next_below(&mut self, bound: usize) -> usize {
         ((self.next_u64() as u128 * bound as u128) >> 64) as usize
     }
 }
@@ -294,15 +294,15 @@ mod tests {
         (0..).zip(values).map(|(seed, value)| Run { seed, values: vec![*value] }).collect()
     }
 
-    fn assert_near(interval: Interval, low: f64, high: f64, within: f64) {
-        assert!((interval.low - low).abs() < within, "{interval:?} for {low}");
-        assert!((interval.high - high).abs() < within, "{interval:?} for {high}");
+    fn assert_near(interval: Interval, low: f64, high: f64, tolerance: f64) {
+        assert!((interval.low - low).abs() < tolerance, "{interval:?} for {low}");
+        assert!((interval.high - high).abs() < tolerance, "{interval:?} for {high}");
     }
 
     #[test]
     fn random_numbers_are_the_published_ones() {
-        let mut random = SplitMix64(1_234_567);
-        let got = [random.next_u64(), random.next_u64(), random.next_u64()];
+        let mut rng = SplitMix64(1_234_567);
+        let got = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
         assert_eq!(
             got,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
@@ -321,7 +321,7 @@ mod tests {
         assert_near(bootstrap.interval(&control, Statistic::Median).unwrap(), 27.0, 104.0, 1e-9);
         let contrast = |statistic, contrast| {
             let result = bootstrap.contrast(&control, &treated, statistic, contrast).unwrap();
-            assert_eq!(result.unit, ResamplingScheme::Sides);
+            assert_eq!(result.scheme, ResamplingScheme::Sides);
             result.interval.unwrap()
         };
         assert_near(contrast(Statistic::Mean, Contrast::Difference), -20.873, 84.365, 1.2);
@@ -331,13 +331,13 @@ mod tests {
     #[test]
     fn a_seed_gives_one_interval() {
         let runs = one_run_per_value(&CONTROL);
-        let with = |seed| {
+        let interval_with_seed = |seed| {
             Bootstrap { seed, resamples: 500, ..Bootstrap::default() }
                 .interval(&runs, Statistic::Mean)
                 .unwrap()
         };
-        assert_eq!(with(1), with(1));
-        assert_ne!(with(1), with(2));
+        assert_eq!(interval_with_seed(1), interval_with_seed(1));
+        assert_ne!(interval_with_seed(1), interval_with_seed(2));
     }
 
     #[test]
@@ -373,25 +373,25 @@ mod tests {
     #[test]
     fn an_effect_of_the_seed_on_both_sides_is_no_difference() {
         let bootstrap = Bootstrap { resamples: 500, ..Bootstrap::default() };
-        let side = |first: u64, factor: f64| -> Vec<Run> {
+        let side = |first_seed: u64, factor: f64| -> Vec<Run> {
             let values = [10.0, 80.0, 40.0, 160.0, 20.0, 320.0];
             let run = |(seed, value): (u64, f64)| Run { seed, values: vec![value * factor] };
-            (first..).zip(values).map(run).collect()
+            (first_seed..).zip(values).map(run).collect()
         };
         let ratio = |second: &[Run]| {
             bootstrap.contrast(&side(0, 1.0), second, Statistic::Mean, Contrast::Ratio).unwrap()
         };
         let pairs = ratio(&side(0, 1.1));
-        assert_eq!(pairs.unit, ResamplingScheme::Pairs);
+        assert_eq!(pairs.scheme, ResamplingScheme::Pairs);
         let interval = pairs.interval.unwrap();
         assert!((interval.low - 1.1).abs() < 1e-9 && (interval.high - 1.1).abs() < 1e-9);
         let unpaired = ratio(&side(50, 1.1));
-        assert_eq!(unpaired.unit, ResamplingScheme::Sides);
+        assert_eq!(unpaired.scheme, ResamplingScheme::Sides);
         assert!(unpaired.interval.unwrap().contains(1.0) && (unpaired.value - 1.1).abs() < 1e-9);
         // An unpaired run counts neither for the interval nor for the value.
-        let mut more = side(0, 1.1);
-        more.push(Run { seed: 99, values: vec![1e6] });
-        assert_eq!(ratio(&more), pairs);
+        let mut with_unpaired_run = side(0, 1.1);
+        with_unpaired_run.push(Run { seed: 99, values: vec![1e6] });
+        assert_eq!(ratio(&with_unpaired_run), pairs);
     }
 
     #[test]
@@ -402,15 +402,15 @@ mod tests {
             bootstrap.interval(&one_run_per_value(&[1.0, 2.0, 3.0, 4.0]), Statistic::Mean),
             None
         );
-        let five = one_run_per_value(&[1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert!(bootstrap.interval(&five, Statistic::Mean).is_some());
+        let five_runs = one_run_per_value(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert!(bootstrap.interval(&five_runs, Statistic::Mean).is_some());
         let contrast =
-            |first: &[Run]| bootstrap.contrast(first, &five, Statistic::Mean, Contrast::Ratio);
+            |first: &[Run]| bootstrap.contrast(first, &five_runs, Statistic::Mean, Contrast::Ratio);
         assert_eq!(contrast(&one_run_per_value(&[0.0; 5])), None);
         assert_eq!(contrast(&[]), None);
-        let few = contrast(&one_run_per_value(&[1.0, 1.0])).unwrap();
-        assert_eq!((few.value, few.interval), (3.0, None));
-        let none = Bootstrap { resamples: 0, ..bootstrap };
-        assert_eq!(none.interval(&five, Statistic::Mean), None);
+        let few_runs_result = contrast(&one_run_per_value(&[1.0, 1.0])).unwrap();
+        assert_eq!((few_runs_result.value, few_runs_result.interval), (3.0, None));
+        let no_resamples = Bootstrap { resamples: 0, ..bootstrap };
+        assert_eq!(no_resamples.interval(&five_runs, Statistic::Mean), None);
     }
 }

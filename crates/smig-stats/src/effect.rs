@@ -86,8 +86,9 @@ mod tests {
     #[test]
     fn magnitudes_begin_at_their_thresholds() {
         // One value against a thousand: delta follows from the share of values below it.
-        let against: Vec<f64> = (0..1_000).map(f64::from).collect();
-        let magnitude_of = |below: f64| cliffs_delta(&[below - 0.5], &against).unwrap().magnitude;
+        let thousand_values: Vec<f64> = (0..1_000).map(f64::from).collect();
+        let magnitude_of =
+            |below: f64| cliffs_delta(&[below - 0.5], &thousand_values).unwrap().magnitude;
         assert_eq!(magnitude_of(573.0), Magnitude::Negligible); // 0.146
         assert_eq!(magnitude_of(574.0), Magnitude::Small); // 0.148
         assert_eq!(magnitude_of(666.0), Magnitude::Medium); // 0.332

@@ -4,12 +4,12 @@
 /// between neighbours (R's type 7, the spreadsheets' default). `None` if there are no values.
 #[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let position = q.clamp(0.0, 1.0) * last as f64;
-    let below = position.floor();
-    let low = sorted.get(below as usize)?;
-    let high = sorted.get((below as usize + 1).min(last))?;
-    Some(low + (high - low) * (position - below))
+    let last_index = sorted.len().checked_sub(1)?;
+    let position = q.clamp(0.0, 1.0) * last_index as f64;
+    let lower_index = position.floor();
+    let low = sorted.get(lower_index as usize)?;
+    let high = sorted.get((lower_index as usize + 1).min(last_index))?;
+    Some(low + (high - low) * (position - lower_index))
 }
 
 #[cfg(test)]

@@ -58,37 +58,37 @@ struct Ranks {
 
 impl Ranks {
     fn new(first: &[f64], second: &[f64]) -> Option<Self> {
-        let mut all: Vec<(f64, bool)> = first
+        let mut tagged_values: Vec<(f64, bool)> = first
             .iter()
             .map(|value| (*value, true))
             .chain(second.iter().map(|value| (*value, false)))
             .filter(|(value, _)| value.is_finite())
             .collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let count = all.iter().filter(|(_, of_first)| *of_first).count();
+        tagged_values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let count = tagged_values.iter().filter(|(_, of_first)| *of_first).count();
         let mut ranks = Self {
-            doubled_ranks: Vec::with_capacity(all.len()),
+            doubled_ranks: Vec::with_capacity(tagged_values.len()),
             doubled_rank_sum: 0,
             first_count: count,
-            second_count: all.len() - count,
+            second_count: tagged_values.len() - count,
             tie_sum: 0.0,
         };
-        for equal in all.chunk_by(|a, b| a.0 == b.0) {
+        for tie_group in tagged_values.chunk_by(|a, b| a.0 == b.0) {
             // Ranks start at 1: the first and the last rank of the group add up to twice the
             // midrank.
-            let doubled = 2 * ranks.doubled_ranks.len() + equal.len() + 1;
+            let doubled_midrank = 2 * ranks.doubled_ranks.len() + tie_group.len() + 1;
             ranks.doubled_rank_sum +=
-                doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
-            ranks.doubled_ranks.extend(equal.iter().map(|_| doubled));
-            let size = equal.len() as f64;
+                doubled_midrank * tie_group.iter().filter(|(_, of_first)| *of_first).count();
+            ranks.doubled_ranks.extend(tie_group.iter().map(|_| doubled_midrank));
+            let size = tie_group.len() as f64;
             ranks.tie_sum += size.powi(3) - size;
         }
         (ranks.first_count > 0 && ranks.second_count > 0).then_some(ranks)
     }
 
     fn u(&self) -> f64 {
-        let min = self.first_count * (self.first_count + 1);
-        (self.doubled_rank_sum - min) as f64 / 2.0
+        let min_rank_sum = self.first_count * (self.first_count + 1);
+        (self.doubled_rank_sum - min_rank_sum) as f64 / 2.0
     }
 
     /// Counts the ways to draw as many values as the first list has, for each (doubled) rank sum.
@@ -115,18 +115,19 @@ impl Ranks {
 
     fn exact_p(&self) -> f64 {
         let ways = self.count_ways();
-        let all: f64 = ways.iter().sum();
+        let all_ways: f64 = ways.iter().sum();
         let below: f64 = ways[..=self.doubled_rank_sum].iter().sum();
         let above: f64 = ways[self.doubled_rank_sum..].iter().sum();
-        (2.0 * below.min(above) / all).min(1.0)
+        (2.0 * below.min(above) / all_ways).min(1.0)
     }
 
     fn normal_p(&self, u: f64) -> f64 {
-        let (first, second) = (self.first_count as f64, self.second_count as f64);
-        let count = first + second;
-        let mean = first * second / 2.0;
+        let (first_n, second_n) = (self.first_count as f64, self.second_count as f64);
+        let count = first_n + second_n;
+        let mean = first_n * second_n / 2.0;
         let tie_correction = self.tie_sum / (count * (count - 1.0));
-        let standard_deviation = (first * second / 12.0 * (count + 1.0 - tie_correction)).sqrt();
+        let standard_deviation =
+            (first_n * second_n / 12.0 * (count + 1.0 - tie_correction)).sqrt();
         if standard_deviation == 0.0 {
             return 1.0; // all values are equal
         }

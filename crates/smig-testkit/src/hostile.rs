@@ -24,7 +24,7 @@ const MAX_OPEN_STREAMS: usize = 8;
 /// Statistics of an attack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttackStats {
-    /// Steps until every connection was closed.
+    /// Steps executed: until the input was used up or every connection was closed.
     pub steps: u32,
     /// Streams opened by the peer or the application.
     pub streams: u32,
@@ -67,8 +67,8 @@ pub fn attack(engine_side: Side, input: &[u8]) -> AttackStats {
     attack.stats
 }
 
-/// An event that the application here responds to.
-enum SeenEvent {
+/// The part of an [`Event`] that the application here uses.
+enum AppEvent {
     Request(StreamKey),
     Pushed(StreamKey),
     Readable(StreamKey),
@@ -79,7 +79,7 @@ enum SeenEvent {
     Other,
 }
 
-impl SeenEvent {
+impl AppEvent {
     fn from_event(event: &Event) -> Self {
         match *event {
             Event::Request { stream, .. } => Self::Request(stream),
@@ -127,18 +127,18 @@ impl Attack<'_> {
 
     /// Selects an open connection.
     fn pick_handle(&mut self) -> Option<ConnHandle> {
-        let at = usize::from(self.next_byte());
+        let selector = usize::from(self.next_byte());
         let open: Vec<_> = self.open_handles().collect();
-        (!open.is_empty()).then(|| open[at % open.len()])
+        (!open.is_empty()).then(|| open[selector % open.len()])
     }
 
     /// Selects the id of a stream that is or was on the connection; rarely an arbitrary id.
     fn pick_stream_id(&mut self, handle: ConnHandle) -> Option<u32> {
-        let at = self.next_byte();
-        if at >= 250 {
-            return Some(if at == 255 { 0x7fff_ffff } else { u32::from(at - 250) });
+        let selector = self.next_byte();
+        if selector >= 250 {
+            return Some(if selector == 255 { 0x7fff_ffff } else { u32::from(selector - 250) });
         }
-        let current =
+        let current_locations =
             self.keys.iter().filter_map(|&key| self.peer.session().stream(key)).map(|view| {
                 (
                     HANDLES
@@ -147,7 +147,7 @@ impl Attack<'_> {
                     view.id.value(),
                 )
             });
-        for (handle, id) in current.collect::<Vec<_>>() {
+        for (handle, id) in current_locations.collect::<Vec<_>>() {
             let location = (handle.unwrap_or(C1), id);
             if !self.locations.contains(&location) {
                 self.locations.push(location);
@@ -157,7 +157,7 @@ impl Attack<'_> {
         self.locations.drain(..excess);
         let ids: Vec<u32> =
             self.locations.iter().filter(|(on, _)| *on == handle).map(|&(_, id)| id).collect();
-        ids.get(usize::from(at) % ids.len().max(1)).copied()
+        ids.get(usize::from(selector) % ids.len().max(1)).copied()
     }
 
     /// Returns the next id that the peer may use for a new stream.
@@ -169,8 +169,8 @@ impl Attack<'_> {
     }
 
     fn pick_key(&mut self) -> Option<StreamKey> {
-        let at = usize::from(self.next_byte());
-        (!self.keys.is_empty()).then(|| self.keys[at % self.keys.len()])
+        let selector = usize::from(self.next_byte());
+        (!self.keys.is_empty()).then(|| self.keys[selector % self.keys.len()])
     }
 
     fn step(&mut self) {
@@ -197,47 +197,50 @@ impl Attack<'_> {
 
     /// Sends one frame: well formed, or of any type with any payload.
     fn send_frame(&mut self) {
-        let (Some(handle), Some(other)) = (self.pick_handle(), self.pick_handle()) else { return };
-        let (mut kind, mut stream) = (self.next_byte(), self.pick_stream_id(handle).unwrap_or(0));
-        if self.engine_side == Side::Server && (kind % 64 < 8 || stream == 0) {
+        let (Some(handle), Some(destination)) = (self.pick_handle(), self.pick_handle()) else {
+            return;
+        };
+        let (mut selector, mut stream_id) =
+            (self.next_byte(), self.pick_stream_id(handle).unwrap_or(0));
+        if self.engine_side == Side::Server && (selector % 64 < 8 || stream_id == 0) {
             // A new request.
-            (kind, stream) = (0, self.next_id(handle));
+            (selector, stream_id) = (0, self.next_id(handle));
         }
-        if stream == 0 {
+        if stream_id == 0 {
             return;
         }
-        let cid = self.peer.cid(other);
-        let end = self.next_byte() % 2 == 1;
-        let frame = match kind % 64 {
+        let cid = self.peer.cid(destination);
+        let has_end_stream = self.next_byte() % 2 == 1;
+        let frame = match selector % 64 {
             0..16 => {
-                let head = match (self.engine_side, end) {
-                    (Side::Server, true) => headers(stream).get("/").end(),
-                    (Side::Server, false) => headers(stream).post("/"),
-                    (Side::Client, true) => headers(stream).status(200).end(),
-                    (Side::Client, false) => headers(stream).status(200),
+                let head = match (self.engine_side, has_end_stream) {
+                    (Side::Server, true) => headers(stream_id).get("/").end(),
+                    (Side::Server, false) => headers(stream_id).post("/"),
+                    (Side::Client, true) => headers(stream_id).status(200).end(),
+                    (Side::Client, false) => headers(stream_id).status(200),
                 };
                 return self.peer.send(handle, head);
             }
-            16..24 if end => data(stream, self.next_bytes()).end(),
-            16..24 => data(stream, self.next_bytes()),
+            16..24 if has_end_stream => data(stream_id, self.next_bytes()).end(),
+            16..24 => data(stream_id, self.next_bytes()),
             // Sent by a server that has responded and needs no more of the request.
-            24..26 => reset(stream, ErrorCode::NoError),
-            26..28 => reset(stream, ErrorCode::Cancel),
-            28..32 => window_update(stream, 1 + (u32::from(self.next_byte()) << 8)),
+            24..26 => reset(stream_id, ErrorCode::NoError),
+            26..28 => reset(stream_id, ErrorCode::Cancel),
+            28..32 => window_update(stream_id, 1 + (u32::from(self.next_byte()) << 8)),
             32 => {
                 settings(&[(u16::from(self.next_byte() % 10), u32::from(self.next_byte()) << 10)])
             }
-            33..45 => migrate(stream, cid, self.next_id(other)),
-            45..51 => accept(stream, cid, self.pick_stream_id(other).unwrap_or(stream)),
-            51..54 => decline(stream),
-            54..57 => offer(stream),
-            57 if end => goaway(stream, ErrorCode::NoError),
-            57..63 => ping([kind; 8]),
+            33..45 => migrate(stream_id, cid, self.next_id(destination)),
+            45..51 => accept(stream_id, cid, self.pick_stream_id(destination).unwrap_or(stream_id)),
+            51..54 => decline(stream_id),
+            54..57 => offer(stream_id),
+            57 if has_end_stream => goaway(stream_id, ErrorCode::NoError),
+            57..63 => ping([selector; 8]),
             _ => {
                 const KINDS: [u8; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0x77];
                 let kind = KINDS[usize::from(self.next_byte()) % KINDS.len()];
                 let flags = self.next_byte();
-                raw(kind, flags, stream, self.next_bytes())
+                raw(kind, flags, stream_id, self.next_bytes())
             }
         };
         self.peer.send(handle, frame);
@@ -291,33 +294,33 @@ impl Attack<'_> {
 
     /// Runs the application: it responds to requests, reads the bodies and releases ended streams.
     fn run_application(&mut self) {
-        while let Some(event) = self.peer.try_take_event(|event| Some(SeenEvent::from_event(event)))
+        while let Some(event) = self.peer.try_take_event(|event| Some(AppEvent::from_event(event)))
         {
             match event {
-                SeenEvent::Request(stream) => {
-                    self.track(stream);
+                AppEvent::Request(key) => {
+                    self.track(key);
                     let head = smig_proto::ResponseHead {
                         status: http::StatusCode::OK,
                         headers: http::HeaderMap::new(),
                     };
                     // The stream may have ended already.
                     let _ = self.peer.with_session(|session, _| {
-                        session.send_response(stream, &head, EndStream::No)
+                        session.send_response(key, &head, EndStream::No)
                     });
                 }
-                SeenEvent::Pushed(stream) => self.track(stream),
-                SeenEvent::Readable(stream) => {
+                AppEvent::Pushed(key) => self.track(key),
+                AppEvent::Readable(key) => {
                     self.peer.with_session(|session, _| {
-                        while matches!(session.read(stream), ReadResult::Data(_)) {}
+                        while matches!(session.read(key), ReadResult::Data(_)) {}
                     });
                 }
-                SeenEvent::Reset(stream) => self.release(stream),
-                SeenEvent::Offered(stream) => {
-                    self.peer.with_session(|session, _| session.decline_offer(stream));
+                AppEvent::Reset(key) => self.release(key),
+                AppEvent::Offered(key) => {
+                    self.peer.with_session(|session, _| session.decline_offer(key));
                 }
-                SeenEvent::Migrated => self.stats.migrations += 1,
-                SeenEvent::Closed => self.stats.closed_connections += 1,
-                SeenEvent::Other => {}
+                AppEvent::Migrated => self.stats.migrations += 1,
+                AppEvent::Closed => self.stats.closed_connections += 1,
+                AppEvent::Other => {}
             }
         }
         if let Some(&oldest) = self.keys.first()

@@ -16,7 +16,8 @@ enum Progress {
     MidUpload,
 }
 
-const PROGRESS: [Progress; 3] = [Progress::BeforeHeaders, Progress::MidBody, Progress::MidUpload];
+const ALL_PROGRESS: [Progress; 3] =
+    [Progress::BeforeHeaders, Progress::MidBody, Progress::MidUpload];
 
 /// A server engine that has received a request on stream 1 of C1, with the given progress.
 fn responding_server(progress: Progress, connections: usize) -> (Peer, StreamKey) {
@@ -24,15 +25,15 @@ fn responding_server(progress: Progress, connections: usize) -> (Peer, StreamKey
     for _ in 1..connections {
         peer.connect();
     }
-    let uploads = progress == Progress::MidUpload;
-    let key = if uploads { peer.post(C1, 1) } else { peer.get(C1, 1) };
+    let is_upload = progress == Progress::MidUpload;
+    let key = if is_upload { peer.post(C1, 1) } else { peer.get(C1, 1) };
     if progress != Progress::BeforeHeaders {
         peer.respond(key, 200, EndStream::No);
         peer.send_body(key, "one ", EndStream::No);
         peer.expect(C1, headers(1).status(200));
         peer.expect(C1, data(1, "one "));
     }
-    if uploads {
+    if is_upload {
         peer.send(C1, data(1, "up "));
     }
     (peer, key)
@@ -66,11 +67,11 @@ fn requesting_client(progress: Progress, connections: usize) -> (Peer, StreamKey
     for _ in 1..connections {
         peer.connect();
     }
-    let uploads = progress == Progress::MidUpload;
+    let is_upload = progress == Progress::MidUpload;
     let (method, end) =
-        if uploads { (Method::POST, EndStream::No) } else { (Method::GET, EndStream::Yes) };
+        if is_upload { (Method::POST, EndStream::No) } else { (Method::GET, EndStream::Yes) };
     let key = peer.open(C1, method, end);
-    if uploads {
+    if is_upload {
         peer.send_body(key, "up ", EndStream::No);
         peer.expect(C1, data(1, "up "));
     }
@@ -110,7 +111,7 @@ fn with_client_end_stream(frame: Frame, progress: Progress) -> Frame {
 
 #[test]
 fn the_server_migrates_to_a_spare() {
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         // Server engine.
         let (mut peer, key) = responding_server(progress, 2);
         let cid = peer.cid(C2);
@@ -131,7 +132,7 @@ fn the_server_migrates_to_a_spare() {
 #[test]
 fn the_server_offers_without_a_spare() {
     // SMIG-6.1/offer, SMIG-6.2/offer-answered: an offer; the client opens a connection and migrates.
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         let (mut peer, key) = responding_server(progress, 1);
         peer.offer(key).unwrap();
         peer.expect(C1, offer(1));
@@ -153,7 +154,7 @@ fn the_server_offers_without_a_spare() {
 
 #[test]
 fn the_client_migrates_to_a_spare_or_a_new_connection() {
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         for opens_first in [false, true] {
             let connections = if opens_first { 1 } else { 2 };
             let (mut peer, key) = requesting_client(progress, connections);
@@ -180,7 +181,7 @@ fn the_client_migrates_to_a_spare_or_a_new_connection() {
 
 #[test]
 fn both_ends_migrate_at_once() {
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         let (mut peer, key) = responding_server(progress, 3);
         let (c2, c3) = (peer.cid(C2), peer.cid(C3));
         peer.migrate(key, C2).unwrap();
@@ -200,7 +201,7 @@ fn both_ends_migrate_at_once() {
 
 #[test]
 fn a_declined_stream_continues_on_its_connection() {
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         let (mut peer, key) = responding_server(progress, 2);
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
@@ -219,7 +220,7 @@ fn a_declined_stream_continues_on_its_connection() {
 #[test]
 fn a_stream_migrates_twice_and_back() {
     // C1 to C2 by the server, to C3 by the client, to C1 by the server.
-    for progress in PROGRESS {
+    for progress in ALL_PROGRESS {
         let (mut peer, key) = responding_server(progress, 3);
         let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
         peer.migrate(key, C2).unwrap();

@@ -1,5 +1,5 @@
 //! Floods and slow peers: frames that are each valid, but sent in numbers that only an attacker sends. Each
-//! limit closes the connection, is reported by name, and affects no other connection.
+//! limit closes the connection or resets the stream, is reported by name, and affects no other connection.
 
 use core::time::Duration;
 
@@ -49,7 +49,7 @@ fn a_header_block_has_at_most_eight_continuations() {
     peer.take_request();
     // One more frame.
     let mut peer = server().with_spare();
-    let other = peer.get(C2, 1);
+    let other_key = peer.get(C2, 1);
     peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
     for byte in 1..=8 {
         peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[byte..=byte]));
@@ -57,7 +57,7 @@ fn a_header_block_has_at_most_eight_continuations() {
     peer.expect_silence_on(C1);
     peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[9..10]));
     expect_limit(&mut peer, "too many CONTINUATION frames");
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     peer.expect_silence();
 }
 
@@ -118,17 +118,17 @@ fn at_most_ten_empty_frames_in_a_row_are_allowed() {
 #[test]
 fn repeated_goaways_are_bounded() {
     let mut peer = Peer::connected_to_client(Config::client());
-    let kept = peer.open(C1, Method::GET, EndStream::Yes);
-    let excluded = peer.open(C1, Method::GET, EndStream::Yes);
+    let included_key = peer.open(C1, Method::GET, EndStream::Yes);
+    let excluded_key = peer.open(C1, Method::GET, EndStream::Yes);
     for _ in 0..5 {
         peer.send(C1, goaway(3, ErrorCode::NoError));
     }
-    peer.expect_not_failed(excluded);
+    peer.expect_not_failed(excluded_key);
     for _ in 0..5 {
         peer.send(C1, goaway(1, ErrorCode::NoError));
     }
-    assert_eq!(peer.take_error(excluded).code, ErrorCode::RefusedStream);
-    peer.expect_not_failed(kept);
+    assert_eq!(peer.take_error(excluded_key).code, ErrorCode::RefusedStream);
+    peer.expect_not_failed(included_key);
     peer.expect_silence_on(C1);
     peer.send(C1, goaway(1, ErrorCode::NoError));
     peer.expect_silence_on(C1);
@@ -253,7 +253,8 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
     // The stream's window, and the connection's.
     for stream in [1, 0] {
         let window = if stream == 1 { 0 } else { 200_000 };
-        let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
+        let mut setup =
+            Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, window);
         setup.config.limits.max_small_data_frames = 100;
         let mut peer = Peer::for_server(setup);
         peer.connect();
@@ -337,13 +338,13 @@ fn input_pauses_when_the_peer_does_not_read() {
 
 #[test]
 fn a_stalled_stream_is_reset_despite_small_credit() {
-    let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    let mut setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 0);
     setup.settings.push((0x7777, 1));
     let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
     let key = start_response(&mut peer, 10_000);
-    let other = peer.get(C2, 1);
+    let other_key = peer.get(C2, 1);
     for _ in 0..59 {
         peer.advance(Duration::from_secs(1));
         peer.send(C1, window_update(1, 10));
@@ -354,10 +355,11 @@ fn a_stalled_stream_is_reset_despite_small_credit() {
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     assert_eq!(peer.take_limit_hit(), "stalled stream");
     assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     // One kilobyte per minute is progress.
-    let mut peer =
-        Peer::for_server(Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0));
+    let mut peer = Peer::for_server(
+        Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 0),
+    );
     peer.connect();
     let key = start_response(&mut peer, 10_000);
     for _ in 0..9 {
@@ -387,7 +389,7 @@ fn a_stream_with_nothing_to_send_is_not_stalled() {
 #[test]
 fn a_migration_does_not_restart_the_stall_clock() {
     // Repeated migrations, and a declined one.
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 5_000);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 5_000);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
@@ -451,7 +453,7 @@ fn a_released_response_that_is_replayed_can_stall() {
 #[test]
 fn bytes_sent_on_a_declined_carrier_are_no_progress() {
     // The client opens the window only on the carrier, then declines: no data was delivered.
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 0);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
@@ -512,7 +514,7 @@ fn failed_requests_free_their_priority_updates() {
             }
         }),
     ];
-    for (what, max_concurrent_streams, send_request) in cases {
+    for (case_name, max_concurrent_streams, send_request) in cases {
         let mut peer =
             Peer::connected_to_server(Config { max_concurrent_streams, ..Config::server() });
         for n in 0..100 {
@@ -522,7 +524,7 @@ fn failed_requests_free_their_priority_updates() {
         while peer.next_if_any(C1).is_some() {}
         peer.clear_events();
         for n in 101..201 {
-            assert!(!peer.is_closed(C1), "{what}, {n}");
+            assert!(!peer.is_closed(C1), "{case_name}, {n}");
             peer.send(C1, priority_update(2 * n + 1, "u=1"));
         }
         peer.expect_silence();
@@ -536,10 +538,12 @@ fn failed_requests_free_their_priority_updates() {
 
 #[test]
 fn the_preface_times_out_after_five_seconds() {
-    for sent in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04"] {
+    for partial_preface in
+        [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04"]
+    {
         let mut peer = Peer::for_server(Setup::new(Config::server()));
         peer.open_transport();
-        peer.send_bytes(C1, sent);
+        peer.send_bytes(C1, partial_preface);
         peer.advance(Duration::from_secs(4));
         assert!(!peer.is_closed(C1));
         peer.advance(Duration::from_secs(2));
@@ -549,7 +553,7 @@ fn the_preface_times_out_after_five_seconds() {
 }
 
 #[test]
-fn settings_are_acknowledged_within_thirty_seconds() {
+fn unacknowledged_settings_time_out_after_thirty_seconds() {
     let mut peer = Peer::for_server(Setup::new(Config::server()));
     peer.open_transport();
     peer.send_preface(C1);

@@ -6,7 +6,7 @@ use smig_proto::{Config, EndStream, ErrorCode, Event, Limits};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer};
 
-fn has_received_request(peer: &mut Peer) -> bool {
+fn try_take_request(peer: &mut Peer) -> bool {
     let request = |event: &Event| matches!(event, Event::Request { .. }).then_some(());
     peer.try_take_event(request).is_some()
 }
@@ -16,13 +16,13 @@ fn has_received_request(peer: &mut Peer) -> bool {
 #[track_caller]
 fn expect_malformed(head: HeadersBuilder) {
     let mut peer = Peer::connected_to_server(Config::server());
-    let other = peer.get(C1, 1);
+    let other_key = peer.get(C1, 1);
     let frame: Frame = head.clone().into();
     peer.send(C1, frame);
-    assert!(!has_received_request(&mut peer), "{head:?} reached the application");
+    assert!(!try_take_request(&mut peer), "{head:?} reached the application");
     assert!(!peer.is_closed(C1), "{head:?} ended the connection");
     peer.expect(C1, reset(3, ErrorCode::ProtocolError));
-    peer.respond(other, 204, EndStream::Yes);
+    peer.respond(other_key, 204, EndStream::Yes);
     peer.expect(C1, headers(1).status(204).end());
     peer.expect_silence();
 }
@@ -32,10 +32,10 @@ fn expect_accepted(head: HeadersBuilder) {
     let mut peer = Peer::connected_to_server(Config::server());
     peer.send(C1, Frame::from(head.clone()));
     peer.expect_silence();
-    assert!(has_received_request(&mut peer), "{head:?} did not reach the application");
+    assert!(try_take_request(&mut peer), "{head:?} did not reach the application");
 }
 
-fn get() -> HeadersBuilder {
+fn get_request() -> HeadersBuilder {
     headers(3).get("/")
 }
 
@@ -59,7 +59,7 @@ fn bomb(size: usize, references: usize) -> Vec<u8> {
 fn informational_responses_are_bounded() {
     let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    let other = peer.open(C1, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C1, Method::GET, EndStream::Yes);
     for _ in 0..50 {
         peer.send(C1, headers(1).status(103));
     }
@@ -68,38 +68,39 @@ fn informational_responses_are_bounded() {
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
     assert_eq!(peer.take_error(key).code, ErrorCode::EnhanceYourCalm);
     peer.clear_events();
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
 }
 
 #[test]
 fn a_decoded_section_has_at_most_64_kilobytes() {
     // 4000 bytes on the wire that decode to 20 times as many.
     let mut peer = Peer::connected_to_server(Config::server());
-    let other = peer.get(C1, 1);
+    let other_key = peer.get(C1, 1);
     let flags = flag::END_HEADERS | flag::END_STREAM;
     peer.send(C1, raw(kind::HEADERS, flags, 3, bomb(4_000, 10)));
-    assert!(has_received_request(&mut peer), "44 kilobytes are fine");
+    assert!(try_take_request(&mut peer), "44 kilobytes are fine");
     peer.send(C1, raw(kind::HEADERS, flags, 5, bomb(4_000, 20)));
     assert_eq!(peer.take_limit_hit(), "header section size");
-    assert!(!has_received_request(&mut peer));
+    assert!(!try_take_request(&mut peer));
     // The user gets a 431 (RFC 6585); the rest of the request is not needed.
     peer.expect(C1, headers(5).status(431).end());
     peer.expect(C1, reset(5, ErrorCode::NoError));
     // Its block was decoded nevertheless: the next one may refer to its entries.
     let block = b"\x82\x84\x87\x01\x0bexample.com\xbe";
     peer.send(C1, raw(kind::HEADERS, flags, 7, block));
-    assert!(has_received_request(&mut peer));
-    peer.expect_not_failed(other);
+    assert!(try_take_request(&mut peer));
+    peer.expect_not_failed(other_key);
     peer.expect_silence();
 }
 
 #[test]
 fn a_section_has_at_most_128_fields() {
-    let many = |count: usize, name: &str| (0..count).fold(get(), |head, _| head.field(name, "v"));
-    expect_accepted(many(124, "x").end());
+    let head_with_fields =
+        |count: usize, name: &str| (0..count).fold(get_request(), |head, _| head.field(name, "v"));
+    expect_accepted(head_with_fields(124, "x").end());
     for name in ["x", "cookie"] {
         let mut peer = Peer::connected_to_server(Config::server());
-        peer.send(C1, many(125, name).end());
+        peer.send(C1, head_with_fields(125, name).end());
         peer.expect(C1, headers(3).status(431).end());
         peer.expect(C1, reset(3, ErrorCode::NoError));
         assert_eq!(peer.take_limit_hit(), "header section size");
@@ -119,20 +120,23 @@ fn trailers_and_responses_are_bounded_too() {
     peer.take_error(key);
     let mut peer = Peer::connected_to_client(Config { limits: config.limits, ..Config::client() });
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    let other = peer.open(C1, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C1, Method::GET, EndStream::Yes);
     let large = (0..6).fold(headers(1).status(200), |head, n| head.field(format!("x{n}"), "v"));
     peer.send(C1, large);
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
     assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
     peer.take_error(key);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
 }
 
 #[test]
 fn cookie_crumbs_are_joined() {
     // RFC 9113 section 8.2.3
     let mut peer = Peer::connected_to_server(Config::server());
-    peer.send(C1, get().field("cookie", "a=b").field("x", "y").field("cookie", "c=d").end());
+    peer.send(
+        C1,
+        get_request().field("cookie", "a=b").field("x", "y").field("cookie", "c=d").end(),
+    );
     let cookie = peer.take_event(|event| match event {
         Event::Request { head, .. } => Some(head.headers["cookie"].clone()),
         _ => None,
@@ -147,17 +151,17 @@ fn names_are_lowercase_tokens() {
     for name in
         ["Upper", "sp ace", "tab\t", "nul\0", "col:on", ":unknown", "", "\u{7f}", "a\"b", "ü"]
     {
-        expect_malformed(get().field(name, "v").end());
+        expect_malformed(get_request().field(name, "v").end());
     }
-    expect_accepted(get().field("x-!#$%&'*+-.^_`|~9", "v").end());
+    expect_accepted(get_request().field("x-!#$%&'*+-.^_`|~9", "v").end());
 }
 
 #[test]
 fn values_have_no_line_ends_and_no_surrounding_space() {
     for value in ["a\r\nb", "a\nb", "a\rb", "a\0b", " a", "a ", "\ta", "a\t", "a\u{7f}"] {
-        expect_malformed(get().field("x", value).end());
+        expect_malformed(get_request().field("x", value).end());
     }
-    expect_accepted(get().field("x", "").field("y", "a b\tc\u{e9}").end());
+    expect_accepted(get_request().field("x", "").field("y", "a b\tc\u{e9}").end());
     // Pseudo-header fields are checked as well.
     for path in ["/a\r\nx: y", "/a b\r", "/\0"] {
         expect_malformed(headers(3).get(path).end());
@@ -168,30 +172,30 @@ fn values_have_no_line_ends_and_no_surrounding_space() {
 
 #[test]
 fn pseudo_fields_occur_once_and_come_first() {
-    let all =
+    let all_fields =
         [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.example")];
     let headers_with = |fields: &[(&str, &str)]| {
         fields.iter().fold(headers(3), |head, (name, value)| head.field(name, value))
     };
-    expect_accepted(headers_with(&all).end());
-    for missing in 0..3 {
-        let mut fields = all.to_vec();
-        fields.remove(missing);
+    expect_accepted(headers_with(&all_fields).end());
+    for missing_index in 0..3 {
+        let mut fields = all_fields.to_vec();
+        fields.remove(missing_index);
         expect_malformed(headers_with(&fields).end());
     }
-    for twice in 0..4 {
-        let mut fields = all.to_vec();
-        fields.push(all[twice]);
+    for repeated_index in 0..4 {
+        let mut fields = all_fields.to_vec();
+        fields.push(all_fields[repeated_index]);
         expect_malformed(headers_with(&fields).end());
         // After a regular field.
-        let mut fields = all.to_vec();
-        let late = fields.remove(twice);
+        let mut fields = all_fields.to_vec();
+        let late = fields.remove(repeated_index);
         fields.push(("x", "y"));
         fields.push(late);
         expect_malformed(headers_with(&fields).end());
     }
-    expect_malformed(headers_with(&all).field(":status", "200").end());
-    expect_malformed(headers_with(&all).field(":protocol", "websocket").end());
+    expect_malformed(headers_with(&all_fields).field(":status", "200").end());
+    expect_malformed(headers_with(&all_fields).field(":protocol", "websocket").end());
 }
 
 #[test]
@@ -248,12 +252,12 @@ fn connect_has_only_method_and_authority() {
 
 #[test]
 fn host_and_authority_agree() {
-    expect_accepted(get().field("host", "example.com").end());
-    expect_accepted(get().field("host", "EXAMPLE.com").end());
+    expect_accepted(get_request().field("host", "example.com").end());
+    expect_accepted(get_request().field("host", "EXAMPLE.com").end());
     for host in ["other.example", "example.com:443", "", "example.com, other.example"] {
-        expect_malformed(get().field("host", host).end());
+        expect_malformed(get_request().field("host", host).end());
     }
-    expect_malformed(get().field("host", "example.com").field("host", "example.com").end());
+    expect_malformed(get_request().field("host", "example.com").field("host", "example.com").end());
     let without_authority =
         || headers(3).field(":method", "GET").field(":scheme", "https").field(":path", "/");
     expect_accepted(without_authority().field("host", "example.com").end());
@@ -281,9 +285,9 @@ fn connection_specific_fields_are_refused() {
         ("te", "trailers, gzip"),
     ];
     for (name, value) in fields {
-        expect_malformed(get().field(name, value).end());
+        expect_malformed(get_request().field(name, value).end());
     }
-    expect_accepted(get().field("te", "trailers").end());
+    expect_accepted(get_request().field("te", "trailers").end());
     // Also in a response, and in trailers.
     let mut peer = Peer::connected_to_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -322,14 +326,14 @@ fn a_body_is_as_long_as_its_content_length() {
         (&[data(1, "1234").end()], false),
         (&[data(1, "1234"), headers(1).field("x", "y").end().into()], false),
     ];
-    for (frames, fits) in bodies {
+    for (frames, is_accepted) in bodies {
         let mut peer = Peer::connected_to_server(Config::server());
         peer.send(C1, headers(1).post("/").field("content-length", "5"));
         let key = peer.take_request();
         for frame in frames {
             peer.send(C1, frame.clone());
         }
-        if fits {
+        if is_accepted {
             peer.expect_silence();
             assert_eq!(&peer.read(key)[..], b"12345");
         } else {
@@ -344,7 +348,7 @@ fn responses_are_checked_like_requests() {
     let headers_with = |fields: &[(&str, &str)]| {
         fields.iter().fold(headers(1), |head, (name, value)| head.field(name, value))
     };
-    let malformed = [
+    let malformed_heads = [
         headers_with(&[("x", "y")]),
         headers_with(&[(":status", "20")]),
         headers_with(&[(":status", "2000")]),
@@ -357,16 +361,16 @@ fn responses_are_checked_like_requests() {
         headers_with(&[(":status", "100")]).end(),
         headers_with(&[(":status", "200"), ("content-length", "5")]).end(),
     ];
-    for head in malformed {
+    for head in malformed_heads {
         let mut peer = Peer::connected_to_client(Config::client());
         let key = peer.open(C1, Method::GET, EndStream::Yes);
-        let other = peer.open(C1, Method::GET, EndStream::Yes);
+        let other_key = peer.open(C1, Method::GET, EndStream::Yes);
         peer.send(C1, Frame::from(head.clone()));
         assert!(!peer.is_closed(C1), "{head:?}");
         peer.expect(C1, reset(1, ErrorCode::ProtocolError));
         assert_eq!(peer.take_error(key).code, ErrorCode::ProtocolError, "{head:?}");
         peer.send(C1, headers(3).status(204).end());
-        assert_eq!(peer.take_response(other), 204);
+        assert_eq!(peer.take_response(other_key), 204);
     }
     // A response without content must not have any.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304), (Method::GET, 204)] {

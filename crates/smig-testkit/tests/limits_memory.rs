@@ -68,10 +68,10 @@ fn read_buffer(stream: u32, length: usize) -> Vec<u8> {
 
 /// Sends `window` bytes of unread body, each slice in a separate buffer.
 fn fill(peer: &mut Peer, handle: ConnHandle, streams: &[u32], length: usize, window: usize) {
-    let each = window / streams.len() / length;
+    let slices_per_stream = window / streams.len() / length;
     for &stream in streams {
         let bytes = read_buffer(stream, length);
-        for _ in 0..each {
+        for _ in 0..slices_per_stream {
             peer.send_bytes(handle, &bytes);
         }
     }
@@ -84,16 +84,19 @@ const MIB: usize = 1 << 20;
 #[test]
 fn unread_uploads_hold_little_more_than_the_window() {
     // The connection's window is 4 MiB. It used to hold 208 MiB in slices of 1 KiB.
-    for (length, times) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
+    for (length, max_factor) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
         let window = if length == 1 { 4096 } else { 4 * MIB };
         let mut peer = Peer::connected_to_server(Config::server());
         let streams = [1, 3, 5, 7];
         for stream in streams {
             peer.post(C1, stream);
         }
-        let held = bytes_held_by(|| fill(&mut peer, C1, &streams, length, window));
-        assert!(held >= window, "{length}: {held} of {window}");
-        assert!(held <= times * window + 200_000, "slices of {length}: {held} of {window}");
+        let held_bytes = bytes_held_by(|| fill(&mut peer, C1, &streams, length, window));
+        assert!(held_bytes >= window, "{length}: {held_bytes} of {window}");
+        assert!(
+            held_bytes <= max_factor * window + 200_000,
+            "slices of {length}: {held_bytes} of {window}"
+        );
     }
 }
 
@@ -102,16 +105,16 @@ fn frames_before_their_barrier_hold_little_more_than_the_window() {
     // A client's stream has a window of 8 MiB, its connection one of 16 MiB.
     let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     peer.open(C1, Method::GET, EndStream::Yes);
-    let held = bytes_held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
-    assert!(held >= 8 * MIB, "{held}");
-    assert!(held <= 20 * MIB, "{held}");
+    let held_bytes = bytes_held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
+    assert!(held_bytes >= 8 * MIB, "{held_bytes}");
+    assert!(held_bytes <= 20 * MIB, "{held_bytes}");
     // A mover's carrier.
     let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.migrate(key, C2).unwrap();
-    let held = bytes_held_by(|| fill(&mut peer, C2, &[1], 1024, 4 * MIB));
-    assert!(held >= 4 * MIB, "{held}");
-    assert!(held <= 10 * MIB, "{held}");
+    let held_bytes = bytes_held_by(|| fill(&mut peer, C2, &[1], 1024, 4 * MIB));
+    assert!(held_bytes >= 4 * MIB, "{held_bytes}");
+    assert!(held_bytes <= 10 * MIB, "{held_bytes}");
 }
 
 /// Sends one frame on a stream of C2 repeatedly, until the connection is closed. Returns the bytes
@@ -132,9 +135,9 @@ fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
 #[test]
 fn empty_frames_before_their_barrier_hold_no_memory() {
     // Each costs its sender nine bytes, and would cost a queue entry of 56 bytes here.
-    const END: u8 = 1;
-    for flags in [0, END] {
-        let empty = |stream| {
+    const END_STREAM: u8 = 1;
+    for flags in [0, END_STREAM] {
+        let empty_frame = |stream| {
             let mut bytes = frame(kind::DATA, stream, 0);
             bytes[4] = flags;
             bytes
@@ -142,19 +145,19 @@ fn empty_frames_before_their_barrier_hold_no_memory() {
         // A carrier that no MIGRATE has named yet.
         let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         peer.open(C1, Method::GET, EndStream::Yes);
-        let held = flood(&mut peer, &empty(2));
-        assert!(held <= 64 << 10, "unbound, flags {flags}: {held}");
+        let held_bytes = flood(&mut peer, &empty_frame(2));
+        assert!(held_bytes <= 64 << 10, "unbound, flags {flags}: {held_bytes}");
         // The carrier of a mover, at a server and at a client.
         let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.migrate(key, C2).unwrap();
-        let held = flood(&mut peer, &empty(2));
-        assert!(held <= 64 << 10, "server, flags {flags}: {held}");
+        let held_bytes = flood(&mut peer, &empty_frame(2));
+        assert!(held_bytes <= 64 << 10, "server, flags {flags}: {held_bytes}");
         let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         let key = peer.open(C1, Method::POST, EndStream::No);
         peer.migrate(key, C2).unwrap();
-        let held = flood(&mut peer, &empty(1));
-        assert!(held <= 64 << 10, "client, flags {flags}: {held}");
+        let held_bytes = flood(&mut peer, &empty_frame(1));
+        assert!(held_bytes <= 64 << 10, "client, flags {flags}: {held_bytes}");
     }
 }
 
@@ -165,7 +168,7 @@ fn fields_and_debug_data_hold_no_read_buffer() {
     for _ in 0..50 {
         keys.push(peer.open(C1, Method::GET, EndStream::Yes));
     }
-    let held = bytes_held_by(|| {
+    let held_bytes = bytes_held_by(|| {
         for id in (0..50).map(|n| 2 * n + 1) {
             peer.send(C1, headers(id).status(200).field("x-field", "of a few bytes"));
             peer.send_bytes(C1, &read_buffer(id, 1));
@@ -174,7 +177,7 @@ fn fields_and_debug_data_hold_no_read_buffer() {
             peer.send(
                 C1,
                 Frame::GoAway {
-                    last: 99,
+                    last_stream_id: 99,
                     code: ErrorCode::NoError,
                     debug: vec![b'x'; 16_000].into(),
                 },
@@ -182,5 +185,5 @@ fn fields_and_debug_data_hold_no_read_buffer() {
             peer.send(C1, data(1, "x"));
         }
     });
-    assert!(held <= 256 << 10, "{held}");
+    assert!(held_bytes <= 256 << 10, "{held_bytes}");
 }

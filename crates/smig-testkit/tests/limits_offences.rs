@@ -19,8 +19,8 @@ fn config() -> Config {
     config
 }
 
-/// Returns how many plain resets the client may still send before its connection is closed.
-fn tokens_left(peer: &mut Peer) -> u32 {
+/// Sends plain resets until the connection is closed. Returns how many the budget still allowed.
+fn spend_remaining_tokens(peer: &mut Peer) -> u32 {
     for n in 0..=TOKENS {
         let id = 1001 + 2 * n;
         peer.send(C1, headers(id).get("/").end());
@@ -239,16 +239,16 @@ const SERVER_MIGRATION_CASES: [Case; 10] = [
 #[test]
 fn failed_streams_and_declined_migrations_cost_tokens() {
     let cases = STREAM_CASES.iter().chain(&CLIENT_MIGRATION_CASES).chain(&SERVER_MIGRATION_CASES);
-    let mut wrong = Vec::new();
-    for &(what, price, act) in cases {
+    let mut wrong_prices = Vec::new();
+    for &(case_name, price, act) in cases {
         let mut peer = Peer::connected_to_server(config()).with_spare().with_spare();
         act(&mut peer);
-        let paid = TOKENS - tokens_left(&mut peer);
+        let paid = TOKENS - spend_remaining_tokens(&mut peer);
         if paid != price {
-            wrong.push(format!("{what}: {paid} tokens instead of {price}"));
+            wrong_prices.push(format!("{case_name}: {paid} tokens instead of {price}"));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(wrong_prices.is_empty(), "{wrong_prices:#?}");
 }
 
 #[test]
@@ -259,28 +259,28 @@ fn a_refused_stream_costs_a_token() {
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
     peer.with_session(|session, _| session.release(key));
     peer.clear_events();
-    let mut left = 0;
+    let mut reset_count = 0;
     while !peer.is_closed(C1) {
-        let key = peer.get(C1, 5 + 2 * left);
-        peer.send(C1, reset(5 + 2 * left, ErrorCode::Cancel));
+        let key = peer.get(C1, 5 + 2 * reset_count);
+        peer.send(C1, reset(5 + 2 * reset_count, ErrorCode::Cancel));
         peer.with_session(|session, _| session.release(key));
-        left += 1;
+        reset_count += 1;
     }
     // The refused stream costs one token, and the last reset, which finds none left, closes the connection.
-    assert_eq!(left, TOKENS - 1 + 1);
+    assert_eq!(reset_count, TOKENS - 1 + 1);
 }
 
 #[test]
 fn a_flood_of_declined_migrations_closes_the_connection() {
     // CVE-2025-8671: each frame made the server reset a stream, at no cost.
     let mut peer = Peer::connected_to_server(Config::server()).with_spare();
-    let nowhere = Cid { number: 99, ..peer.cid(C1) };
+    let unknown_cid = Cid { number: 99, ..peer.cid(C1) };
     let mut streams = 0;
     while !peer.is_closed(C1) {
         let id = 2 * streams + 1;
         peer.send(C1, headers(id).post("/").field("content-length", "5"));
         let key = peer.take_request();
-        peer.send_if_open(C1, migrate(id, nowhere, id + 2).end());
+        peer.send_if_open(C1, migrate(id, unknown_cid, id + 2).end());
         peer.with_session(|session, _| session.release(key));
         streams += 1;
         assert!(streams < 500, "the flood is not stopped");
@@ -295,7 +295,7 @@ fn an_error_without_tokens_resets_its_stream_on_the_carrier() {
     let mut config = config();
     config.limits.reset_burst = 1;
     let mut peer = Peer::connected_to_server(config).with_spare();
-    let other = peer.get(C2, 1);
+    let other_key = peer.get(C2, 1);
     peer.send(C1, headers(1).post("/").field("content-length", "5"));
     let key = peer.take_request();
     let cid = peer.cid(C2);
@@ -304,7 +304,7 @@ fn an_error_without_tokens_resets_its_stream_on_the_carrier() {
     peer.expect(C2, reset(3, ErrorCode::ProtocolError));
     assert_eq!(peer.take_error(key).code, ErrorCode::ProtocolError);
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
 }
 
 #[test]
@@ -345,12 +345,12 @@ fn streams_refused_in_one_read_do_not_harm_others() {
 #[test]
 fn errors_in_one_read_cost_tokens() {
     let mut peer = Peer::connected_to_server(config());
-    let other = peer.get(C1, 1);
+    let other_key = peer.get(C1, 1);
     peer.send_all(C1, (1..11).map(|n| window_update(2 * n + 1, 0)));
     for n in 1..11 {
         peer.expect(C1, reset(2 * n + 1, ErrorCode::ProtocolError));
     }
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     peer.send(C1, window_update(23, 0));
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
 }

@@ -31,7 +31,7 @@ fn a_burst_of_200_resets_is_allowed() {
 }
 
 #[test]
-fn then_33_resets_per_second_are_allowed() {
+fn after_the_burst_33_resets_per_second_are_allowed() {
     let mut peer = Peer::connected_to_server(Config::server());
     let mut ids = (0..).map(|n| 2 * n + 1);
     for _ in 0..200 {
@@ -171,26 +171,26 @@ fn resets_that_the_client_provokes_cost_twice() {
             peer.send(C1, headers(id).get("/").field("connection", "close").end());
         }),
     ];
-    for (what, code, provoke) in cases {
+    for (case_name, code, provoke) in cases {
         let mut peer = Peer::connected_to_server(Config::server()).with_spare();
-        let other = peer.get(C2, 1);
+        let other_key = peer.get(C2, 1);
         for n in 0..100 {
             provoke(&mut peer, 2 * n + 1);
-            assert!(!peer.is_closed(C1), "{what}, {n}");
+            assert!(!peer.is_closed(C1), "{case_name}, {n}");
             peer.expect(C1, reset(2 * n + 1, code));
-            release_all_except(&mut peer, other);
+            release_all_except(&mut peer, other_key);
         }
         provoke(&mut peer, 201);
         peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
-        assert_eq!(peer.take_limit_hit(), RESET_LIMIT, "{what}");
-        peer.expect_not_failed(other);
+        assert_eq!(peer.take_limit_hit(), RESET_LIMIT, "{case_name}");
+        peer.expect_not_failed(other_key);
     }
 }
 
 /// Releases all requests but one.
-fn release_all_except(peer: &mut Peer, kept: StreamKey) {
+fn release_all_except(peer: &mut Peer, kept_key: StreamKey) {
     while let Some(key) = peer.try_take_event(|event| match event {
-        smig_proto::Event::Request { stream, .. } if *stream != kept => Some(*stream),
+        smig_proto::Event::Request { stream, .. } if *stream != kept_key => Some(*stream),
         _ => None,
     }) {
         peer.with_session(|session, _| session.release(key));
@@ -225,7 +225,7 @@ fn ended_streams_are_forgotten() {
         peer.with_session(|session, _| session.release(key));
     }
     assert_eq!(peer.session().stream_count(), 0);
-    assert_eq!(peer.session().connection(peer.conn_id(C1)).unwrap().streams, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C1)).unwrap().stream_count, 0);
     assert!(!peer.session().has_obligations());
     // Late credit and resets for any of them are no error; DATA is.
     peer.send(C1, window_update(1, 10));

@@ -28,14 +28,14 @@ fn number_from_env(name: &str, default: u64) -> u64 {
 
 /// Returns the default number of sequences. Without optimisation, a sequence takes twenty times as long.
 /// Cargo names the directory of a test after its profile.
-fn default_sequences() -> u64 {
+fn default_sequence_count() -> u64 {
     let path = std::env::current_exe().unwrap_or_default();
     if path.components().any(|part| part.as_os_str() == "sim") { 20_000 } else { 1000 }
 }
 
 /// Minimum frequency of each case, in thousandths of the sequences: about half of what is usual. Below it,
 /// the test does not cover the case any more.
-const MIN_FREQUENCIES: &[(&str, u64)] = &[
+const MIN_CASE_PERMILLE: &[(&str, u64)] = &[
     ("accepting answer", 200),
     ("collision", 100),
     ("connection closed to cancel", 5),
@@ -84,7 +84,7 @@ fn check_coverage(coverage: &Coverage, sequences: u64) {
         // Too few for the rare cases.
         return;
     }
-    for &(case, thousandths) in MIN_FREQUENCIES {
+    for &(case, thousandths) in MIN_CASE_PERMILLE {
         let count = coverage.get(case).copied().unwrap_or(0);
         let min_count = sequences * thousandths / 1000;
         assert!(
@@ -96,7 +96,7 @@ fn check_coverage(coverage: &Coverage, sequences: u64) {
 
 #[test]
 fn random_sequences_pass_all_checks() {
-    let (seed, sequences) = (seed(), number_from_env("SMIG_SEQUENCES", default_sequences()));
+    let (seed, sequences) = (seed(), number_from_env("SMIG_SEQUENCES", default_sequence_count()));
     println!("SMIG_SEED={seed:#x} SMIG_SEQUENCES={sequences}");
     let start = std::time::Instant::now();
     match run_random_sequences(seed, sequences) {

@@ -8,14 +8,14 @@ use smig_testkit::mesh::Op::{
 use smig_testkit::mesh::Side::{Client, Server};
 use smig_testkit::mesh::{BodyPlan, ExchangeKind, Op, Plan, Setup, replay};
 
-const UNLIMITED: u32 = 1 << 20;
+const UNLIMITED_BYTES: u32 = 1 << 20;
 
 /// A short download on any connection.
 const GET: Op = Open { on: None, plan: Plan::download(9) };
 
 fn expect_pass(setup: Setup, ops: &[Op]) {
-    if let Err(fault) = replay(setup, ops) {
-        panic!("{fault}");
+    if let Err(violation) = replay(setup, ops) {
+        panic!("{violation}");
     }
 }
 
@@ -24,7 +24,7 @@ fn setup_with_seed(seed: u64) -> Setup {
 }
 
 fn tunnel(up: u32, down: u32) -> Plan {
-    let flow = |length| BodyPlan { announced: false, ..BodyPlan::plain(length) };
+    let flow = |length| BodyPlan { has_content_length: false, ..BodyPlan::of_length(length) };
     Plan { kind: ExchangeKind::Connect, up: flow(up), down: flow(down), ..Plan::download(0) }
 }
 
@@ -116,8 +116,8 @@ fn a_deferred_migrate_is_declined_when_the_stream_ends() {
             Flush { link: 1 },
             GET,
             Migrate { exchange: 11, side: Client, to: Link(3) },
-            Transmit { link: 4, side: Client, bytes: UNLIMITED },
-            Deliver { link: 0, to: Server, bytes: UNLIMITED },
+            Transmit { link: 4, side: Client, bytes: UNLIMITED_BYTES },
+            Deliver { link: 0, to: Server, bytes: UNLIMITED_BYTES },
             Migrate { exchange: 3, side: Server, to: Spare },
             Flush { link: 1 },
             Sleep { millis: 31_000 },
@@ -146,7 +146,7 @@ fn a_deferred_migrate_is_declined_when_a_complete_mover_loses_c1() {
             Write { exchange: 2, side: Server, bytes: 154 },
             Cut { link: 2, delivered_permille: [0, 0] },
             Connect,
-            Deliver { link: 2, to: Client, bytes: UNLIMITED },
+            Deliver { link: 2, to: Client, bytes: UNLIMITED_BYTES },
             Flush { link: 1 },
             GET,
             Connect,
@@ -169,8 +169,8 @@ fn goaway_ends_the_unbound_carriers_that_it_excludes() {
         Flush { link: 1 },
         Migrate { exchange: 0, side: Server, to: Link(0) },
         Write { exchange: 0, side: Server, bytes: 3 },
-        Transmit { link: 0, side: Server, bytes: UNLIMITED },
-        Deliver { link: 0, to: Client, bytes: UNLIMITED },
+        Transmit { link: 0, side: Server, bytes: UNLIMITED_BYTES },
+        Deliver { link: 0, to: Client, bytes: UNLIMITED_BYTES },
         Drain { link: 0, side: Client },
         Flush { link: 0 },
         Flush { link: 0 },
@@ -249,8 +249,8 @@ fn the_first_connection_is_joined_before_its_key_is_known() {
         setup_with_seed(1),
         &[
             Open { on: None, plan: Plan::upload(193, 9) },
-            Transmit { link: 3, side: Client, bytes: UNLIMITED },
-            Deliver { link: 3, to: Server, bytes: UNLIMITED },
+            Transmit { link: 3, side: Client, bytes: UNLIMITED_BYTES },
+            Deliver { link: 3, to: Server, bytes: UNLIMITED_BYTES },
             Migrate { exchange: 11, side: Server, to: Offer },
         ],
     );
@@ -279,8 +279,8 @@ fn data_for_a_stream_that_was_reset_meanwhile_is_no_error() {
             Release { exchange: 0, side: Client },
             Migrate { exchange: 0, side: Server, to: Link(1) },
             Write { exchange: 0, side: Server, bytes: 9 },
-            Transmit { link: 1, side: Server, bytes: UNLIMITED },
-            Deliver { link: 1, to: Client, bytes: UNLIMITED },
+            Transmit { link: 1, side: Server, bytes: UNLIMITED_BYTES },
+            Deliver { link: 1, to: Client, bytes: UNLIMITED_BYTES },
         ],
     );
 }
@@ -288,15 +288,15 @@ fn data_for_a_stream_that_was_reset_meanwhile_is_no_error() {
 #[test]
 fn a_pipe_to_a_closed_end_is_drained() {
     // The test's network deadlocked: data for an end that does not read any more filled it.
-    let padded =
+    let open_padded =
         |plan| Open { on: None, plan: Plan { padding: 20_000, responds_at_once: false, ..plan } };
     expect_pass(
         Setup { pipe_capacity: 300, max_buffered_output: 500, ..setup_with_seed(1) },
         &[
-            padded(Plan::download(1)),
+            open_padded(Plan::download(1)),
             Op::Close { link: 3, side: Server },
-            Transmit { link: 3, side: Client, bytes: UNLIMITED },
-            padded(Plan::upload(1, 59)),
+            Transmit { link: 3, side: Client, bytes: UNLIMITED_BYTES },
+            open_padded(Plan::upload(1, 59)),
             Write { exchange: 11, side: Client, bytes: 2 },
         ],
     );

@@ -4,22 +4,22 @@ use smig_testkit::mesh::{FaultInjection, replay, replay_with_fault, sequence_fro
 
 /// Corrupts one frame in each of many random sequences. Returns the percentage detected, of those in which
 /// the fault took effect.
-fn percent_detected(fault: fn(u32) -> FaultInjection) -> u32 {
-    let (mut injected, mut detected) = (0, 0);
+fn percent_detected(make_injection: fn(u32) -> FaultInjection) -> u32 {
+    let (mut injected_count, mut detected_count) = (0, 0);
     for seed in 0..250_u64 {
         let (setup, ops) = sequence_from_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        match replay_with_fault(setup, &ops, fault(u32::try_from(seed % 5).unwrap())) {
+        match replay_with_fault(setup, &ops, make_injection(u32::try_from(seed % 5).unwrap())) {
             Ok(seen) if !seen.contains(&"fault injected") => {}
-            Ok(_) => injected += 1,
+            Ok(_) => injected_count += 1,
             Err(_) => {
-                injected += 1;
-                detected += 1;
+                injected_count += 1;
+                detected_count += 1;
             }
         }
     }
-    println!("{:?}: {detected} of {injected} detected", fault(0));
-    assert!(injected >= 20, "the fault took effect only {injected} times");
-    detected * 100 / injected
+    println!("{:?}: {detected_count} of {injected_count} detected", make_injection(0));
+    assert!(injected_count >= 20, "the fault took effect only {injected_count} times");
+    detected_count * 100 / injected_count
 }
 
 #[test]

@@ -25,12 +25,12 @@ fn expect_connection_error(frame: Frame, code: ErrorCode) {
 #[track_caller]
 fn expect_stream_error(frame: Frame, code: ErrorCode) {
     let mut peer = server();
-    let other = peer.get(C1, 3);
+    let other_key = peer.get(C1, 3);
     peer.send(C1, frame.clone());
     assert!(!peer.is_closed(C1), "{frame:?} ended the connection");
     peer.expect(C1, reset(1, code));
     peer.expect_silence();
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
 }
 
 // Section 3.4: the preface.
@@ -100,7 +100,7 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
 
 #[test]
 fn the_peers_frame_size_is_respected_and_used() {
-    let setup = Setup::new(Config::server()).setting(setting::MAX_FRAME_SIZE, 16_384);
+    let setup = Setup::new(Config::server()).with_setting(setting::MAX_FRAME_SIZE, 16_384);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     let key = peer.get(C1, 1);
@@ -155,13 +155,13 @@ fn a_broken_header_block_ends_the_connection() {
 #[test]
 fn a_header_block_is_not_interrupted() {
     // Sections 4.3 and 6.10.
-    let between: [Frame; 4] = [
+    let interrupting_frames: [Frame; 4] = [
         data(1, "x"),
         ping([0; 8]),
         headers(5).get("/").end().into(),
         raw(kind::CONTINUATION, flag::END_HEADERS, 5, "\u{2}"),
     ];
-    for frame in between {
+    for frame in interrupting_frames {
         let mut peer = server();
         peer.send(C1, raw(kind::HEADERS, 0, 3, "\u{2}"));
         peer.send(C1, frame);
@@ -181,8 +181,9 @@ fn a_header_block_is_not_interrupted() {
 
 #[test]
 fn frame_types_require_or_forbid_a_stream() {
-    let on_none = [kind::DATA, kind::HEADERS, kind::PRIORITY, kind::RST_STREAM, kind::PUSH_PROMISE];
-    for kind in on_none {
+    let stream_frame_kinds =
+        [kind::DATA, kind::HEADERS, kind::PRIORITY, kind::RST_STREAM, kind::PUSH_PROMISE];
+    for kind in stream_frame_kinds {
         expect_connection_error(raw(kind, 0, 0, [0, 0, 0, 8, 0]), ErrorCode::ProtocolError);
     }
     for (kind, length) in [(kind::SETTINGS, 0), (kind::PING, 8), (kind::GOAWAY, 8)] {
@@ -196,7 +197,7 @@ fn frame_types_require_or_forbid_a_stream() {
 
 #[test]
 fn wrong_frame_lengths_are_errors() {
-    let wrong = [
+    let wrong_lengths = [
         (kind::RST_STREAM, 1, 3),
         (kind::RST_STREAM, 1, 5),
         (kind::SETTINGS, 0, 5),
@@ -207,7 +208,7 @@ fn wrong_frame_lengths_are_errors() {
         (kind::WINDOW_UPDATE, 1, 5),
         (kind::PRIORITY_UPDATE, 0, 3),
     ];
-    for (kind, stream, length) in wrong {
+    for (kind, stream, length) in wrong_lengths {
         expect_connection_error(raw(kind, 0, stream, vec![1; length]), ErrorCode::FrameSizeError);
     }
     expect_connection_error(raw(kind::SETTINGS, flag::ACK, 0, [0; 6]), ErrorCode::FrameSizeError);
@@ -249,18 +250,18 @@ fn padding_counts_in_both_windows_and_is_credited() {
     let config = Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
     let mut peer = Peer::connected_to_server(config);
     let key = peer.post(C1, 1);
-    let (mut stream, mut connection) = (100_000i64, 100_000i64);
+    let (mut stream_window, mut connection_window) = (100_000i64, 100_000i64);
     for _ in 0..1_000 {
-        (stream, connection) = (stream - 257, connection - 257);
-        assert!(stream >= 0 && connection >= 0, "padding is not credited");
+        (stream_window, connection_window) = (stream_window - 257, connection_window - 257);
+        assert!(stream_window >= 0 && connection_window >= 0, "padding is not credited");
         peer.send(C1, padded_data(1, "x", 255));
         assert_eq!(peer.read(key).len(), 1);
         while let Some((id, increment)) = peer.skip_window_update(C1) {
-            let window = if id == 0 { &mut connection } else { &mut stream };
+            let window = if id == 0 { &mut connection_window } else { &mut stream_window };
             *window += i64::from(increment);
         }
         let view = peer.session().stream(key).unwrap();
-        assert_eq!(view.recv_window, stream);
+        assert_eq!(view.recv_window, stream_window);
     }
     peer.expect_silence();
     // Beyond the stream's window it is refused.
@@ -294,12 +295,12 @@ fn unread_data_does_not_block_the_connections_window() {
         if !read_first {
             read_four_frames(&mut peer);
         }
-        let mut open = 0;
+        let mut credited_bytes = 0;
         while let Some((0, increment)) = peer.skip_window_update(C1) {
-            open += increment;
+            credited_bytes += increment;
         }
         // All but the last DATA and the part of a KiB that each increment leaves.
-        assert!(open >= 29_000, "{open} of the 40000 bytes that were read");
+        assert!(credited_bytes >= 29_000, "{credited_bytes} of the 40000 bytes that were read");
         peer.expect_silence();
     }
 }
@@ -324,14 +325,14 @@ fn settings_are_applied_and_acknowledged() {
 #[test]
 fn settings_out_of_range_are_errors() {
     // Section 6.5.2 and RFC 8441 section 3.
-    let wrong = [
+    let invalid_settings = [
         (setting::ENABLE_PUSH, 2, ErrorCode::ProtocolError),
         (setting::INITIAL_WINDOW_SIZE, 1 << 31, ErrorCode::FlowControlError),
         (setting::MAX_FRAME_SIZE, 16_383, ErrorCode::ProtocolError),
         (setting::MAX_FRAME_SIZE, 1 << 24, ErrorCode::ProtocolError),
         (setting::ENABLE_CONNECT_PROTOCOL, 2, ErrorCode::ProtocolError),
     ];
-    for (id, value, code) in wrong {
+    for (id, value, code) in invalid_settings {
         expect_connection_error(settings(&[(id, value)]), code);
     }
     // A server may not enable push, nor withdraw extended CONNECT.
@@ -349,7 +350,7 @@ fn settings_out_of_range_are_errors() {
 fn the_peers_table_size_is_obeyed() {
     // Section 6.5.2 and RFC 7541 section 4.2: the codec's decoder has no dynamic table then.
     let mut peer =
-        Peer::for_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
+        Peer::for_server(Setup::new(Config::server()).with_setting(setting::HEADER_TABLE_SIZE, 0));
     peer.connect();
     for id in [1, 3] {
         let key = peer.get(C1, id);
@@ -390,13 +391,14 @@ fn a_graceful_shutdown_sends_two_goaways() {
     // Section 6.8: streams in flight at the first one are still accepted.
     let mut peer = server();
     peer.with_session(|session, now| session.shutdown(now));
-    let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(C1) else {
+    let Frame::GoAway { last_stream_id: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(C1)
+    else {
         panic!("a warning first");
     };
     let Frame::Ping(opaque) = peer.next(C1) else { panic!("then PING") };
-    let late = peer.get(C1, 3);
+    let late_key = peer.get(C1, 3);
     peer.send(C1, pong(opaque));
-    let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
+    let Frame::GoAway { last_stream_id: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("then the last id");
     };
     // Later frames are ignored: no answer, no effect.
@@ -404,7 +406,7 @@ fn a_graceful_shutdown_sends_two_goaways() {
     peer.send(C1, data(5, "x"));
     peer.expect_silence();
     assert!(!peer.should_close(C1));
-    peer.respond(late, 204, EndStream::Yes);
+    peer.respond(late_key, 204, EndStream::Yes);
     peer.expect(C1, headers(3).status(204).end());
     peer.send(C1, reset(1, ErrorCode::Cancel));
     assert!(peer.should_close(C1), "when the last stream has ended");
@@ -414,21 +416,23 @@ fn a_graceful_shutdown_sends_two_goaways() {
 fn a_graceful_shutdown_does_not_need_an_answer_to_its_ping() {
     // Section 6.8
     let mut peer = server();
-    let running = peer.get(C1, 3);
+    let running_key = peer.get(C1, 3);
     peer.with_session(|session, now| session.shutdown(now));
-    let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C1) else { panic!("a warning first") };
+    let Frame::GoAway { last_stream_id: 0x7fff_ffff, .. } = peer.next(C1) else {
+        panic!("a warning first")
+    };
     let Frame::Ping(opaque) = peer.next(C1) else { panic!("then PING") };
     peer.advance(Duration::from_secs(9));
     peer.expect_silence();
     peer.advance(Duration::from_secs(3));
-    let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
+    let Frame::GoAway { last_stream_id: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("then the last id");
     };
     assert_eq!(peer.take_limit_hit(), "drain PING answer time");
     // A late answer has no effect.
     peer.send(C1, pong(opaque));
     peer.expect_silence();
-    peer.respond(running, 204, EndStream::Yes);
+    peer.respond(running_key, 204, EndStream::Yes);
     peer.expect(C1, headers(3).status(204).end());
     peer.send(C1, reset(1, ErrorCode::Cancel));
     assert!(peer.should_close(C1));
@@ -496,12 +500,12 @@ fn a_window_may_become_negative() {
 fn data_beyond_a_window_is_an_error() {
     let config = Config { stream_window: 20_000, connection_window: 65_535, ..Config::server() };
     let mut peer = Peer::connected_to_server(config.clone());
-    let other = peer.post(C1, 1);
+    let other_key = peer.post(C1, 1);
     peer.post(C1, 3);
     peer.send(C1, data(3, vec![0; 16_000]));
     peer.send(C1, data(3, vec![0; 4_001]));
     peer.expect(C1, reset(3, ErrorCode::FlowControlError));
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     let mut peer = Peer::connected_to_server(config);
     for n in 0..4 {
         peer.post(C1, 2 * n + 1);

@@ -73,11 +73,15 @@ fn a_stream_refused_after_a_frame_may_have_been_processed() {
         }),
     ];
     for refusal in Refusal::ALL {
-        for (what, act) in cases {
+        for (case_name, act) in cases {
             let (mut peer, key) = client_with_upload();
             act(&mut peer);
             refusal.send(&mut peer, C1, 1);
-            assert_eq!(take_processed(&mut peer, key), Processed::Maybe, "{what}, {refusal:?}");
+            assert_eq!(
+                take_processed(&mut peer, key),
+                Processed::Maybe,
+                "{case_name}, {refusal:?}"
+            );
         }
     }
 }
@@ -118,10 +122,10 @@ fn a_refused_carrier_does_not_mean_an_unprocessed_request() {
 
 #[test]
 fn a_server_does_not_send_refused_stream_after_a_response_head() {
-    for answered in [false, true] {
+    for has_response_head in [false, true] {
         let mut peer = Peer::connected_to_server(Config::server());
         let key = peer.post(C1, 1);
-        let expected = if answered {
+        let expected = if has_response_head {
             peer.respond(key, 200, EndStream::No);
             peer.expect(C1, headers(1).status(200));
             ErrorCode::Cancel

@@ -88,7 +88,7 @@ fn a_half_closed_stream_refuses_data_and_headers() {
 
 #[test]
 fn a_closed_stream_refuses_data_and_headers() {
-    let completed = || {
+    let server_with_closed_stream = || {
         let mut peer = server();
         let key = peer.get(C1, 1);
         peer.respond(key, 204, EndStream::Yes);
@@ -96,13 +96,21 @@ fn a_closed_stream_refuses_data_and_headers() {
         peer.with_session(|session, _| session.release(key));
         peer
     };
-    let mut peer = completed();
+    let mut peer = server_with_closed_stream();
     peer.send(C1, window_update(1, 5));
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, raw(kind::PRIORITY, 0, 1, [0, 0, 0, 3, 16]));
     peer.expect_silence();
-    expect_connection_error(&mut completed(), data(1, "x"), ErrorCode::StreamClosed);
-    expect_connection_error(&mut completed(), headers(1).get("/").end(), ErrorCode::StreamClosed);
+    expect_connection_error(
+        &mut server_with_closed_stream(),
+        data(1, "x"),
+        ErrorCode::StreamClosed,
+    );
+    expect_connection_error(
+        &mut server_with_closed_stream(),
+        headers(1).get("/").end(),
+        ErrorCode::StreamClosed,
+    );
 }
 
 #[test]
@@ -124,14 +132,14 @@ fn late_data_of_a_reset_stream_is_ignored_and_credited() {
 fn a_reset_goes_ahead_of_queued_data_and_drops_it() {
     let mut peer = server();
     let key = peer.get(C1, 1);
-    let other = peer.get(C1, 3);
+    let other_key = peer.get(C1, 3);
     peer.respond(key, 200, EndStream::No);
-    peer.respond(other, 200, EndStream::No);
+    peer.respond(other_key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
     peer.expect(C1, headers(3).status(200));
     peer.pause(C1);
     peer.send_body(key, vec![0; 60_000], EndStream::Yes);
-    peer.send_body(other, "other", EndStream::Yes);
+    peer.send_body(other_key, "other", EndStream::Yes);
     peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
     peer.resume(C1);
     peer.expect(C1, reset(1, ErrorCode::InternalError));
@@ -175,7 +183,7 @@ fn streams_beyond_the_limit_are_refused() {
 
 #[test]
 fn a_client_keeps_to_the_servers_limit() {
-    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
+    let setup = Setup::new(Config::client()).with_setting(setting::MAX_CONCURRENT_STREAMS, 1);
     let mut peer = Peer::for_client(setup);
     peer.connect();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -183,18 +191,18 @@ fn a_client_keeps_to_the_servers_limit() {
     let blocked = peer.with_session(|session, now| session.open(now, None, &head, EndStream::Yes));
     assert_eq!(blocked, Err(OpenError::Blocked));
     peer.expect_silence();
-    let available = |event: &Event| matches!(event, Event::StreamsAvailable).then_some(());
-    assert_eq!(peer.try_take_event(available), None);
+    let streams_available = |event: &Event| matches!(event, Event::StreamsAvailable).then_some(());
+    assert_eq!(peer.try_take_event(streams_available), None);
     peer.send(C1, headers(1).status(204).end());
     peer.with_session(|session, _| session.release(key));
-    peer.take_event(available);
+    peer.take_event(streams_available);
     peer.open(C1, Method::GET, EndStream::Yes);
     // A higher limit allows more streams as well.
     let blocked = peer.with_session(|session, now| session.open(now, None, &head, EndStream::Yes));
     assert_eq!(blocked, Err(OpenError::Blocked));
     peer.send(C1, settings(&[(setting::MAX_CONCURRENT_STREAMS, 2)]));
     peer.expect(C1, settings_ack());
-    peer.take_event(available);
+    peer.take_event(streams_available);
     peer.open(C1, Method::GET, EndStream::Yes);
 }
 
@@ -202,7 +210,7 @@ fn a_client_keeps_to_the_servers_limit() {
 
 #[test]
 fn streams_share_the_connections_window() {
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1_000_000);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 1_000_000);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     let keys = [1, 3].map(|id| {
@@ -212,26 +220,26 @@ fn streams_share_the_connections_window() {
         key
     });
     keys.into_iter().for_each(|key| peer.send_body(key, vec![0; 60_000], EndStream::Yes));
-    let sum = |peer: &mut Peer| {
+    let take_data_bytes = |peer: &mut Peer| {
         let mut sum = 0;
         while let Some(Frame::Data { data, .. }) = peer.next_if_any(C1) {
             sum += data.len();
         }
         sum
     };
-    assert_eq!(sum(&mut peer), 65_535);
+    assert_eq!(take_data_bytes(&mut peer), 65_535);
     peer.send(C1, window_update(1, 50_000));
     peer.expect_silence();
     peer.send(C1, window_update(0, 54_464));
-    assert_eq!(sum(&mut peer), 54_464);
+    assert_eq!(take_data_bytes(&mut peer), 54_464);
     peer.send(C1, window_update(0, 1));
-    assert_eq!(sum(&mut peer), 1);
+    assert_eq!(take_data_bytes(&mut peer), 1);
     peer.expect_silence();
 }
 
 #[test]
 fn headers_need_no_window() {
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 0);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     let key = peer.get(C1, 1);
@@ -506,12 +514,13 @@ fn extended_connect_needs_its_setting() {
 #[test]
 fn an_extended_connect_awaits_the_settings_of_its_own_connection() {
     // RFC 8441 section 3
-    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-    const WITH_CONNECT: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+    const EMPTY_SETTINGS_FRAME: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const CONNECT_SETTINGS_FRAME: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
     let now = Instant::from_nanos(0);
     let mut session = Session::client(Config::client(), AppId::new(1), now);
     let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
-    let (first, second) = (session.add_connection(now, spec), session.add_connection(now, spec));
+    let (first_conn, second_conn) =
+        (session.add_connection(now, spec), session.add_connection(now, spec));
     let head = RequestHead {
         protocol: smig_proto::Protocol::new("websocket"),
         ..request_head(Method::CONNECT)
@@ -520,10 +529,13 @@ fn an_extended_connect_awaits_the_settings_of_its_own_connection() {
         session.handle_input(now, conn, &mut BytesMut::from(settings));
         session.open(now, Some(conn), &head, EndStream::No)
     };
-    assert!(open(first, WITH_CONNECT).is_ok());
-    assert_eq!(open(second, &[]), Err(OpenError::AwaitsSettings));
-    assert_eq!(open(second, SETTINGS.split_at(8).0), Err(OpenError::AwaitsSettings));
-    assert!(matches!(open(second, SETTINGS), Err(OpenError::Invalid(_))));
+    assert!(open(first_conn, CONNECT_SETTINGS_FRAME).is_ok());
+    assert_eq!(open(second_conn, &[]), Err(OpenError::AwaitsSettings));
+    assert_eq!(
+        open(second_conn, EMPTY_SETTINGS_FRAME.split_at(8).0),
+        Err(OpenError::AwaitsSettings)
+    );
+    assert!(matches!(open(second_conn, EMPTY_SETTINGS_FRAME), Err(OpenError::Invalid(_))));
 }
 
 #[test]

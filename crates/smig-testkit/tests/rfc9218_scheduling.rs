@@ -7,7 +7,7 @@ use smig_testkit::script::{C1, Peer, Setup};
 /// A server engine whose client does not read, with one response of `bytes` bytes for each
 /// priority field, on streams 1, 3, 5...
 fn server_with_responses(priorities: &[&str], bytes: usize) -> (Peer, Vec<StreamKey>) {
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.send(C1, window_update(0, 1 << 20));
@@ -120,7 +120,7 @@ fn a_flood_of_priority_updates_leaves_one_schedule_entry() {
         peer.send(C1, priority_update(3, ["u=1", "u=5", "i"][n % 3]));
     }
     assert_eq!(take_send_order(&mut peer), [3, 3, 1, 1], "the last update had u=1");
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     let keys = [peer.get(C1, 1), peer.get(C1, 3)];

@@ -207,10 +207,10 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
     let mut peer = server_with_two_connections();
     let cid = peer.cid(C2);
     peer.get(C1, 1);
-    let other = peer.get(C2, 1);
+    let other_key = peer.get(C2, 1);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     peer.expect_silence_on(C2);
     // SMIG-2.6/bad-destination: a promised stream.
     let config = Config { push: smig_proto::Push::Enabled, ..Config::client() };
@@ -250,9 +250,9 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
 fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
     // SMIG-2.7/stray-answer: another connection, another id; for an open stream and for one that
     // was reset.
-    for reset_first in [None, Some(ErrorCode::Cancel)] {
-        let unknown = Cid { app: AppId::new(0x0102_0304_0506_0708), number: 9 };
-        for wrong in 0..3 {
+    for reset_code in [None, Some(ErrorCode::Cancel)] {
+        let unknown_cid = Cid { app: AppId::new(0x0102_0304_0506_0708), number: 9 };
+        for case_index in 0..3 {
             let mut peer = server_with_two_connections();
             let (c1, c2) = (peer.cid(C1), peer.cid(C2));
             let key = peer.get(C1, 1);
@@ -260,12 +260,13 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
             let target = smig_proto::MigrationTarget::Connection(to);
             peer.with_session(|session, now| session.migrate(now, key, target)).unwrap();
             peer.expect(C1, migrate(1, c2, 2));
-            if let Some(code) = reset_first {
+            if let Some(code) = reset_code {
                 peer.with_session(|session, _| session.reset(key, code));
                 peer.expect(C2, reset(2, code));
             }
-            let wrong = [accept(1, c2, 4), accept(1, c1, 2), accept(1, unknown, 2)][wrong].clone();
-            peer.send(C1, wrong);
+            let wrong_answer =
+                [accept(1, c2, 4), accept(1, c1, 2), accept(1, unknown_cid, 2)][case_index].clone();
+            peer.send(C1, wrong_answer);
             assert_eq!(peer.expect_goaway(C1, ErrorCode::ProtocolError), 1);
         }
     }

@@ -10,14 +10,15 @@ fn setting_value(entries: &[(u16, u32)], id: u16) -> Option<u32> {
 }
 
 /// Returns whether the engine has the extension on, on its only connection. Observed from outside:
-/// an unsolicited JOIN answer is an error if it is on, and an unknown frame if it is off.
-fn is_smig_on(peer: &mut Peer) -> bool {
+/// an unsolicited JOIN answer is an error, which closes the connection, if it is on, and an unknown
+/// frame if it is off.
+fn probe_is_smig_on(peer: &mut Peer) -> bool {
     peer.send(C1, join_refused(1));
-    let on = peer.is_closed(C1);
-    if on {
+    let is_on = peer.is_closed(C1);
+    if is_on {
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    on
+    is_on
 }
 
 #[test]
@@ -58,9 +59,9 @@ fn the_extension_needs_both_settings_and_a_complete_cid() {
     // SMIG-3.3/when-on, a server: each of the client's four entries is required, and ConnNo 0 is
     // invalid.
     let (hi, mid, lo) = (setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO);
-    let whole = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
+    let complete_entries = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
     for case in 0..=6 {
-        let mut entries = whole.to_vec();
+        let mut entries = complete_entries.to_vec();
         match case {
             0..4 => drop(entries.remove(case)),
             4 => entries[0].1 = 0,
@@ -69,15 +70,15 @@ fn the_extension_needs_both_settings_and_a_complete_cid() {
         }
         let mut peer = server_with_peer_settings(&entries);
         peer.take_preface(C1);
-        assert_eq!(is_smig_on(&mut peer), case == 6, "with {entries:x?}");
+        assert_eq!(probe_is_smig_on(&mut peer), case == 6, "with {entries:x?}");
     }
     // SMIG-3.3/when-on, a client.
-    for (smig, on) in [(None, false), (Some(0), false), (Some(1), true)] {
+    for (smig, is_on) in [(None, false), (Some(0), false), (Some(1), true)] {
         let mut setup = Setup::new(Config::client());
         setup.settings = smig.map(|value| (setting::SMIG, value)).into_iter().collect();
         let mut peer = Peer::for_client(setup);
         peer.connect();
-        assert_eq!(is_smig_on(&mut peer), on, "with {smig:?}");
+        assert_eq!(probe_is_smig_on(&mut peer), is_on, "with {smig:?}");
     }
 }
 
@@ -99,7 +100,7 @@ fn later_values_of_the_settings_are_ignored() {
     entries.extend(cid_settings(peer.cid(C1)));
     peer.send(C1, settings(&entries));
     peer.expect(C1, settings_ack());
-    assert!(!is_smig_on(&mut peer));
+    assert!(!probe_is_smig_on(&mut peer));
     // SMIG-3.3/when-on: on stays on, with the first value for the number of migrations.
     let mut peer = Peer::connected_to_server(Config::server());
     peer.connect();
@@ -153,9 +154,9 @@ fn a_join_has_no_effect_if_the_server_lacks_the_extension() {
     let result =
         peer.with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare));
     assert!(result.is_err(), "C2 is no spare");
-    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C2, Method::GET, EndStream::Yes);
     peer.send(C2, headers(1).status(204).end());
-    assert_eq!(peer.take_response(other), 204);
+    assert_eq!(peer.take_response(other_key), 204);
 }
 
 #[test]
@@ -178,14 +179,14 @@ fn the_first_connection_is_joined_from_the_start() {
     // SMIG-3.6/founding
     let mut peer = Peer::connected_to_server(Config::server());
     let view = peer.session().connection(peer.conn_id(C1)).unwrap();
-    assert!(view.joined);
+    assert!(view.is_joined);
     let established = peer.take_event(|event| match event {
         Event::SessionEstablished { app, .. } => Some(*app),
         _ => None,
     });
     assert_eq!(established, peer.cid(C1).app);
     let peer = Peer::connected_to_client(Config::client());
-    assert!(peer.session().connection(peer.conn_id(C1)).unwrap().joined);
+    assert!(peer.session().connection(peer.conn_id(C1)).unwrap().is_joined);
 }
 
 #[test]
@@ -262,20 +263,22 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
 fn without_tls_1_3_the_extension_is_off() {
     // SMIG-3.7/session-key and SMIG-3.8/cleartext-off: an earlier TLS version, and cleartext that
     // was not declared trusted.
-    let mut peer = Peer::for_server(Setup::new(Config::server()).security(Security::Ineligible));
+    let mut peer =
+        Peer::for_server(Setup::new(Config::server()).with_security(Security::Ineligible));
     peer.open_transport();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
     assert_eq!(setting_value(&entries, setting::SMIG), None);
     peer.send_preface(C1);
-    assert!(!is_smig_on(&mut peer));
-    let mut peer = Peer::for_client(Setup::new(Config::client()).security(Security::Ineligible));
+    assert!(!probe_is_smig_on(&mut peer));
+    let mut peer =
+        Peer::for_client(Setup::new(Config::client()).with_security(Security::Ineligible));
     peer.open_transport();
     let entries = peer.take_preface(C1);
     assert_eq!(setting_value(&entries, setting::SMIG), None);
     assert_eq!(setting_value(&entries, setting::SMIG_CID_LO), None);
     peer.send_preface(C1);
     assert!(!peer.session().can_join());
-    assert!(!is_smig_on(&mut peer));
+    assert!(!probe_is_smig_on(&mut peer));
 }
 
 /// JOIN with K as a cleartext client sends it: the nonce, then half of the MAC field.
@@ -289,7 +292,7 @@ fn cleartext_join(key: [u8; 32]) -> Frame {
 fn a_trusted_cleartext_client_sends_k_after_its_settings() {
     // SMIG-3.9/cleartext-key: 32 random bytes (the script's random bytes are 0x5a), in the first
     // flight.
-    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::client()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_client(setup);
     peer.open_transport();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
@@ -304,26 +307,26 @@ fn a_trusted_cleartext_client_sends_k_after_its_settings() {
     peer.send_preface(C1);
     peer.expect(C1, settings_ack());
     assert!(!peer.session().can_join(), "the JOIN is not answered");
-    assert!(!peer.session().connection(peer.conn_id(C1)).unwrap().joined);
+    assert!(!peer.session().connection(peer.conn_id(C1)).unwrap().is_joined);
 }
 
 #[test]
 fn a_trusted_cleartext_server_accepts_k_and_answers() {
     // SMIG-3.9/cleartext-key: the answer is that of SMIG-4.3/server-proof with E of zero bytes.
-    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::server()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_server(setup);
     peer.open_transport();
     peer.send_preface(C1);
     peer.take_preface(C1);
     peer.expect_silence_on(C1);
     let key = [0x33; 32];
-    peer.set_key(key);
+    peer.set_session_key(key);
     peer.send_join(C1, cleartext_join(key));
     peer.expect_joined(C1);
-    assert!(peer.session().connection(peer.conn_id(C1)).unwrap().joined);
+    assert!(peer.session().connection(peer.conn_id(C1)).unwrap().is_joined);
     // Another connection proves K with E of zero bytes.
     peer.connect();
-    assert!(peer.session().connection(peer.conn_id(C2)).unwrap().joined);
+    assert!(peer.session().connection(peer.conn_id(C2)).unwrap().is_joined);
     // K is sent only once.
     peer.lose(C2);
     peer.send(C1, cleartext_join([0x44; 32]));
@@ -333,10 +336,10 @@ fn a_trusted_cleartext_server_accepts_k_and_answers() {
 #[test]
 fn a_trusted_cleartext_client_joins_with_k() {
     // SMIG-3.9/cleartext-key and SMIG-4.1/client-proof with E of zero bytes.
-    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::client()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_client(setup);
     peer.open_transport();
-    peer.set_key([0x5a; 32]);
+    peer.set_session_key([0x5a; 32]);
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
     assert_eq!(setting_value(&entries, setting::SMIG_CID_LO), Some(1));
     peer.set_cid_from_settings(C1, &entries);
@@ -349,7 +352,7 @@ fn a_trusted_cleartext_client_joins_with_k() {
     peer.send(C1, answer);
     assert!(peer.session().can_join());
     peer.connect();
-    assert!(peer.session().connection(peer.conn_id(C2)).unwrap().joined);
+    assert!(peer.session().connection(peer.conn_id(C2)).unwrap().is_joined);
 }
 
 #[test]
@@ -357,7 +360,7 @@ fn a_founding_join_is_recognized_by_its_last_sixteen_bytes() {
     // SMIG-3.12/founding-join: with all zero it carries K and is answered at once; one bit makes it
     // a proof, which the driver decides on.
     for bit in [None, Some(0), Some(7)] {
-        let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+        let setup = Setup::new(Config::server()).with_security(Security::TrustedCleartext);
         let mut peer = Peer::for_server(setup.with_scripted_joins());
         peer.open_transport();
         peer.send_preface(C1);
@@ -368,7 +371,7 @@ fn a_founding_join_is_recognized_by_its_last_sixteen_bytes() {
         if let Some(bit) = bit {
             mac[16 + 2 * bit] = 1 << bit;
         }
-        peer.set_key([0x33; 32]);
+        peer.set_session_key([0x33; 32]);
         peer.send_join(C1, Frame::Join { nonce, mac, ack });
         let requested_cid = peer.try_take_event(|event| match event {
             Event::JoinRequested { cid, .. } => Some(*cid),

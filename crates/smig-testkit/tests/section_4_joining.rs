@@ -14,7 +14,7 @@ use smig_testkit::script::{C1, C2, C3, C4, ConnHandle, Peer, Setup};
 
 fn is_joined(peer: &Peer, handle: ConnHandle) -> bool {
     let session = peer.session();
-    session.connection(peer.conn_id(handle)).is_some_and(|view| view.joined)
+    session.connection(peer.conn_id(handle)).is_some_and(|view| view.is_joined)
         && std::ptr::eq(peer.session_of(handle), session)
 }
 
@@ -46,7 +46,7 @@ fn a_client_proves_a_further_connection_before_it_uses_it() {
 }
 
 #[test]
-fn nonces_are_the_drivers_random_bytes() {
+fn each_join_has_its_own_nonce() {
     // SMIG-4.1/client-proof: two connections, two nonces.
     let mut peer = Peer::connected_to_client(Config::client());
     let mut nonces = Vec::new();
@@ -189,17 +189,17 @@ fn a_join_cannot_be_replayed() {
     let join = peer.join_request(handle);
     peer.send(handle, Frame::clone(&join));
     peer.expect_joined(handle);
-    let other = connect_without_join(&mut peer);
-    peer.send(other, Frame::clone(&join));
-    peer.expect(other, join_refused(2));
+    let other_handle = connect_without_join(&mut peer);
+    peer.send(other_handle, Frame::clone(&join));
+    peer.expect(other_handle, join_refused(2));
     // The same CID, on a connection that ended.
     peer.lose(handle);
-    let again = peer.open_transport();
-    peer.set_conn_no(again, 2);
-    peer.send_preface(again);
-    peer.take_preface(again);
-    peer.send(again, join);
-    peer.expect(again, join_refused(2));
+    let reused_handle = peer.open_transport();
+    peer.set_conn_no(reused_handle, 2);
+    peer.send_preface(reused_handle);
+    peer.take_preface(reused_handle);
+    peer.send(reused_handle, join);
+    peer.expect(reused_handle, join_refused(2));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn joins_are_refused_with_the_reason() {
         peer.set_conn_no(handle, number);
         peer.send_preface(handle);
         peer.take_preface(handle);
-        peer.set_key_from(C1);
+        peer.set_session_key_from(C1);
         let join = peer.join_request(handle);
         peer.send(handle, join);
         peer.expect(handle, join_refused(2));
@@ -275,7 +275,7 @@ fn a_session_has_a_bounded_number_of_connections() {
 }
 
 #[test]
-fn a_session_joins_connections_for_years() {
+fn a_session_joins_connections_for_a_year() {
     // SMIG-4.13/rising-numbers: the state kept for ConnNos does not grow, so that it limits no session.
     let year = Duration::from_secs(365 * 24 * 60 * 60);
     let mut peer = Peer::connected_to_server(Config::server());
@@ -292,12 +292,12 @@ fn a_session_joins_connections_for_years() {
     peer.expect(C1, migrate(1, cid, 2));
     // A client.
     let mut peer = Peer::connected_to_client(Config::client());
-    let mut last = peer.cid(C1);
+    let mut last_cid = peer.cid(C1);
     for n in 0..3_000 {
         assert!(peer.session().can_join(), "the client opens no connection {n}");
         let handle = peer.connect();
-        assert!(is_joined(&peer, handle) && peer.cid(handle) > last, "connection {n}");
-        last = peer.cid(handle);
+        assert!(is_joined(&peer, handle) && peer.cid(handle) > last_cid, "connection {n}");
+        last_cid = peer.cid(handle);
         peer.close(handle);
         peer.advance(year / 3_000);
     }
@@ -356,9 +356,9 @@ fn a_refused_connection_remains_usable() {
             peer.with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare))
                 .is_err()
         );
-        let other = peer.open(C2, Method::GET, EndStream::Yes);
+        let other_key = peer.open(C2, Method::GET, EndStream::Yes);
         peer.send(C2, headers(1).status(204).end());
-        assert_eq!(peer.take_response(other), 204);
+        assert_eq!(peer.take_response(other_key), 204);
     }
 }
 
@@ -370,12 +370,12 @@ fn a_refused_join_to_an_unknown_session_starts_a_new_session_at_the_server() {
     peer.setup_mut().app_id = smig_proto::AppId::new(99);
     let handle = send_altered_join(&mut peer, |_, _| {});
     peer.expect(handle, join_refused(1));
-    peer.set_key_from(handle);
-    let next = send_altered_join(&mut peer, |_, _| {});
-    peer.expect_joined(next);
-    assert!(std::ptr::eq(peer.session_of(handle), peer.session_of(next)));
+    peer.set_session_key_from(handle);
+    let next_handle = send_altered_join(&mut peer, |_, _| {});
+    peer.expect_joined(next_handle);
+    assert!(std::ptr::eq(peer.session_of(handle), peer.session_of(next_handle)));
     let view = peer.session_of(handle).connection(peer.conn_id(handle)).unwrap();
-    assert!(view.joined);
+    assert!(view.is_joined);
 }
 
 #[test]
@@ -384,20 +384,20 @@ fn a_refused_join_to_an_unknown_session_starts_a_new_session_at_the_client() {
     let mut peer = Peer::for_client(Setup::new(Config::client()).with_scripted_joins());
     peer.connect();
     peer.connect();
-    let old = peer.open(C1, Method::GET, EndStream::Yes);
+    let old_key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C2, join_refused(1));
     peer.expect_silence();
     assert!(is_joined(&peer, C2), "C2 is the first connection now");
     assert!(!is_joined(&peer, C1));
     // The next JOIN is proved with K from C2 (`connect` checks it).
-    peer.set_key_from(C2);
+    peer.set_session_key_from(C2);
     peer.connect();
     let answer = peer.join_answer(C3);
     peer.send(C3, answer);
     assert!(is_joined(&peer, C3));
     // The stream on C1 continues there, and cannot migrate.
     assert!(
-        peer.with_session(|session, now| session.migrate(now, old, MigrationTarget::Spare))
+        peer.with_session(|session, now| session.migrate(now, old_key, MigrationTarget::Spare))
             .is_err()
     );
     // Offers and MIGRATEs in flight there are declined and have no effect (SMIG-6.2/offer-answered).
@@ -408,18 +408,18 @@ fn a_refused_join_to_an_unknown_session_starts_a_new_session_at_the_client() {
     peer.expect(C1, decline(1).end());
     peer.send(C1, headers(1).status(200));
     peer.send(C1, data(1, "still here").end());
-    assert_eq!(peer.take_response(old), 200);
-    assert_eq!(&peer.read_to_end(old)[..], b"still here");
+    assert_eq!(peer.take_response(old_key), 200);
+    assert_eq!(&peer.read_to_end(old_key)[..], b"still here");
     peer.expect_silence();
 }
 
 #[test]
 fn a_refused_join_to_an_unknown_session_starts_a_new_session_on_cleartext() {
     // SMIG-4.8/new-session with SMIG-3.9/cleartext-key, a client: a JOIN with a new K, and its answer.
-    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::client()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_client(setup.with_scripted_joins());
-    let random = [0x5a; 32];
-    peer.set_key(random);
+    let random_key = [0x5a; 32];
+    peer.set_session_key(random_key);
     for handle in [C1, C2] {
         peer.open_transport();
         let Frame::Settings(entries) = peer.next(handle) else { panic!("SETTINGS come first") };
@@ -438,24 +438,24 @@ fn a_refused_join_to_an_unknown_session_starts_a_new_session_on_cleartext() {
     let Frame::Join { nonce, mac, ack: Ack::No } = peer.next(C2) else { panic!("a new K") };
     assert_eq!(
         ([nonce, mac[..16].try_into().unwrap()].concat(), &mac[16..]),
-        (random.to_vec(), &[0; 16][..])
+        (random_key.to_vec(), &[0; 16][..])
     );
     peer.set_join_nonce(C2, nonce);
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
     assert!(is_joined(&peer, C2) && !is_joined(&peer, C1));
     // SMIG-4.8/new-session, a server: it accepts the new K on the refused connection.
-    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::server()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_server(setup);
     peer.open_transport();
     peer.send_preface(C1);
     peer.take_preface(C1);
-    peer.set_key([1; 32]);
+    peer.set_session_key([1; 32]);
     let join = peer.join_request(C1);
     peer.send(C1, join);
     peer.expect(C1, join_refused(1));
     let key = [0x77; 32];
-    peer.set_key(key);
+    peer.set_session_key(key);
     let mut mac = [0; 32];
     mac[..16].copy_from_slice(&key[16..]);
     peer.send_join(C1, Frame::Join { nonce: [0x77; 16], mac, ack: Ack::No });
@@ -500,12 +500,12 @@ fn three_refused_joins_end_the_connection_whatever_the_reasons() {
         peer.expect_silence_on(C1);
     }
     // SMIG-4.9/three-refusals: a cleartext connection that names unknown sessions.
-    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::server()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_server(setup);
     peer.open_transport();
     peer.send_preface(C1);
     peer.take_preface(C1);
-    peer.set_key([1; 32]);
+    peer.set_session_key([1; 32]);
     for _ in 0..3 {
         let join = peer.join_request(C1);
         peer.send(C1, join);
@@ -566,7 +566,7 @@ fn an_unanswered_join_times_out() {
     assert!(is_joined(&peer, C2));
     peer.expect_silence();
     // SMIG-4.15/join-timeout: it applies to the JOIN that founds a session on cleartext.
-    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let setup = Setup::new(Config::client()).with_security(Security::TrustedCleartext);
     let mut peer = Peer::for_client(setup.with_scripted_joins());
     peer.open_transport();
     peer.advance(Duration::from_secs(12));
@@ -591,14 +591,14 @@ fn limits_apply_to_the_whole_session() {
     let mut peer = Peer::connected_to_server(config);
     peer.connect();
     peer.get(C1, 1);
-    let second = peer.get(C2, 1);
+    let second_key = peer.get(C2, 1);
     peer.send(C2, headers(3).get("/").end());
     peer.expect(C2, reset(3, ErrorCode::RefusedStream));
     // SMIG-4.11/session-limits: a running handler counts until it ends, even if its stream was reset.
     peer.send(C2, reset(1, ErrorCode::Cancel));
     peer.send(C1, headers(3).get("/").end());
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
-    peer.with_session(|session, _| session.release(second));
+    peer.with_session(|session, _| session.release(second_key));
     peer.get(C1, 5);
     peer.expect_silence();
     // SMIG-4.11/session-limits: resets.
@@ -617,7 +617,7 @@ fn limits_apply_to_the_whole_session() {
     peer.send(C2, reset(5, ErrorCode::Cancel));
     peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
     // SMIG-4.11/session-limits: streams, at a client: the server's limit on one connection applies to all.
-    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
+    let setup = Setup::new(Config::client()).with_setting(setting::MAX_CONCURRENT_STREAMS, 1);
     let mut peer = Peer::for_client(setup);
     peer.connect();
     peer.connect();

@@ -21,15 +21,12 @@ fn server(config: Config) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-fn with_max_open_migrations(tolerated: u32, config: Config) -> Config {
-    Config {
-        smig: Some(SmigConfig { max_open_migrations: tolerated, ..SmigConfig::default() }),
-        ..config
-    }
+fn with_max_open_migrations(max_open_migrations: u32, config: Config) -> Config {
+    Config { smig: Some(SmigConfig { max_open_migrations, ..SmigConfig::default() }), ..config }
 }
 
 fn unbound_count(peer: &Peer, handle: ConnHandle) -> usize {
-    peer.session().connection(peer.conn_id(handle)).unwrap().unbound_carriers
+    peer.session().connection(peer.conn_id(handle)).unwrap().unbound_carrier_count
 }
 
 #[test]
@@ -66,10 +63,10 @@ fn a_server_accepts_credit_and_resets_on_an_unbound_carrier() {
 #[test]
 fn any_other_use_of_an_idle_id_ends_the_connection() {
     // SMIG-5.21/unbound-frames, a server: DATA cannot belong to a carrier.
-    let (mut peer, other) = server(Config::server());
+    let (mut peer, other_key) = server(Config::server());
     peer.send(C2, data(1, "x"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     // SMIG-5.21/unbound-frames: the receiver's own idle ids.
     for frame in [window_update(2, 1), data(2, "x"), reset(2, ErrorCode::Cancel)] {
         let (mut peer, _) = server(Config::server());
@@ -86,10 +83,10 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         headers(5).status(200).into(),
     ];
     for frame in frames {
-        let (mut peer, other) = client(Config::client());
+        let (mut peer, other_key) = client(Config::client());
         peer.send(C2, frame);
         peer.expect_goaway(C2, ErrorCode::ProtocolError);
-        peer.expect_not_failed(other);
+        peer.expect_not_failed(other_key);
         peer.expect_silence_on(C1);
     }
     // SMIG-5.21/unbound-frames: MIGRATE and its answer are not permitted on an unbound carrier.
@@ -125,9 +122,10 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
 fn frames_after_the_end_of_a_carrier_reset_it() {
     // SMIG-5.31/ended-carrier: no MIGRATE has named it yet. It is closed, and the stream continues.
     let ends: [Frame; 2] = [data(2, "").end(), headers(2).status(200).end().into()];
-    let behind: [Frame; 3] = [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").into()];
+    let later_frames: [Frame; 3] =
+        [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").into()];
     for end in ends {
-        for frame in behind.clone() {
+        for frame in later_frames.clone() {
             let (mut peer, key) = client(Config::client());
             let cid = peer.cid(C2);
             peer.send(C2, end.clone());
@@ -137,7 +135,7 @@ fn frames_after_the_end_of_a_carrier_reset_it() {
             peer.send(C2, frame);
             peer.expect(C2, reset(2, ErrorCode::StreamClosed));
             assert_eq!(unbound_count(&peer, C2), 0);
-            assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
+            assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread_bytes, 0);
             peer.send(C2, data(2, "late").end());
             peer.send(C1, migrate(1, cid, 2));
             peer.expect(C1, decline(1).end());
@@ -194,7 +192,7 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
     assert_eq!(peer.take_limit_hit(), "unbound carrier holds more than a stream's window");
     // Its data is credited, it is closed, and the stream is not affected.
-    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread_bytes, 0);
     peer.send(C2, data(2, "late"));
     peer.expect_silence();
     peer.send(C1, migrate(1, cid, 2));
@@ -232,7 +230,7 @@ fn a_bound_carrier_holds_no_more_than_its_streams_window() {
     peer.send(C2, data(2, vec![0; 4_001]));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
     assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
-    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread_bytes, 0);
 }
 
 #[test]
@@ -334,7 +332,7 @@ fn a_reset_closes_an_unbound_carrier() {
     peer.send(C2, data(2, vec![0; 1_000]));
     peer.send(C2, reset(2, ErrorCode::InternalError));
     let view = peer.session().connection(peer.conn_id(C2)).unwrap();
-    assert_eq!((view.unbound_carriers, view.unread), (0, 0));
+    assert_eq!((view.unbound_carrier_count, view.unread_bytes), (0, 0));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
     // The mover sends the reset on S1 (SMIG-8.3/reset-remembered).
@@ -362,8 +360,8 @@ fn an_error_on_an_unbound_carrier_closes_it_alone() {
 #[test]
 fn skipped_ids_stay_available_as_carriers() {
     // SMIG-5.26/skipped-ids: 5 overtakes 1 and 3.
-    let (mut peer, first) = server(Config::server());
-    let second = peer.post(C1, 3);
+    let (mut peer, first_key) = server(Config::server());
+    let second_key = peer.post(C1, 3);
     let cid = peer.cid(C2);
     peer.get(C2, 5);
     peer.send(C1, migrate(1, cid, 3));
@@ -371,9 +369,9 @@ fn skipped_ids_stay_available_as_carriers() {
     peer.send(C2, window_update(1, 9));
     peer.send(C1, migrate(3, cid, 1));
     peer.expect(C1, accept(3, cid, 1));
-    assert_eq!((peer.location(first), peer.location(second)), ((C2, 3), (C2, 1)));
+    assert_eq!((peer.location(first_key), peer.location(second_key)), ((C2, 3), (C2, 1)));
     peer.send(C2, data(1, "x").end());
-    assert_eq!(&peer.read_to_end(second)[..], b"x");
+    assert_eq!(&peer.read_to_end(second_key)[..], b"x");
     peer.expect_silence();
     // SMIG-5.26/skipped-ids, a client: 4 overtakes 2.
     let (mut peer, key) = client(Config::client());
@@ -403,7 +401,7 @@ fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
 
 #[test]
 fn at_least_256_skipped_ids_are_remembered() {
-    // SMIG-5.26/skipped-ids: 255 ids below 513 were skipped; the lowest may still be a carrier. Of many more,
+    // SMIG-5.26/skipped-ids: 256 ids below 513 were skipped; the lowest may still be a carrier. Of many more,
     // the lowest are forgotten, that is, closed.
     let (mut peer, _) = server(Config::server());
     let cid = peer.cid(C2);

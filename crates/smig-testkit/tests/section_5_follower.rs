@@ -31,10 +31,10 @@ fn every_migrate_is_answered_once_on_its_connection() {
     peer.take_migrated(key);
     peer.expect_silence();
     // SMIG-5.10/always-answer: a stream that the follower reset, and one that is complete.
-    for complete in [false, true] {
+    for is_complete in [false, true] {
         let (mut peer, key) = server_with_upload();
         let cid = peer.cid(C2);
-        if complete {
+        if is_complete {
             peer.respond(key, 204, EndStream::Yes);
             peer.expect(C1, headers(1).status(204).end());
             peer.send(C1, data(1, "").end());
@@ -130,12 +130,12 @@ fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
 #[test]
 fn a_deferred_migrate_is_declined_when_the_join_fails() {
     // SMIG-5.12/join-pending: the JOIN is refused, or its connection ends.
-    for lost in [false, true] {
+    for is_c2_lost in [false, true] {
         let (mut peer, key) = client_with_pending_join();
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
         peer.expect_silence();
-        if lost {
+        if is_c2_lost {
             peer.lose(C2)
         } else {
             peer.send(C2, join_refused(5))
@@ -151,7 +151,7 @@ fn a_deferred_migrate_is_declined_when_the_join_fails() {
 fn a_deferred_migrate_is_declined_when_the_session_is_left() {
     // SMIG-5.12/join-pending and SMIG-4.8/new-session: the server that C3 reached does not know the session,
     // so the client leaves it while C2 is still joining. The outcome of that JOIN does not matter.
-    for end in ["accepted", "refused", "lost"] {
+    for join_outcome in ["accepted", "refused", "lost"] {
         let (mut peer, key) = client_with_pending_join();
         peer.connect();
         let cid = peer.cid(C2);
@@ -160,7 +160,7 @@ fn a_deferred_migrate_is_declined_when_the_session_is_left() {
         let answer = peer.join_answer(C2);
         peer.send(C3, join_refused(1));
         peer.expect(C1, decline(1));
-        match end {
+        match join_outcome {
             "accepted" => peer.send(C2, answer),
             "refused" => peer.send(C2, join_refused(5)),
             _ => peer.lose(C2),
@@ -253,8 +253,8 @@ fn a_follower_declines_a_closed_carrier() {
     // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was forgotten.
     let (mut peer, _) = server_with_upload();
     let cid = peer.cid(C2);
-    let other = peer.get(C2, 1);
-    peer.respond(other, 204, EndStream::Yes);
+    let other_key = peer.get(C2, 1);
+    peer.respond(other_key, 204, EndStream::Yes);
     peer.expect(C2, headers(1).status(204).end());
     peer.send(C2, reset(3, ErrorCode::Cancel));
     for id in [1, 3] {
@@ -272,10 +272,12 @@ fn a_follower_declines_what_its_goaway_excludes() {
     let cid = peer.cid(C2);
     let conn = peer.conn_id(C2);
     peer.with_session(|session, now| session.drain(now, conn));
-    let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C2) else { panic!("a warning first") };
+    let Frame::GoAway { last_stream_id: 0x7fff_ffff, .. } = peer.next(C2) else {
+        panic!("a warning first")
+    };
     let Frame::Ping(opaque) = peer.next(C2) else { panic!("then PING") };
     peer.send(C2, pong(opaque));
-    let Frame::GoAway { last: 0, .. } = peer.next(C2) else { panic!("then the last id") };
+    let Frame::GoAway { last_stream_id: 0, .. } = peer.next(C2) else { panic!("then the last id") };
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, decline(1));
     peer.send(C1, data(1, "").end());
@@ -337,7 +339,7 @@ fn the_carrier_carries_the_stream_after_the_answer() {
     peer.send(C2, headers(1).field("x", "y").end());
     assert_eq!(&peer.read(key)[..], b"one two");
     let view = peer.session().connection(peer.conn_id(C1)).unwrap();
-    assert_eq!(view.streams, 0, "S1 is closed");
+    assert_eq!(view.stream_count, 0, "S1 is closed");
     peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
     peer.expect(C2, reset(1, ErrorCode::InternalError));
     peer.expect_silence();
@@ -357,8 +359,11 @@ fn frames_that_overtake_their_barrier_wait_for_it() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read(key)[..], b"three four ");
-    let trailers = peer.with_session(|session, _| session.read(key));
-    assert!(matches!(trailers, smig_proto::ReadResult::End), "`Peer::read` consumed the trailers");
+    let read_result = peer.with_session(|session, _| session.read(key));
+    assert!(
+        matches!(read_result, smig_proto::ReadResult::End),
+        "`Peer::read` consumed the trailers"
+    );
     peer.expect_silence();
 }
 
@@ -402,10 +407,10 @@ fn a_stream_may_migrate_again_before_the_answer_is_read() {
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1).end());
     peer.send(C2, offer(1));
-    let offered = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
-    assert_eq!(peer.try_take_event(offered), None);
+    let offer_event = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
+    assert_eq!(peer.try_take_event(offer_event), None);
     peer.send(C1, accept(1, c2, 1));
-    peer.take_event(offered);
+    peer.take_event(offer_event);
     peer.with_session(|session, _| session.decline_offer(key));
     peer.expect(C2, decline(1).end());
     // SMIG-5.16/next-move-kept: when the answer is a decline, frames kept after it are dropped with the
@@ -451,10 +456,10 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "body"));
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2, note_block(&[])));
-    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C2, Method::GET, EndStream::Yes);
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, NOTE_REFERENCE));
     let note = peer.take_event(|event| match event {
-        Event::Response { stream, head, .. } if *stream == other => {
+        Event::Response { stream, head, .. } if *stream == other_key => {
             Some(head.headers["x-note"].clone())
         }
         _ => None,
@@ -467,9 +472,9 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
     let (mut peer, _) = client_with_download(Config::client());
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, note_block(&[0x88])));
-    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C2, Method::GET, EndStream::Yes);
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, NOTE_REFERENCE));
-    assert_eq!(peer.take_response(other), 200);
+    assert_eq!(peer.take_response(other_key), 200);
     peer.expect_silence();
 }
 
@@ -562,7 +567,7 @@ fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
     peer.send(C1, data(1, vec![0; 16_000]));
     peer.expect(C2, reset(1, ErrorCode::StreamClosed));
     let view = peer.session().connection(peer.conn_id(C1)).unwrap();
-    assert_eq!((view.recv_window, view.unread), (49_535, 0), "charged, and free again");
+    assert_eq!((view.recv_window, view.unread_bytes), (49_535, 0), "charged, and free again");
     let mut peer = Peer::connected_to_server(Config::server()).with_spare();
     peer.post(C1, 1);
     peer.send(C1, migrate(1, cid, 1));

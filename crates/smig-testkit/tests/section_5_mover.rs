@@ -72,25 +72,25 @@ fn the_spare_with_the_smallest_cid_is_taken() {
         peer.take_preface(handle);
         peer.expect_joined(handle);
     }
-    let (first, second) = (peer.get(C1, 1), peer.get(C1, 3));
-    peer.migrate_to_spare(first).unwrap();
+    let (first_key, second_key) = (peer.get(C1, 1), peer.get(C1, 3));
+    peer.migrate_to_spare(first_key).unwrap();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.expect(C1, migrate(1, c3, 2));
     peer.get(smig_testkit::script::C4, 1);
-    peer.migrate_to_spare(second).unwrap();
+    peer.migrate_to_spare(second_key).unwrap();
     peer.expect(C1, migrate(3, c2, 2));
 }
 
 #[test]
 fn carrier_ids_have_the_movers_parity_and_increase() {
     // SMIG-5.2/choice-of-s2, a server: even ids, each once.
-    let (mut peer, first) = server_with_response(Config::server(), 1);
-    let second = peer.get(C1, 3);
+    let (mut peer, first_key) = server_with_response(Config::server(), 1);
+    let second_key = peer.get(C1, 3);
     let cid = peer.cid(C2);
-    peer.migrate(first, C2).unwrap();
+    peer.migrate(first_key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, decline(1).end());
-    peer.migrate(second, C2).unwrap();
+    peer.migrate(second_key, C2).unwrap();
     peer.expect(C1, migrate(3, cid, 4));
     // SMIG-5.2/choice-of-s2, a client: odd ids, above those of its requests there.
     let (mut peer, key) = client_with_upload();
@@ -99,7 +99,7 @@ fn carrier_ids_have_the_movers_parity_and_increase() {
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 3));
     peer.open(C2, Method::GET, EndStream::Yes);
-    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().streams, 3);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().stream_count, 3);
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         peer.expect_silence();
     }
     // SMIG-5.4/end-stream: on either kind of answer.
-    for accepts in [true, false] {
+    for is_accepted in [true, false] {
         let mut peer = Peer::connected_to_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.send(C1, data(1, "all"));
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(1, cid, 2));
-        let answer = if accepts { accept(1, cid, 2) } else { decline(1) };
+        let answer = if is_accepted { accept(1, cid, 2) } else { decline(1) };
         peer.send(C1, answer.end());
         assert_eq!(&peer.read_to_end(key)[..], b"all");
     }
@@ -366,9 +366,11 @@ fn a_migration_whose_carrier_is_lost_is_open_until_the_answer() {
     peer.expect(C1, migrate(1, c3, 2));
 }
 
-/// A server engine whose client tolerates `smig` migrations, with streams 1, 3, 5 on C1 and 1 on C2.
-fn server_with_tolerant_peer(smig: u32) -> (Peer, [StreamKey; 4]) {
-    let mut peer = Peer::for_server(Setup::new(Config::server()).setting(setting::SMIG, smig));
+/// A server engine whose client tolerates `max_open_migrations`, with streams 1, 3, 5 on C1 and 1 on C2.
+fn server_with_tolerant_peer(max_open_migrations: u32) -> (Peer, [StreamKey; 4]) {
+    let mut peer = Peer::for_server(
+        Setup::new(Config::server()).with_setting(setting::SMIG, max_open_migrations),
+    );
     peer.connect();
     peer.connect();
     peer.connect();
@@ -418,11 +420,11 @@ fn a_response_may_migrate_before_its_head() {
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    let early = smig_proto::ResponseHead {
+    let early_hints = smig_proto::ResponseHead {
         status: http::StatusCode::from_u16(103).unwrap(),
         headers: http::HeaderMap::new(),
     };
-    peer.with_session(|session, _| session.send_informational(key, &early)).unwrap();
+    peer.with_session(|session, _| session.send_informational(key, &early_hints)).unwrap();
     peer.respond(key, 200, EndStream::No);
     peer.send_body(key, "body", EndStream::Yes);
     peer.expect(C2, headers(2).status(103));
@@ -436,11 +438,12 @@ fn a_response_may_migrate_before_its_head() {
     peer.send(C2, headers(2).status(103));
     peer.send(C2, headers(2).status(200));
     peer.send(C2, data(2, "body").end());
-    let early = |event: &Event| matches!(event, Event::Informational { .. }).then_some(());
-    assert_eq!(peer.try_take_event(early), None);
+    let informational_event =
+        |event: &Event| matches!(event, Event::Informational { .. }).then_some(());
+    assert_eq!(peer.try_take_event(informational_event), None);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
-    peer.take_event(early);
+    peer.take_event(informational_event);
     assert_eq!(peer.take_response(key), 200);
     assert_eq!(&peer.read_to_end(key)[..], b"body");
 }

@@ -185,7 +185,7 @@ fn the_servers_migration_wins_at_the_server() {
     peer.send(C3, window_update(1, 1_000));
     peer.send(C1, migrate(1, c3, 1).end());
     peer.expect_silence();
-    assert_eq!(peer.session().connection(peer.conn_id(C3)).unwrap().unbound_carriers, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C3)).unwrap().unbound_carrier_count, 0);
     let window = peer.session().stream(key).unwrap().send_window;
     assert_eq!(window, 65_535, "SMIG-6.10/lost-credit: credit of the abandoned id counts nowhere");
     peer.send(C3, reset(1, ErrorCode::Cancel));
@@ -282,7 +282,7 @@ fn a_follower_that_declines_drops_the_carriers_frames() {
     peer.expect(C1, decline(1));
     assert_eq!(peer.session().stream(key).unwrap().send_window, 65_535);
     let view = peer.session().connection(peer.conn_id(C2)).unwrap();
-    assert_eq!((view.unbound_carriers, view.unread), (0, 0));
+    assert_eq!((view.unbound_carrier_count, view.unread_bytes), (0, 0));
     peer.send_body(key, "up", EndStream::Yes);
     peer.expect(C1, data(1, "up").end());
     peer.send(C1, headers(1).status(200));

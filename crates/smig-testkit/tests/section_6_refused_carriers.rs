@@ -31,8 +31,8 @@ fn a_request_whose_carrier_was_refused_may_have_been_processed() {
     // SMIG-6.12/refused-carrier: the client migrates, and the server's limit is reached.
     let (mut peer, key) = client(EndStream::No);
     peer.migrate(key, C2).unwrap();
-    let place = peer.location(key).1;
-    peer.send(C2, reset(place, ErrorCode::RefusedStream));
+    let carrier_id = peer.location(key).1;
+    peer.send(C2, reset(carrier_id, ErrorCode::RefusedStream));
     assert_eq!(peer.take_error(key).processed, Processed::Maybe);
 }
 

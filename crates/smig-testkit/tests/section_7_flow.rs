@@ -7,12 +7,12 @@ use smig_testkit::script::{C1, C2, ConnHandle, Peer, Setup};
 
 /// A server engine that responds on stream 1 of C1; C2's SETTINGS have another initial window.
 fn server_with_response(windows: [u32; 2]) -> (Peer, StreamKey) {
-    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, windows[0]);
+    let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, windows[0]);
     let mut peer = Peer::for_server(setup);
     peer.connect();
-    let mut second = peer.setup_mut().clone();
-    second = second.setting(setting::INITIAL_WINDOW_SIZE, windows[1]);
-    *peer.setup_mut() = second;
+    let mut second_setup = peer.setup_mut().clone();
+    second_setup = second_setup.with_setting(setting::INITIAL_WINDOW_SIZE, windows[1]);
+    *peer.setup_mut() = second_setup;
     peer.connect();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
@@ -37,8 +37,8 @@ fn set_initial_window(peer: &mut Peer, handle: ConnHandle, size: u32) {
 fn the_windows_migrate_with_the_stream() {
     // SMIG-7.1/windows-move: 400 of 1000 bytes are used on S1; S2 has the other 600, whatever C2's SETTINGS
     // are.
-    for other in [0, 50, 1_000_000] {
-        let (mut peer, key) = server_with_response([1_000, other]);
+    for second_window in [0, 50, 1_000_000] {
+        let (mut peer, key) = server_with_response([1_000, second_window]);
         let cid = peer.cid(C2);
         peer.send_body(key, vec![1; 400], EndStream::No);
         peer.expect(C1, data(1, vec![1; 400]));
@@ -209,7 +209,7 @@ fn an_undone_barrier_does_not_exclude_settings() {
     set_initial_window(&mut peer, C1, 1_300);
     assert_eq!(send_window(&peer, key), 700, "and it counts again");
     // SMIG-7.5/undone-barrier: abandoned, by a client that then follows.
-    let setup = Setup::new(Config::client()).setting(setting::INITIAL_WINDOW_SIZE, 1_000);
+    let setup = Setup::new(Config::client()).with_setting(setting::INITIAL_WINDOW_SIZE, 1_000);
     let mut peer = Peer::for_client(setup);
     peer.connect();
     peer.connect();
@@ -236,7 +236,7 @@ fn an_undone_barrier_does_not_exclude_settings() {
 fn a_deferred_migrate_does_not_hide_an_acknowledgement() {
     // SMIG-7.5/undone-barrier: a client that keeps a MIGRATE applies the acknowledgement if it declines, and
     // ignores it if it accepts.
-    for accepts in [true, false] {
+    for is_accepted in [true, false] {
         let config = Config { stream_window: 10_000, ..Config::client() };
         let mut peer = Peer::for_client(Setup::new(config).with_scripted_joins());
         peer.open_transport();
@@ -248,7 +248,7 @@ fn a_deferred_migrate_does_not_hide_an_acknowledgement() {
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
         peer.send(C1, settings_ack());
-        if accepts {
+        if is_accepted {
             let answer = peer.join_answer(C2);
             peer.send(C2, answer);
             peer.expect(C1, accept(1, cid, 2).end());
@@ -256,7 +256,7 @@ fn a_deferred_migrate_does_not_hide_an_acknowledgement() {
             peer.send(C2, join_refused(4));
             peer.expect(C1, decline(1).end());
         }
-        assert_eq!(recv_window(&peer, key), if accepts { 65_535 } else { 10_000 });
+        assert_eq!(recv_window(&peer, key), if is_accepted { 65_535 } else { 10_000 });
     }
 }
 
@@ -279,7 +279,7 @@ fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
     peer.expect_silence();
     // SMIG-7.6/counts-once, a client: C2's limit of 0 does not exclude carriers.
     let mut peer = Peer::connected_to_client(Config::client());
-    let setup = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 0);
+    let setup = peer.setup_mut().clone().with_setting(setting::MAX_CONCURRENT_STREAMS, 0);
     *peer.setup_mut() = setup;
     peer.connect();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -348,11 +348,11 @@ fn a_carriers_priority_update_may_overtake_the_answer() {
 #[test]
 fn a_stream_counts_against_the_limit_of_the_connection_that_opens_it() {
     // SMIG-7.9/whose-limit: C1's SETTINGS allow three open streams, C2's two.
-    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 3);
+    let setup = Setup::new(Config::client()).with_setting(setting::MAX_CONCURRENT_STREAMS, 3);
     let mut peer = Peer::for_client(setup);
     peer.connect();
-    let other = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 2);
-    *peer.setup_mut() = other;
+    let second_setup = peer.setup_mut().clone().with_setting(setting::MAX_CONCURRENT_STREAMS, 2);
+    *peer.setup_mut() = second_setup;
     peer.connect();
     peer.open(C2, Method::GET, EndStream::Yes);
     peer.open(C1, Method::GET, EndStream::Yes);
@@ -394,15 +394,15 @@ fn a_carrier_uses_only_its_connections_window() {
     assert_eq!(windows(&peer), [65_535, 33_535], "bound, and not read");
     // Another stream of C1 is not affected, and another of C2 has the rest.
     for (handle, id) in [(C1, 3), (C2, 1)] {
-        let other = peer.open(handle, Method::GET, EndStream::Yes);
+        let other_key = peer.open(handle, Method::GET, EndStream::Yes);
         peer.send(handle, headers(id).status(200));
         peer.send(handle, data(id, vec![0; 16_000]));
         peer.send(handle, data(id, vec![0; 16_000]).end());
-        assert_eq!(peer.read_to_end(other).len(), 32_000);
+        assert_eq!(peer.read_to_end(other_key).len(), 32_000);
         while peer.skip_window_update(handle).is_some() {}
     }
     let unread =
-        |peer: &Peer, handle| peer.session().connection(peer.conn_id(handle)).unwrap().unread;
+        |peer: &Peer, handle| peer.session().connection(peer.conn_id(handle)).unwrap().unread_bytes;
     assert_eq!([C1, C2].map(|handle| unread(&peer, handle)), [0, 32_000]);
     peer.read(key);
     assert_eq!(unread(&peer, C2), 0);
@@ -415,11 +415,11 @@ fn a_barrier_waits_for_no_window() {
     let (mut peer, key) = server_with_response([100_000, 100_000]);
     let cid = peer.cid(C2);
     peer.send_body(key, vec![0; 70_000], EndStream::No);
-    let mut sent = 0;
+    let mut sent_bytes = 0;
     while let Some(Frame::Data { data, .. }) = peer.next_if_any(C1) {
-        sent += data.len();
+        sent_bytes += data.len();
     }
-    assert_eq!(sent, 65_535);
+    assert_eq!(sent_bytes, 65_535);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.expect(C2, data(2, vec![0; 70_000 - 65_535]));

@@ -134,13 +134,13 @@ fn a_follower_resets_on_the_carrier_once_it_has_accepted() {
     // Row "follower, after an accepting answer".
     let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    let other_key = peer.open(C2, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     peer.expect_silence();
 }
 
@@ -210,14 +210,14 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     // affected.
     let (mut peer, key) = server_with_open_migration();
     peer.send(C1, accept(1, cid, 2));
-    let other = peer.get(C1, 3);
+    let other_key = peer.get(C1, 3);
     peer.lose(C2);
     assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     peer.expect_silence();
 }
 
-fn has_aborted_transport(peer: &mut Peer) -> bool {
+fn try_take_abort(peer: &mut Peer) -> bool {
     peer.try_take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()))
         .is_some()
 }
@@ -230,14 +230,14 @@ fn cancelling_an_ended_stream_closes_no_connection() {
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
         peer.expect(C1, accept(1, cid, 2).end());
-        let other = peer.open(C2, Method::GET, EndStream::Yes);
+        let other_key = peer.open(C2, Method::GET, EndStream::Yes);
         peer.send(C2, end);
         cancel(&mut peer, key);
-        assert!(!has_aborted_transport(&mut peer));
-        peer.expect_not_failed(other);
+        assert!(!try_take_abort(&mut peer));
+        peer.expect_not_failed(other_key);
         peer.expect_silence();
         // Data received completely can still be read.
-        if peer.session().stream(key).is_some_and(|view| view.received > 0) {
+        if peer.session().stream(key).is_some_and(|view| view.received_bytes > 0) {
             assert_eq!(&peer.read_to_end(key)[..], b"x");
         }
     }
@@ -247,10 +247,10 @@ fn cancelling_an_ended_stream_closes_no_connection() {
 fn a_connection_with_an_answer_in_flight_is_not_closed_to_cancel() {
     // SMIG-8.4/cancel-by-close: without the answer, the server would fail the stream that has migrated on
     // (SMIG-8.8/c1-ends-at-mover), even if it is complete here.
-    for whole in [false, true] {
+    for is_complete in [false, true] {
         let (mut peer, key) = client();
         peer.connect();
-        let other = peer.open(C1, Method::GET, EndStream::Yes);
+        let other_key = peer.open(C1, Method::GET, EndStream::Yes);
         let (c2, c3) = (peer.cid(C2), peer.cid(C3));
         for (from, to) in [(1, 2), (3, 4)] {
             peer.send(C1, migrate(from, c2, to));
@@ -258,11 +258,11 @@ fn a_connection_with_an_answer_in_flight_is_not_closed_to_cancel() {
         }
         peer.pause(C2);
         peer.send(C2, migrate(2, c3, 2));
-        if whole {
+        if is_complete {
             peer.send(C3, data(2, "whole").end());
         }
-        cancel(&mut peer, other);
-        assert!(!has_aborted_transport(&mut peer));
+        cancel(&mut peer, other_key);
+        assert!(!try_take_abort(&mut peer));
         peer.resume(C2);
         peer.expect(C2, accept(2, c3, 2).end());
         peer.expect(C2, reset(4, ErrorCode::Cancel));
@@ -275,10 +275,10 @@ fn a_connection_with_an_answer_in_flight_is_not_closed_to_cancel() {
 fn a_connection_with_an_end_of_upload_in_flight_is_not_closed_to_cancel() {
     // SMIG-8.4/cancel-by-close: a stream that is complete here may not be complete at the peer, also if its
     // end is an empty DATA frame or trailers.
-    for (body, trailers) in [("tail", false), ("", false), ("", true)] {
+    for (body, has_trailers) in [("tail", false), ("", false), ("", true)] {
         let mut peer = Peer::connected_to_client(Config::client()).with_spare();
         let upload = peer.open(C1, Method::POST, EndStream::No);
-        let other = peer.open(C1, Method::GET, EndStream::Yes);
+        let other_key = peer.open(C1, Method::GET, EndStream::Yes);
         let c2 = peer.cid(C2);
         peer.send(C1, migrate(1, c2, 2));
         peer.expect(C1, accept(1, c2, 2));
@@ -286,7 +286,7 @@ fn a_connection_with_an_end_of_upload_in_flight_is_not_closed_to_cancel() {
         peer.expect(C1, accept(3, c2, 4).end());
         peer.send(C2, headers(2).status(200).end());
         peer.take_response(upload);
-        if trailers {
+        if has_trailers {
             let fields = HeaderMap::from_iter([(EXPIRES, HeaderValue::from_static("0"))]);
             peer.with_session(|session, _| session.send_trailers(upload, fields)).unwrap();
             peer.expect(C2, headers(2).field("expires", "0").end());
@@ -294,8 +294,8 @@ fn a_connection_with_an_end_of_upload_in_flight_is_not_closed_to_cancel() {
             peer.send_body(upload, body, EndStream::Yes);
             peer.expect(C2, data(2, body).end());
         }
-        cancel(&mut peer, other);
-        assert!(!has_aborted_transport(&mut peer), "{body:?}, trailers: {trailers}");
+        cancel(&mut peer, other_key);
+        assert!(!try_take_abort(&mut peer), "{body:?}, trailers: {has_trailers}");
         peer.expect(C2, reset(4, ErrorCode::Cancel));
         peer.expect_silence();
     }
@@ -372,9 +372,9 @@ fn c1_ends_after_the_followers_answer() {
 #[test]
 fn c1_ends_before_the_mover_has_read_the_answer() {
     // SMIG-8.8/c1-ends-at-mover: the stream fails, and its carrier is reset, whether it was used or not.
-    for used in [false, true] {
+    for is_carrier_used in [false, true] {
         let (mut peer, key) = server_with_open_migration();
-        if used {
+        if is_carrier_used {
             peer.send_body(key, "x", EndStream::No);
             peer.expect(C2, data(2, "x"));
         }
@@ -462,12 +462,12 @@ fn c2_ends_after_the_answer() {
     // SMIG-8.10/c2-ends-late: the stream fails at each end where it is not complete.
     let (mut peer, key) = server_with_open_migration();
     let cid = peer.cid(C2);
-    let other = peer.get(C1, 3);
+    let other_key = peer.get(C1, 3);
     peer.send(C1, accept(1, cid, 2));
     peer.lose(C2);
     let error = peer.take_error(key);
     assert_eq!((error.initiator, error.code), (Initiator::Transport, ErrorCode::Cancel));
-    peer.expect_not_failed(other);
+    peer.expect_not_failed(other_key);
     let (mut peer, key) = client();
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
@@ -504,7 +504,8 @@ fn unbound_carriers_end_with_their_connection() {
 fn drain(peer: &mut Peer, handle: ConnHandle) {
     let conn = peer.conn_id(handle);
     peer.with_session(|session, now| session.drain(now, conn));
-    let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(handle)
+    let Frame::GoAway { last_stream_id: 0x7fff_ffff, code: ErrorCode::NoError, .. } =
+        peer.next(handle)
     else {
         panic!("a warning comes first");
     };
@@ -600,14 +601,14 @@ fn streams_migrate_from_a_draining_connection() {
 fn a_migrating_stream_that_goaway_excludes_fails() {
     // SMIG-8.15/goaway-excludes-s1: safe to repeat unless a part of the response arrived; the carrier is
     // closed if it was used.
-    for used in [false, true] {
+    for is_carrier_used in [false, true] {
         let mut peer = Peer::connected_to_client(Config::client()).with_spare();
-        let first = peer.open(C1, Method::GET, EndStream::Yes);
+        let first_key = peer.open(C1, Method::GET, EndStream::Yes);
         let key = peer.open(C1, Method::POST, EndStream::No);
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.expect(C1, migrate(3, cid, 1));
-        if used {
+        if is_carrier_used {
             peer.send(C1, headers(3).status(200));
             for _ in 0..263 {
                 peer.send(C1, data(3, vec![0; 16_000]));
@@ -617,10 +618,10 @@ fn a_migrating_stream_that_goaway_excludes_fails() {
         }
         peer.send(C1, goaway(1, ErrorCode::NoError));
         let error = peer.take_error(key);
-        let processed = if used { Processed::Maybe } else { Processed::No };
+        let processed = if is_carrier_used { Processed::Maybe } else { Processed::No };
         assert_eq!((error.code, error.processed), (ErrorCode::RefusedStream, processed));
-        peer.expect_not_failed(first);
-        if used {
+        peer.expect_not_failed(first_key);
+        if is_carrier_used {
             peer.expect(C2, reset(1, ErrorCode::Cancel));
         }
         peer.expect_silence();
@@ -648,7 +649,7 @@ fn a_bound_carrier_counts_as_processed() {
     let (mut peer, _) = server();
     peer.send(C2, window_update(9, 1));
     drain(&mut peer, C2);
-    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unbound_carriers, 0);
+    assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unbound_carrier_count, 0);
     peer.send(C1, migrate(1, cid, 9));
     peer.expect(C1, decline(1));
 }
@@ -678,7 +679,7 @@ fn a_mover_whose_carrier_goaway_excludes_waits_for_the_answer() {
 fn a_body_is_never_truncated_silently() {
     // SMIG-8.18/same-bytes: whatever connection is lost at whatever step of a migration, the reader gets the
     // complete body, or a prefix and then an error.
-    for lost in [C1, C2] {
+    for lost_handle in [C1, C2] {
         for step in 0..5 {
             let (mut peer, key) = client();
             let cid = peer.cid(C2);
@@ -691,24 +692,27 @@ fn a_body_is_never_truncated_silently() {
             for (handle, frame) in &script[..step] {
                 peer.send(*handle, frame.clone());
             }
-            peer.lose(lost);
+            peer.lose(lost_handle);
             for (handle, frame) in &script[step..] {
-                if *handle != lost {
+                if *handle != lost_handle {
                     peer.send(*handle, frame.clone());
                 }
             }
             let body = peer.read(key);
-            let whole = b"one two three";
-            assert!(whole.starts_with(&body), "{body:?} with {lost:?} lost at {step}");
-            let failed = peer.try_take_event(|event| match event {
+            let complete_body = b"one two three";
+            assert!(
+                complete_body.starts_with(&body),
+                "{body:?} with {lost_handle:?} lost at {step}"
+            );
+            let stream_error = peer.try_take_event(|event| match event {
                 Event::Reset { stream, error } if *stream == key => Some(error.clone()),
                 _ => None,
             });
-            let stuck = failed.is_none() && body.len() < whole.len();
+            let is_stuck = stream_error.is_none() && body.len() < complete_body.len();
             // The client declined the MIGRATE, and the script does not send the rest on C1.
-            let declined = lost == C2 && step < 3;
-            assert_eq!(stuck, declined, "{body:?} with {lost:?} lost at {step}");
-            if let Some(error) = failed {
+            let is_declined = lost_handle == C2 && step < 3;
+            assert_eq!(is_stuck, is_declined, "{body:?} with {lost_handle:?} lost at {step}");
+            if let Some(error) = stream_error {
                 assert_eq!(error.initiator, Initiator::Transport);
             }
         }

@@ -116,7 +116,7 @@ fn a_complete_response_survives_an_overtaken_answer() {
 #[test]
 fn an_upload_is_not_stopped_before_the_answer() {
     // SMIG-8.19/stop-after-answer: after a decline, the response must be sent again.
-    for accepts in [true, false] {
+    for is_accepted in [true, false] {
         let (mut peer, key) = server_with_open_migration();
         let cid = peer.cid(C2);
         peer.send_body(key, "whole", EndStream::Yes);
@@ -127,7 +127,7 @@ fn an_upload_is_not_stopped_before_the_answer() {
         }
         peer.advance(Duration::from_secs(5));
         peer.expect_silence();
-        if accepts {
+        if is_accepted {
             peer.send(C1, accept(1, cid, 2));
             peer.expect(C2, reset(2, ErrorCode::NoError));
         } else {
@@ -138,7 +138,7 @@ fn an_upload_is_not_stopped_before_the_answer() {
             peer.expect(C1, reset(1, ErrorCode::NoError));
         }
         peer.expect_silence();
-        assert_eq!(peer.session().stream_count(), 0, "accepted: {accepts}");
+        assert_eq!(peer.session().stream_count(), 0, "accepted: {is_accepted}");
     }
     // SMIG-8.19/stop-after-answer: the same for a reset by the application.
     let (mut peer, key) = server_with_open_migration();
@@ -186,7 +186,7 @@ fn a_stop_on_a_declined_carrier_is_repeated_on_the_stream() {
 }
 
 #[test]
-fn frames_on_the_carrier_of_a_withdrawn_migration_are_dropped() {
+fn frames_on_the_carrier_of_a_stopped_upload_are_dropped() {
     // SMIG-8.20/stop-crosses and SMIG-5.27/abandoned-dropped
     let (mut peer, key) = client_with_open_migration();
     send_complete_response(&mut peer, C1, 1);

@@ -20,7 +20,7 @@ fn client_with_promise() -> (Peer, StreamKey) {
 
 /// A server engine that promised stream 2 on stream 1 of C1.
 fn server_with_promise() -> (Peer, StreamKey) {
-    let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 1);
+    let setup = Setup::new(Config::server()).with_setting(setting::ENABLE_PUSH, 1);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     peer.connect();
@@ -64,7 +64,7 @@ fn a_client_turns_push_off_by_default() {
     peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     // SMIG-9.1/push, a server: it does not push to such a client.
-    let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 0);
+    let setup = Setup::new(Config::server()).with_setting(setting::ENABLE_PUSH, 0);
     let mut peer = Peer::for_server(setup);
     peer.connect();
     let page = peer.get(C1, 1);

@@ -25,14 +25,14 @@ const JOIN: u8 = 0xf6;
 /// Returns the page's values: `NAME = hex` in its code blocks; hex may continue on the next lines.
 fn page() -> BTreeMap<String, Vec<u8>> {
     let mut values = BTreeMap::<String, Vec<u8>>::new();
-    let mut last = None;
+    let mut last_name = None;
     for line in PAGE.lines() {
         let (name, hex) = match line.split_once(" = ") {
             Some((name, hex)) if !line.starts_with('|') => (Some(name.trim().to_owned()), hex),
-            _ if line.starts_with("    ") => (last.clone(), line),
+            _ if line.starts_with("    ") => (last_name.clone(), line),
             _ => (None, ""),
         };
-        last.clone_from(&name);
+        last_name.clone_from(&name);
         let Some(name) = name else { continue };
         let digits: String = hex.split_whitespace().collect();
         let bytes = (0..digits.len() / 2)
@@ -108,7 +108,7 @@ struct EngineEnd<'a> {
 }
 
 impl EngineEnd<'_> {
-    fn output(&mut self) -> Vec<u8> {
+    fn take_output(&mut self) -> Vec<u8> {
         let mut out = OutputBuffer::new();
         self.session.poll_transmit(NOW, self.conn, usize::MAX, &mut out);
         let mut slices = [IoSlice::new(&[]); 64];
@@ -116,7 +116,7 @@ impl EngineEnd<'_> {
         slices[..used].iter().flat_map(|slice| slice.to_vec()).collect()
     }
 
-    fn input(&mut self, bytes: &[u8]) {
+    fn handle_input(&mut self, bytes: &[u8]) {
         self.session.handle_input(NOW, self.conn, &mut BytesMut::from(bytes));
     }
 
@@ -141,25 +141,28 @@ impl EngineEnd<'_> {
 
 /// Returns the only frame of this type in a connection's output.
 #[track_caller]
-fn frame(mut output: &[u8], kind: u8) -> Vec<u8> {
+fn only_frame_of_kind(mut output: &[u8], kind: u8) -> Vec<u8> {
     output = output.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap_or(output);
-    let mut found = None;
+    let mut matching_frame = None;
     while !output.is_empty() {
         let length = u32::from_be_bytes([0, output[0], output[1], output[2]]) as usize;
         let (frame, rest) = output.split_at(9 + length);
         if frame[3] == kind {
-            assert!(found.replace(frame.to_vec()).is_none(), "two frames of type {kind:#x}");
+            assert!(
+                matching_frame.replace(frame.to_vec()).is_none(),
+                "two frames of type {kind:#x}"
+            );
         }
         output = rest;
     }
-    found.unwrap_or_else(|| panic!("no frame of type {kind:#x}"))
+    matching_frame.unwrap_or_else(|| panic!("no frame of type {kind:#x}"))
 }
 
-fn spec(security: Security) -> ConnectionSpec {
+fn connection_spec(security: Security) -> ConnectionSpec {
     ConnectionSpec { security, identity: Identity([0; 32]) }
 }
 
-fn request(label: &'static str, context: &[u8]) -> KeyingRequest {
+fn exporter_request(label: &'static str, context: &[u8]) -> KeyingRequest {
     KeyingRequest::Exporter { label, context: context.to_vec() }
 }
 
@@ -184,14 +187,14 @@ impl TwoConnections {
     }
 
     fn client_to_server(&mut self, index: usize) -> Vec<u8> {
-        let bytes = self.client(index).output();
-        self.server(index).input(&bytes);
+        let bytes = self.client(index).take_output();
+        self.server(index).handle_input(&bytes);
         bytes
     }
 
     fn server_to_client(&mut self, index: usize) -> Vec<u8> {
-        let bytes = self.server(index).output();
-        self.client(index).input(&bytes);
+        let bytes = self.server(index).take_output();
+        self.client(index).handle_input(&bytes);
         bytes
     }
 
@@ -203,45 +206,55 @@ impl TwoConnections {
         let app_id = AppId::new(u64::from_be_bytes(app));
         let mut client = Session::client(Config::client(), app_id, NOW);
         let mut server = Session::server(Config::server(), NOW);
-        let first = (
-            client.add_connection(NOW, spec(Security::Tls13)),
-            server.add_connection(NOW, spec(Security::Tls13)),
+        let first_ids = (
+            client.add_connection(NOW, connection_spec(Security::Tls13)),
+            server.add_connection(NOW, connection_spec(Security::Tls13)),
         );
-        let mut two = Self {
+        let mut connections = Self {
             client,
             server,
-            conns: [first; 2],
+            conns: [first_ids; 2],
             settings: vec![],
             join: vec![],
             join_ack: vec![],
         };
-        two.client_to_server(0);
-        two.server(0).answer_keying_requests(&request("EXPORTER-smig-session", &app), k, [0; 16]);
-        two.server_to_client(0);
-        two.client(0).answer_keying_requests(&request("EXPORTER-smig-session", &app), k, [0; 16]);
-        two.client_to_server(0);
-        two.conns[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
-        two.client(1).answer_keying_requests(
-            &request("EXPORTER-smig-join", &cid),
+        connections.client_to_server(0);
+        connections.server(0).answer_keying_requests(
+            &exporter_request("EXPORTER-smig-session", &app),
+            k,
+            [0; 16],
+        );
+        connections.server_to_client(0);
+        connections.client(0).answer_keying_requests(
+            &exporter_request("EXPORTER-smig-session", &app),
+            k,
+            [0; 16],
+        );
+        connections.client_to_server(0);
+        connections.conns[1].0 =
+            connections.client.add_connection(NOW, connection_spec(Security::Tls13));
+        connections.client(1).answer_keying_requests(
+            &exporter_request("EXPORTER-smig-join", &cid),
             e,
             page_value("nonce_c"),
         );
-        let flight = two.client(1).output();
+        let flight = connections.client(1).take_output();
         // C2 reaches a separate session, which hands it over.
-        let mut other = Session::server(Config::server(), NOW);
-        let conn = other.add_connection(NOW, spec(Security::Tls13));
-        EngineEnd { session: &mut other, conn }.input(&flight);
-        let detached = other.detach(conn).expect("its JOIN is undecided");
-        assert_eq!(detached.exporter_request(), request("EXPORTER-smig-join", &cid));
-        let proof = two.server.verify_join(&detached, e).expect("the proof is right");
-        two.conns[1].1 = two.server.attach(NOW, detached, &proof, page_value("nonce_s"));
-        two.settings = frame(&flight, 4);
-        two.join = frame(&flight, JOIN);
-        two.join_ack = frame(&two.server_to_client(1), JOIN);
-        two
+        let mut arrival_session = Session::server(Config::server(), NOW);
+        let conn = arrival_session.add_connection(NOW, connection_spec(Security::Tls13));
+        EngineEnd { session: &mut arrival_session, conn }.handle_input(&flight);
+        let detached = arrival_session.detach(conn).expect("its JOIN is undecided");
+        assert_eq!(detached.exporter_request(), exporter_request("EXPORTER-smig-join", &cid));
+        let proof = connections.server.verify_join(&detached, e).expect("the proof is right");
+        connections.conns[1].1 =
+            connections.server.attach(NOW, detached, &proof, page_value("nonce_s"));
+        connections.settings = only_frame_of_kind(&flight, 4);
+        connections.join = only_frame_of_kind(&flight, JOIN);
+        connections.join_ack = only_frame_of_kind(&connections.server_to_client(1), JOIN);
+        connections
     }
 
-    /// Sends a request on C1 and its response head.
+    /// Sends a request on C1, and the response head and one byte of its body.
     fn exchange(&mut self) -> (StreamKey, StreamKey) {
         let head = RequestHead {
             method: Method::GET,
@@ -285,37 +298,42 @@ fn a_join_and_its_answers_match_the_page() {
     // SMIG-4.1/client-proof, SMIG-4.3/server-proof: the MACs, computed here and by the engine.
     let (k, e): ([u8; 32], [u8; 32]) = (page_value("K"), page_value("E"));
     let cid: [u8; 12] = page_value("CID of C2");
-    let (ours, theirs): ([u8; 16], [u8; 16]) = (page_value("nonce_c"), page_value("nonce_s"));
-    let client = hmac(&k, &[b"smig client", &cid, &ours, &e]);
-    let server = hmac(&k, &[b"smig server", &cid, &ours, &theirs, &e]);
-    check("MAC of the client", &client);
-    check("MAC of the server", &server);
-    let two = TwoConnections::new();
+    let (client_nonce, server_nonce): ([u8; 16], [u8; 16]) =
+        (page_value("nonce_c"), page_value("nonce_s"));
+    let client_mac = hmac(&k, &[b"smig client", &cid, &client_nonce, &e]);
+    let server_mac = hmac(&k, &[b"smig server", &cid, &client_nonce, &server_nonce, &e]);
+    check("MAC of the client", &client_mac);
+    check("MAC of the server", &server_mac);
+    let connections = TwoConnections::new();
     let entries: [u8; 24] = page_value("entries of C2's SETTINGS");
-    assert!(two.settings.windows(24).any(|window| window == entries), "SMIG-3.1/client-settings");
-    check_frame("JOIN", &two.join);
-    check_frame("JOIN with ACK", &two.join_ack);
-    assert_eq!(two.join[25..], client);
-    assert_eq!(two.join_ack[25..], server);
+    assert!(
+        connections.settings.windows(24).any(|window| window == entries),
+        "SMIG-3.1/client-settings"
+    );
+    check_frame("JOIN", &connections.join);
+    check_frame("JOIN with ACK", &connections.join_ack);
+    assert_eq!(connections.join[25..], client_mac);
+    assert_eq!(connections.join_ack[25..], server_mac);
 }
 
 #[test]
 fn a_refusal_matches_the_page() {
     // SMIG-4.6/refusal-reasons
-    let mut two = TwoConnections::new();
-    two.conns[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
-    while let Some(event) = two.client.poll_event() {
+    let mut connections = TwoConnections::new();
+    connections.conns[1].0 =
+        connections.client.add_connection(NOW, connection_spec(Security::Tls13));
+    while let Some(event) = connections.client.poll_event() {
         if let Event::KeyingMaterialNeeded { conn, .. } = event {
-            two.client.handle_keying_material(conn, [7; 32], [7; 16]);
+            connections.client.handle_keying_material(conn, [7; 32], [7; 16]);
         }
     }
-    let flight = two.client(1).output();
-    let mut other = Session::server(Config::server(), NOW);
-    let conn = other.add_connection(NOW, spec(Security::Tls13));
-    EngineEnd { session: &mut other, conn }.input(&flight);
-    other.refuse_join(NOW, conn, JoinRefusal::DifferentIdentity);
-    let output = EngineEnd { session: &mut other, conn }.output();
-    check_frame("JOIN with REFUSED", &frame(&output, JOIN));
+    let flight = connections.client(1).take_output();
+    let mut arrival_session = Session::server(Config::server(), NOW);
+    let conn = arrival_session.add_connection(NOW, connection_spec(Security::Tls13));
+    EngineEnd { session: &mut arrival_session, conn }.handle_input(&flight);
+    arrival_session.refuse_join(NOW, conn, JoinRefusal::DifferentIdentity);
+    let output = EngineEnd { session: &mut arrival_session, conn }.take_output();
+    check_frame("JOIN with REFUSED", &only_frame_of_kind(&output, JOIN));
 }
 
 #[test]
@@ -323,39 +341,54 @@ fn a_founding_join_on_cleartext_matches_the_page() {
     // SMIG-3.9/cleartext-key
     let app_id = AppId::new(u64::from_be_bytes(page_value("AppID")));
     let mut client = Session::client(Config::client(), app_id, NOW);
-    let conn = client.add_connection(NOW, spec(Security::TrustedCleartext));
+    let conn = client.add_connection(NOW, connection_spec(Security::TrustedCleartext));
     let mut end = EngineEnd { session: &mut client, conn };
     end.answer_keying_requests(&KeyingRequest::Random, page_value("K on cleartext"), [0; 16]);
-    let flight = end.output();
-    check_frame("founding JOIN", &frame(&flight, JOIN));
+    let flight = end.take_output();
+    check_frame("founding JOIN", &only_frame_of_kind(&flight, JOIN));
     let mut server = Session::server(Config::server(), NOW);
-    let conn = server.add_connection(NOW, spec(Security::TrustedCleartext));
+    let conn = server.add_connection(NOW, connection_spec(Security::TrustedCleartext));
     let mut end = EngineEnd { session: &mut server, conn };
-    end.input(&flight);
-    check_frame("its answer", &frame(&end.output(), JOIN));
+    end.handle_input(&flight);
+    check_frame("its answer", &only_frame_of_kind(&end.take_output(), JOIN));
 }
 
 #[test]
 fn a_migration_and_its_answers_match_the_page() {
     // SMIG-5.3/mover-barrier, SMIG-5.11/follower-barrier, SMIG-6.1/offer, SMIG-6.2/offer-answered
-    let mut two = TwoConnections::new();
-    let (_, server_key) = two.exchange();
-    let to = two.conns[1].1;
-    two.server.migrate(NOW, server_key, MigrationTarget::Connection(to)).expect("C2 is joined");
-    check_frame("MIGRATE of stream 1 to 2 on C2", &frame(&two.server_to_client(0), MIGRATE));
-    check_frame("its accepting answer", &frame(&two.client_to_server(0), MIGRATE));
-    let (client_key, server_key) = two.exchange();
-    two.server.migrate(NOW, server_key, MigrationTarget::Offer).expect("it was not offered before");
-    check_frame("an offer of stream 3", &frame(&two.server_to_client(0), MIGRATE));
-    two.client.decline_offer(client_key);
-    check_frame("its decline", &frame(&two.client_to_server(0), MIGRATE));
+    let mut connections = TwoConnections::new();
+    let (_, server_key) = connections.exchange();
+    let to = connections.conns[1].1;
+    connections
+        .server
+        .migrate(NOW, server_key, MigrationTarget::Connection(to))
+        .expect("C2 is joined");
+    check_frame(
+        "MIGRATE of stream 1 to 2 on C2",
+        &only_frame_of_kind(&connections.server_to_client(0), MIGRATE),
+    );
+    check_frame(
+        "its accepting answer",
+        &only_frame_of_kind(&connections.client_to_server(0), MIGRATE),
+    );
+    let (client_key, server_key) = connections.exchange();
+    connections
+        .server
+        .migrate(NOW, server_key, MigrationTarget::Offer)
+        .expect("it was not offered before");
+    check_frame(
+        "an offer of stream 3",
+        &only_frame_of_kind(&connections.server_to_client(0), MIGRATE),
+    );
+    connections.client.decline_offer(client_key);
+    check_frame("its decline", &only_frame_of_kind(&connections.client_to_server(0), MIGRATE));
 }
 
 #[test]
 fn every_value_of_the_page_is_checked() {
     let names = page().into_keys();
-    let used = include_str!("vectors.rs");
+    let source = include_str!("vectors.rs");
     for name in names {
-        assert!(used.contains(&format!("\"{name}\"")), "spec/vectors.md: {name} is in no test");
+        assert!(source.contains(&format!("\"{name}\"")), "spec/vectors.md: {name} is in no test");
     }
 }

@@ -76,7 +76,7 @@ impl ProgressClock {
 
     /// Returns whether too few bytes were transferred for too long.
     pub(crate) fn is_late(&mut self, now: Instant, transferred: u64) -> bool {
-        self.clock.is_stalled(now, transferred, self.progress.bytes, self.progress.within)
+        self.clock.check_stalled(now, transferred, self.progress.bytes, self.progress.within)
     }
 
     /// Returns how often to check it.

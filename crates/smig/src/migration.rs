@@ -163,7 +163,7 @@ impl Candidate {
             return None;
         }
         let view = turn.session.stream(key)?;
-        let transferred = view.sent + view.received;
+        let transferred = view.sent_bytes + view.received_bytes;
         if let MigrationMode::At(offsets) = &rules.mode {
             let due = offsets.get(self.next_offset).is_some_and(|&at| transferred >= at);
             if due
@@ -186,11 +186,11 @@ impl Candidate {
         self.next_evaluation = transferred + EVALUATION_STEP_BYTES;
         let input = PolicyInput {
             transfer: self.transfer,
-            transferred,
+            transferred_bytes: transferred,
             age: turn.now.saturating_duration_since(self.opened),
             priority: view.priority,
             other_streams: others,
-            delivery_rate: recent.delivery_rate(turn, view.connection),
+            delivery_bytes_per_s: recent.delivery_rate(turn, view.connection),
             hint: self.hint,
         };
         let why = match rules.policy.decide(&input) {
@@ -232,7 +232,7 @@ pub(crate) fn migrate(
     why: MigrationCause,
     record: &mut StreamRecord,
 ) -> MigrationAttempt {
-    let offset = turn.session.stream(key).map(|view| view.sent + view.received);
+    let offset = turn.session.stream(key).map(|view| view.sent_bytes + view.received_bytes);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
         record.pending = Some(PendingMigration { why, offset });
         return MigrationAttempt::Migrated;

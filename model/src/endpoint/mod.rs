@@ -5,7 +5,7 @@
 //!
 //! - `stream`: data, windows, SETTINGS_INITIAL_WINDOW_SIZE (sections 5 and 7)
 //! - `mover`: the open migration, its answer, yielding (sections 5 and 6)
-//! - `follower`: requests, unbound carriers, offers (sections 5 and 6)
+//! - `follower`: MIGRATE, unbound carriers, offers (sections 5 and 6)
 //! - `ends`: resets, lost connections, GOAWAY (section 8)
 
 mod ends;
@@ -41,7 +41,7 @@ pub(crate) enum ProtocolError {
     IdleId,
     /// A frame on S1 after its sender's barrier.
     AfterBarrier,
-    /// An answer without a request, or to a different one.
+    /// An answer without a MIGRATE or an offer, or to a different one.
     UnexpectedAnswer,
     /// GOAWAY excludes a carrier that the peer accepted.
     AcceptedButExcluded,
@@ -56,20 +56,20 @@ pub(crate) enum Choice {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SendHalf {
-    total: u8,
-    next: u8,
-    ended: bool,
+    total_units: u8,
+    next_unit: u8,
+    has_ended: bool,
     window: i8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RecvHalf {
-    total: u8,
-    next: u8,
-    ended: bool,
+    total_units: u8,
+    next_unit: u8,
+    has_ended: bool,
     window: i8,
     /// Delivered units for which no credit was sent yet.
-    owed: u8,
+    owed_credit: u8,
 }
 
 /// An offer: unanswered or declined at the server, or to be answered by the client.
@@ -100,9 +100,9 @@ struct OpenMigration {
     /// Changes of the initial window that were processed after the barrier.
     window_change: i8,
     /// A frame was sent on the carrier.
-    used: bool,
+    carrier_used: bool,
     reset: Option<ResetOn>,
-    early: Vec<EarlyFrame>,
+    early_frames: Vec<EarlyFrame>,
 }
 
 /// A frame that arrived on the carrier before the answer.
@@ -130,8 +130,8 @@ struct UnboundCarrier {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct ConnView {
-    joined: bool,
-    ended: bool,
+    is_joined: bool,
+    has_ended: bool,
     goaway_sent: Option<u8>,
     goaway_received: Option<u8>,
 }
@@ -147,16 +147,16 @@ pub(crate) struct Endpoint {
     recv: RecvHalf,
     state: StreamState,
     addr: StreamAddr,
-    open: Option<OpenMigration>,
-    deferred: Option<DeferredMigrate>,
+    open_migration: Option<OpenMigration>,
+    deferred_migrate: Option<DeferredMigrate>,
     offer: OfferState,
     /// A reset was sent on a carrier that was then abandoned (SMIG-8.3/reset-remembered).
     reset_owed: bool,
-    unbound: Vec<UnboundCarrier>,
-    closed: StreamAddrSet,
+    unbound_carriers: Vec<UnboundCarrier>,
+    closed_addrs: StreamAddrSet,
     next_id: [u8; MAX_CONNS],
     conns: [ConnView; MAX_CONNS],
-    settings_sent: Option<i8>,
+    sent_window_change: Option<i8>,
     fault: Option<ProtocolError>,
     outbox: Vec<(Conn, Frame)>,
 }
@@ -170,8 +170,8 @@ impl Endpoint {
         let window = i8::try_from(scenario.window).unwrap_or(i8::MAX);
         let mut conns: [ConnView; MAX_CONNS] = Default::default();
         for conn in Conn::all(scenario.conns) {
-            let is_joining = scenario.joining && side == Side::Client && conn == Conn(1);
-            conns[conn.index()].joined = !is_joining;
+            let is_joining = scenario.has_joining_conn && side == Side::Client && conn == Conn(1);
+            conns[conn.index()].is_joined = !is_joining;
         }
         let first_id = match side {
             Side::Client => 3,
@@ -182,19 +182,30 @@ impl Endpoint {
             omission: scenario.omission,
             end_at: scenario.end_at,
             initial_window: window,
-            send: SendHalf { total: send_units, next: 0, ended: send_units == 0, window },
-            recv: RecvHalf { total: recv_units, next: 0, ended: recv_units == 0, window, owed: 0 },
+            send: SendHalf {
+                total_units: send_units,
+                next_unit: 0,
+                has_ended: send_units == 0,
+                window,
+            },
+            recv: RecvHalf {
+                total_units: recv_units,
+                next_unit: 0,
+                has_ended: recv_units == 0,
+                window,
+                owed_credit: 0,
+            },
             state: StreamState::Running,
             addr: StreamAddr::ORIGIN,
-            open: None,
-            deferred: None,
+            open_migration: None,
+            deferred_migrate: None,
             offer: OfferState::No,
             reset_owed: false,
-            unbound: Vec::new(),
-            closed: StreamAddrSet::default(),
+            unbound_carriers: Vec::new(),
+            closed_addrs: StreamAddrSet::default(),
             next_id: [first_id; MAX_CONNS],
             conns,
-            settings_sent: None,
+            sent_window_change: None,
             fault: None,
             outbox: Vec::new(),
         }
@@ -209,7 +220,7 @@ impl Endpoint {
     }
 
     /// Empties the outbox; returns the frames to send, in order.
-    pub(crate) fn drain(&mut self) -> Vec<(Conn, Frame)> {
+    pub(crate) fn drain_outbox(&mut self) -> Vec<(Conn, Frame)> {
         std::mem::take(&mut self.outbox)
     }
 
@@ -221,29 +232,31 @@ impl Endpoint {
             Frame::WindowUpdate(id, by) => self.on_credit(at(id), by),
             Frame::Reset(id) => self.on_reset(at(id)),
             Frame::Stop(id) => self.on_stop(at(id)),
-            Frame::Migrate(id, request) => self.on_migrate(at(id), request, choice),
+            Frame::Migrate(id, migrate) => self.on_migrate(at(id), migrate, choice),
             Frame::Answer(id, answer) => self.on_answer(at(id), answer),
             Frame::GoAway { last } => self.on_goaway(conn, last),
             Frame::Settings(by) => self.on_settings(conn, by),
             Frame::SettingsAck => self.on_settings_ack(),
-            Frame::Joined => self.on_joined(conn),
+            Frame::JoinAck => self.on_joined(conn),
         }
         self.finish_if_ended();
     }
 
     /// Returns whether nothing is buffered or outstanding, except for the stream itself.
     pub(crate) fn has_nothing_pending(&self) -> bool {
-        self.open.is_none()
-            && self.deferred.is_none()
+        self.open_migration.is_none()
+            && self.deferred_migrate.is_none()
             && self.offer != OfferState::Open
-            && self.unbound.is_empty()
+            && self.unbound_carriers.is_empty()
             && !self.reset_owed
     }
 
     /// Returns whether no move is open, waiting or partly received, so that the windows can be
     /// compared.
     pub(crate) fn has_no_migration(&self) -> bool {
-        self.open.is_none() && self.deferred.is_none() && self.unbound.is_empty()
+        self.open_migration.is_none()
+            && self.deferred_migrate.is_none()
+            && self.unbound_carriers.is_empty()
     }
 
     /// Returns the window of the direction in which this side sends.
@@ -263,19 +276,19 @@ impl Endpoint {
             "{:?} on {}; sent {}/{}{}, window {}; got {}/{}{}, window {}, owes {}; migration {:?}, deferred {:?}, offer {:?}, unbound {:?}, fault {:?}",
             self.state,
             self.addr,
-            send.next,
-            send.total,
-            EndStream::from_bool(send.ended),
+            send.next_unit,
+            send.total_units,
+            EndStream::from_bool(send.has_ended),
             send.window,
-            recv.next,
-            recv.total,
-            EndStream::from_bool(recv.ended),
+            recv.next_unit,
+            recv.total_units,
+            EndStream::from_bool(recv.has_ended),
             recv.window,
-            recv.owed,
-            self.open,
-            self.deferred,
+            recv.owed_credit,
+            self.open_migration,
+            self.deferred_migrate,
             self.offer,
-            self.unbound,
+            self.unbound_carriers,
             self.fault
         )
     }
@@ -285,7 +298,7 @@ impl Endpoint {
     }
 
     fn queue_frame(&mut self, at: StreamAddr, frame: impl FnOnce(u8) -> Frame) {
-        if !self.view(at.conn).ended {
+        if !self.view(at.conn).has_ended {
             self.outbox.push((at.conn, frame(at.id)));
         }
     }
@@ -299,13 +312,13 @@ impl Endpoint {
     }
 
     fn is_destination(&self, at: StreamAddr) -> bool {
-        self.open.as_ref().is_some_and(|open| open.to == at)
+        self.open_migration.as_ref().is_some_and(|open| open.to == at)
     }
 
     /// Runs after every step: completes the stream if both directions have ended, and closes the ID
     /// of a finished stream.
     fn finish_if_ended(&mut self) {
-        if self.state == StreamState::Running && self.send.ended && self.recv.ended {
+        if self.state == StreamState::Running && self.send.has_ended && self.recv.has_ended {
             self.state = StreamState::Complete;
         }
         if self.state == StreamState::Running {
@@ -314,12 +327,12 @@ impl Endpoint {
         self.offer = OfferState::No;
         if self.state == StreamState::Complete
             && self.omits(Omission::ForgetAtEnd)
-            && let Some(open) = self.open.take()
+            && let Some(open) = self.open_migration.take()
         {
-            self.closed.insert(open.to);
+            self.closed_addrs.insert(open.to);
         }
-        if self.open.is_none() && self.deferred.is_none() {
-            self.closed.insert(self.addr);
+        if self.open_migration.is_none() && self.deferred_migrate.is_none() {
+            self.closed_addrs.insert(self.addr);
         }
     }
 }

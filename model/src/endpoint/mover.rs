@@ -8,17 +8,17 @@ use crate::omission::Omission;
 impl Endpoint {
     pub(crate) fn can_migrate_to(&self, conn: Conn) -> bool {
         let view = self.view(conn);
-        let goaway = view.goaway_sent.is_some() || view.goaway_received.is_some();
+        let has_goaway = view.goaway_sent.is_some() || view.goaway_received.is_some();
         // SMIG-6.3/offer-stays-open
-        let offered = self.side == Side::Server && self.offer == OfferState::Open;
+        let has_open_offer = self.side == Side::Server && self.offer == OfferState::Open;
         self.state == StreamState::Running
-            && self.open.is_none()
-            && self.deferred.is_none()
-            && (!offered || self.omits(Omission::OfferWithdrawn))
+            && self.open_migration.is_none()
+            && self.deferred_migrate.is_none()
+            && (!has_open_offer || self.omits(Omission::OfferWithdrawn))
             && conn != self.addr.conn
-            && view.joined
-            && !view.ended
-            && !goaway // SMIG-5.1/choice-of-c2
+            && view.is_joined
+            && !view.has_ended
+            && !has_goaway // SMIG-5.1/choice-of-c2
     }
 
     /// Sends MIGRATE, the barrier of this side's direction (SMIG-5.3/mover-barrier).
@@ -29,16 +29,16 @@ impl Endpoint {
         let end = self.end_for_migrate();
         self.queue_frame(from, |id| Frame::Migrate(id, MigrateKind::Move { to, end }));
         self.offer = OfferState::No; // the client's MIGRATE answers an offer: SMIG-6.2/offer-answered
-        self.open = Some(OpenMigration {
+        self.open_migration = Some(OpenMigration {
             from,
             to,
-            next_at_barrier: self.send.next,
-            ended_at_barrier: self.send.ended,
+            next_at_barrier: self.send.next_unit,
+            ended_at_barrier: self.send.has_ended,
             credit: 0,
             window_change: 0,
-            used: false,
+            carrier_used: false,
             reset: None,
-            early: Vec::new(),
+            early_frames: Vec::new(),
         });
         if self.omits(Omission::InitialWindowOfCarrier) {
             self.send.window = self.initial_window;
@@ -47,10 +47,10 @@ impl Endpoint {
     }
 
     pub(super) fn on_answer(&mut self, at: StreamAddr, answer: Answer) {
-        if self.closed.contains(at) {
+        if self.closed_addrs.contains(at) {
             return; // SMIG-2.7/stray-answer
         }
-        if let Some(open) = self.open.take_if(|open| open.from == at) {
+        if let Some(open) = self.open_migration.take_if(|open| open.from == at) {
             self.on_end(answer.end);
             match answer.to {
                 Some(to) if to == open.to => self.on_accepted(open),
@@ -67,7 +67,7 @@ impl Endpoint {
     }
 
     fn on_accepted(&mut self, open: OpenMigration) {
-        self.closed.insert(open.from);
+        self.closed_addrs.insert(open.from);
         self.addr = open.to;
         let excluded =
             self.view(open.to.conn).goaway_received.is_some_and(|last| last < open.to.id);
@@ -75,20 +75,20 @@ impl Endpoint {
             self.report_fault(ProtocolError::AcceptedButExcluded); // SMIG-8.16/bound-is-processed
         }
         if open.reset.is_some() {
-            self.closed.insert(open.to);
+            self.closed_addrs.insert(open.to);
             return self.decline_early_migrates(&open);
         }
-        for early in open.early {
+        for early in open.early_frames {
             match early {
                 EarlyFrame::Data(data) => self.deliver(data),
-                EarlyFrame::Migrate(request) => {
-                    self.on_migrate(open.to, request, super::Choice::Follow)
+                EarlyFrame::Migrate(migrate) => {
+                    self.on_migrate(open.to, migrate, super::Choice::Follow)
                 } // SMIG-5.16/next-move-kept
                 EarlyFrame::Stop => self.on_stop(open.to),
             }
         }
         self.finish_if_ended();
-        if self.state == StreamState::Running && self.view(self.addr.conn).ended {
+        if self.state == StreamState::Running && self.view(self.addr.conn).has_ended {
             self.state = StreamState::Failed; // SMIG-8.10/c2-ends-late
         }
     }
@@ -104,15 +104,15 @@ impl Endpoint {
                 if !self.omits(Omission::ResetForgotten) {
                     self.queue_frame(open.from, Frame::Reset); // SMIG-8.3/reset-remembered
                 }
-                self.closed.insert(open.from);
+                self.closed_addrs.insert(open.from);
             }
-            Some(ResetOn::OldAddr) => self.closed.insert(open.from),
+            Some(ResetOn::OldAddr) => self.closed_addrs.insert(open.from),
         }
     }
 
     /// Ends the client's own move and undoes its barrier (SMIG-6.6/client-yields).
     pub(super) fn yield_migration(&mut self) {
-        let Some(open) = self.open.take() else { return };
+        let Some(open) = self.open_migration.take() else { return };
         self.abandon(open.to);
         self.undo_barrier(&open);
         match open.reset {
@@ -126,37 +126,37 @@ impl Endpoint {
     /// SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-7.5/undone-barrier.
     fn undo_barrier(&mut self, open: &OpenMigration) {
         if !self.omits(Omission::ResumeAfterDroppedBytes) {
-            let dropped = self.send.next - open.next_at_barrier;
-            self.send.next = open.next_at_barrier;
-            self.send.ended = open.ended_at_barrier;
+            let dropped = self.send.next_unit - open.next_at_barrier;
+            self.send.next_unit = open.next_at_barrier;
+            self.send.has_ended = open.ended_at_barrier;
             if !self.omits(Omission::DroppedBytesStayCounted) {
                 self.send.window += dropped.cast_signed();
             }
         }
         if !self.omits(Omission::CreditNotRepeated) {
             self.recv.window -= open.credit.cast_signed();
-            self.recv.owed += open.credit;
+            self.recv.owed_credit += open.credit;
         }
         if !self.omits(Omission::SettingsSkipped) {
             self.send.window += open.window_change;
         }
-        if self.state == StreamState::Complete && !self.send.ended {
+        if self.state == StreamState::Complete && !self.send.has_ended {
             self.state = StreamState::Running; // SMIG-8.5/ended-before-answer: send the bytes again
         }
     }
 
     /// SMIG-6.11/close-abandoned.
     pub(super) fn close_carrier(&mut self, open: &OpenMigration) {
-        if open.used {
+        if open.carrier_used {
             self.queue_frame(open.to, Frame::Reset);
         }
     }
 
     /// Declines the follower's next move, which waited for an answer that has no effect any more.
     pub(super) fn decline_early_migrates(&mut self, open: &OpenMigration) {
-        for early in &open.early {
-            if let EarlyFrame::Migrate(request) = early {
-                self.decline(open.to, *request);
+        for early in &open.early_frames {
+            if let EarlyFrame::Migrate(migrate) = early {
+                self.decline(open.to, *migrate);
             }
         }
     }

@@ -103,12 +103,12 @@ impl Axis {
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Returns about `wanted` values for ticks, with their text.
+    /// Returns about `target_count` values for ticks, with their text.
     #[must_use]
-    pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
+    pub fn ticks(&self, target_count: usize) -> Vec<(f64, String)> {
         let values: Vec<f64> = match self.scale {
             Scale::Linear => {
-                let step = step(self.end - self.start, wanted.max(1) as f64);
+                let step = step(self.end - self.start, target_count.max(1) as f64);
                 let first = (self.start / step - 1e-9).ceil();
                 let last = (self.end / step + 1e-9).floor();
                 let count = (last - first).max(0.0) as usize;
@@ -120,11 +120,11 @@ impl Axis {
                 return middles.map(|(at, name)| (at as f64 + 0.5, name.clone())).collect();
             }
             Scale::Log => {
-                let all = round_numbers(self.start * 0.999, self.end * 1.001);
-                if all.len() > wanted + 2 {
-                    all.into_iter().filter(|value| is_power_of_ten(*value)).collect()
+                let round_values = round_numbers(self.start * 0.999, self.end * 1.001);
+                if round_values.len() > target_count + 2 {
+                    round_values.into_iter().filter(|value| is_power_of_ten(*value)).collect()
                 } else {
-                    all
+                    round_values
                 }
             }
         };
@@ -146,15 +146,15 @@ fn is_power_of_ten(value: f64) -> bool {
     (exponent - exponent.round()).abs() < 1e-6
 }
 
-/// Returns 1, 2 or 5 times a power of ten, such that `range` has at most `wanted` steps.
-fn step(range: f64, wanted: f64) -> f64 {
-    let rough = positive_or_one(range) / wanted;
-    let power = 10_f64.powf(rough.log10().floor());
+/// Returns 1, 2 or 5 times a power of ten, such that `range` has at most `max_steps` steps.
+fn step(range: f64, max_steps: f64) -> f64 {
+    let min_step = positive_or_one(range) / max_steps;
+    let power = 10_f64.powf(min_step.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()
         .map(|m| m * power)
-        .find(|s| *s >= rough * 0.999)
-        .unwrap_or(rough)
+        .find(|s| *s >= min_step * 0.999)
+        .unwrap_or(min_step)
 }
 
 /// Returns all 1, 2 and 5 times a power of ten in the range, both ends inclusive.
@@ -170,8 +170,8 @@ fn round_numbers(from: f64, to: f64) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn texts(axis: &Axis, wanted: usize) -> Vec<String> {
-        axis.ticks(wanted).into_iter().map(|(_, text)| text).collect()
+    fn texts(axis: &Axis, target_count: usize) -> Vec<String> {
+        axis.ticks(target_count).into_iter().map(|(_, text)| text).collect()
     }
 
     #[test]

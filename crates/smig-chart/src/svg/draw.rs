@@ -26,7 +26,7 @@ fn text_width(text: &str) -> f64 {
 }
 
 /// Position and size of a panel's plot.
-struct Area {
+struct PlotArea {
     left: f64,
     top: f64,
     width: f64,
@@ -61,13 +61,17 @@ impl Figure {
     }
 
     /// Lays out the panels' plots.
-    fn areas(&self) -> Vec<Area> {
+    fn areas(&self) -> Vec<PlotArea> {
         let (left, mut top) = (self.left_margin(), 0.0);
         let area = |panel: &Panel| {
             top += if panel.title.is_empty() { NO_TITLE_HEIGHT } else { TITLE_HEIGHT };
-            top += LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
-            let area =
-                Area { left, top, width: self.width - left - RIGHT_MARGIN, height: panel.height };
+            top += LEGEND_LINE_HEIGHT * self.legend_line_count(panel) as f64;
+            let area = PlotArea {
+                left,
+                top,
+                width: self.width - left - RIGHT_MARGIN,
+                height: panel.height,
+            };
             top += panel.height + PANEL_GAP;
             area
         };
@@ -104,12 +108,12 @@ impl Figure {
                 draw_rule(&mut out, panel, area, rule);
             }
         }
-        self.draw_marks(&mut out, &areas);
+        self.draw_event_lines(&mut out, &areas);
         out.push_str("</svg>");
         out
     }
 
-    fn draw_grid(&self, out: &mut String, panel: &Panel, area: &Area, labels: XLabels) {
+    fn draw_grid(&self, out: &mut String, panel: &Panel, area: &PlotArea, labels: XLabels) {
         let mut lines = String::new();
         let mut texts = String::new();
         let tick_count = (area.height / 26.0) as usize;
@@ -145,7 +149,13 @@ impl Figure {
     }
 
     /// Draws the vertical grid lines and the numbers of the x axis.
-    fn write_x_axis(&self, lines: &mut String, texts: &mut String, area: &Area, labels: XLabels) {
+    fn write_x_axis(
+        &self,
+        lines: &mut String,
+        texts: &mut String,
+        area: &PlotArea,
+        labels: XLabels,
+    ) {
         let ticks = self.x.ticks((area.width / 56.0) as usize);
         let count = ticks.len();
         let mut free_until = self.width;
@@ -173,7 +183,7 @@ impl Figure {
     }
 
     /// Draws all categories of the x axis; if they are too wide, every second one a line lower.
-    fn write_categories(&self, texts: &mut String, area: &Area) {
+    fn write_categories(&self, texts: &mut String, area: &PlotArea) {
         let names = self.x.ticks(0);
         let slot_width = area.width / names.len().max(1) as f64;
         let too_wide = names.iter().any(|(_, name)| text_width(name) > slot_width - 4.0);
@@ -184,13 +194,13 @@ impl Figure {
                 half_width.min(self.width / 2.0),
                 (self.width - half_width).max(self.width / 2.0),
             );
-            let lower = if too_wide && index % 2 == 1 { 13.0 } else { 0.0 };
-            write_label(texts, x, area.top + area.height + 16.0 + lower, &name);
+            let offset_y = if too_wide && index % 2 == 1 { 13.0 } else { 0.0 };
+            write_label(texts, x, area.top + area.height + 16.0 + offset_y, &name);
         }
     }
 
-    fn draw_heading(&self, out: &mut String, panel: &Panel, area: &Area) {
-        let legend_height = LEGEND_LINE_HEIGHT * self.legend_lines(panel) as f64;
+    fn draw_heading(&self, out: &mut String, panel: &Panel, area: &PlotArea) {
+        let legend_height = LEGEND_LINE_HEIGHT * self.legend_line_count(panel) as f64;
         let y = round_to_tenth(area.top - legend_height - 9.0);
         let _ =
             write!(out, "<text class=\"name\" x=\"2\" y=\"{y}\">{}</text>", escape(&panel.title));
@@ -209,7 +219,7 @@ impl Figure {
         }
     }
 
-    fn legend_lines(&self, panel: &Panel) -> usize {
+    fn legend_line_count(&self, panel: &Panel) -> usize {
         self.legend(panel).len()
     }
 
@@ -231,20 +241,21 @@ impl Figure {
         lines
     }
 
-    fn draw_layer(&self, out: &mut String, panel: &Panel, area: &Area, layer: &Layer) {
-        let at = |x: f64, y: f64| (area.left + self.x.position(x) * area.width, area.y(panel, y));
-        draw_shape(out, layer, area.top, &at);
+    fn draw_layer(&self, out: &mut String, panel: &Panel, area: &PlotArea, layer: &Layer) {
+        let to_position =
+            |x: f64, y: f64| (area.left + self.x.position(x) * area.width, area.y(panel, y));
+        draw_shape(out, layer, area.top, &to_position);
     }
 
     /// Draws a vertical line through all plots for each mark, and the labels in the first plot;
     /// labels that would overlap are drawn a line lower.
-    fn draw_marks(&self, out: &mut String, areas: &[Area]) {
-        let Some(first) = areas.first() else { return };
+    fn draw_event_lines(&self, out: &mut String, areas: &[PlotArea]) {
+        let Some(first_area) = areas.first() else { return };
         let mut line_ends: Vec<f64> = Vec::new();
         let mut labels = String::new();
-        for mark in &self.marks {
-            let share = self.x.position(mark.x);
-            let x = first.left + share * first.width;
+        for event_line in &self.event_lines {
+            let share = self.x.position(event_line.x);
+            let x = first_area.left + share * first_area.width;
             let strokes: String = areas
                 .iter()
                 .map(|area| {
@@ -257,7 +268,7 @@ impl Figure {
                 })
                 .collect();
             let _ = write!(out, "<path class=\"mark\" d=\"{strokes}\"/>");
-            let label_width = text_width(&mark.label) + 6.0;
+            let label_width = text_width(&event_line.label) + 6.0;
             let (anchor, offset) = if share > 0.6 { ("end", -6.0) } else { ("start", 6.0) };
             let (from, to) = if offset > 0.0 { (x, x + label_width) } else { (x - label_width, x) };
             let free = line_ends.iter().position(|until| *until <= from);
@@ -268,8 +279,8 @@ impl Figure {
                 labels,
                 "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
                 round_to_tenth(x + offset),
-                round_to_tenth(first.top + 12.0 + 14.0 * line as f64),
-                escape(&mark.label),
+                round_to_tenth(first_area.top + 12.0 + 14.0 * line as f64),
+                escape(&event_line.label),
             );
         }
         // Drawn after the lines, so that the labels' background-coloured edge hides them.
@@ -283,7 +294,7 @@ enum XLabels {
     Hidden,
 }
 
-impl Area {
+impl PlotArea {
     fn y(&self, panel: &Panel, value: f64) -> f64 {
         self.top + (1.0 - panel.y.position(value)) * self.height
     }
@@ -295,7 +306,7 @@ fn write_label(out: &mut String, x: f64, y: f64, text: &str) {
     let _ = write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
 }
 
-fn draw_rule(out: &mut String, panel: &Panel, area: &Area, rule: &Rule) {
+fn draw_rule(out: &mut String, panel: &Panel, area: &PlotArea, rule: &Rule) {
     let y = area.y(panel, rule.y);
     let _ = write!(
         out,

@@ -16,7 +16,7 @@ pub struct Figure {
     /// Panels from top to bottom.
     pub panels: Vec<Panel>,
     /// Points in time, drawn through all panels.
-    pub marks: Vec<EventLine>,
+    pub event_lines: Vec<EventLine>,
 }
 
 /// One pair of axes.
@@ -62,8 +62,8 @@ pub enum Shape {
     Area(Tint, Vec<VerticalRange>),
     /// Error bars with caps: intervals of individual values.
     Whiskers(Vec<VerticalRange>),
-    /// Points in time, as short strokes at the panel's upper edge.
-    Ticks(Vec<f64>),
+    /// A rug plot: points in time, as short strokes at the panel's upper edge.
+    Rug(Vec<f64>),
     /// Horizontal strokes: medians in boxes.
     Levels(Vec<Level>),
     /// A closed, filled polygon: densities.

@@ -9,31 +9,33 @@ use crate::markup::escape;
 
 /// Half the width of a whisker's cap.
 const CAP_HALF_WIDTH: f64 = 3.5;
-/// Length of a tick.
-const TICK_LENGTH: f64 = 7.0;
+/// Length of the strokes of a rug plot.
+const RUG_STROKE_LENGTH: f64 = 7.0;
 
-/// Draws a layer; `at` maps values to positions, `top` is the plot's upper edge.
+/// Draws a layer; `to_position` maps values to positions, `top` is the plot's upper edge.
 pub(super) fn draw_shape(
     out: &mut String,
     layer: &Layer,
     top: f64,
-    at: &dyn Fn(f64, f64) -> (f64, f64),
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
     let colour = layer.colour;
     match &layer.shape {
         Shape::Dots(marker, points) => {
             let _ = write!(out, "<g class=\"dots\" {}>", fill_style(colour));
             for Point { x, y, tooltip } in points {
-                let (x, y) = at(*x, *y);
+                let (x, y) = to_position(*x, *y);
                 draw_marker(out, *marker, x, y, colour, &escape(tooltip));
             }
             out.push_str("</g>");
         }
-        Shape::Line(points) => draw_polyline(out, colour, points.iter().map(|(x, y)| at(*x, *y))),
+        Shape::Line(points) => {
+            draw_polyline(out, colour, points.iter().map(|(x, y)| to_position(*x, *y)))
+        }
         Shape::Steps(points) => {
             let mut corners = Vec::new();
             for (x, y) in points {
-                let (x, y) = at(*x, *y);
+                let (x, y) = to_position(*x, *y);
                 if let Some((_, previous_y)) = corners.last().copied() {
                     corners.push((x, previous_y));
                 }
@@ -44,21 +46,21 @@ pub(super) fn draw_shape(
         Shape::Blocks(blocks) => {
             let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill_style(colour));
             for block in blocks {
-                append_rectangle(out, block, 0.4, at);
+                append_rectangle(out, block, 0.4, to_position);
             }
             out.push_str("\"/>");
         }
-        Shape::Bars(bars) => draw_bars(out, colour, bars, at),
-        Shape::Area(tint, ranges) => draw_area(out, colour, *tint, ranges, at),
-        Shape::Whiskers(ranges) => draw_whiskers(out, colour, ranges, at),
-        Shape::Levels(levels) => draw_levels(out, colour, levels, at),
+        Shape::Bars(bars) => draw_bars(out, colour, bars, to_position),
+        Shape::Area(tint, ranges) => draw_area(out, colour, *tint, ranges, to_position),
+        Shape::Whiskers(ranges) => draw_whiskers(out, colour, ranges, to_position),
+        Shape::Levels(levels) => draw_levels(out, colour, levels, to_position),
         Shape::Outline(tint, points) => {
-            let points = points.iter().map(|(x, y)| at(*x, *y));
+            let points = points.iter().map(|(x, y)| to_position(*x, *y));
             draw_outline(out, colour, *tint, points);
         }
-        Shape::Labels(words) => {
-            for Label { x, y, text } in words {
-                let (x, y) = at(*x, *y);
+        Shape::Labels(labels) => {
+            for Label { x, y, text } in labels {
+                let (x, y) = to_position(*x, *y);
                 let (x, y, text) = (round_to_tenth(x), round_to_tenth(y - 4.0), escape(text));
                 let _ = write!(
                     out,
@@ -66,13 +68,13 @@ pub(super) fn draw_shape(
                 );
             }
         }
-        Shape::Ticks(positions) => {
+        Shape::Rug(positions) => {
             let strokes: String = positions
                 .iter()
                 .map(|x| {
                     format!(
-                        "M{} {}v{TICK_LENGTH}",
-                        round_to_tenth(at(*x, 0.0).0),
+                        "M{} {}v{RUG_STROKE_LENGTH}",
+                        round_to_tenth(to_position(*x, 0.0).0),
                         round_to_tenth(top)
                     )
                 })
@@ -91,21 +93,26 @@ fn append_rectangle(
     out: &mut String,
     block: &Block,
     min_width: f64,
-    at: &dyn Fn(f64, f64) -> (f64, f64),
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
-    let (left, bottom) = at(block.x.0, block.y.0);
-    let (right, top) = at(block.x.1, block.y.1);
+    let (left, bottom) = to_position(block.x.0, block.y.0);
+    let (right, top) = to_position(block.x.1, block.y.1);
     let width = (right - left - 0.6).max(min_width);
     let (left, bottom, height) =
         (round_to_tenth(left), round_to_tenth(bottom), round_to_tenth(top - bottom));
     let _ = write!(out, "M{left} {bottom}h{}v{height}h-{0}z", round_to_tenth(width));
 }
 
-fn draw_bars(out: &mut String, colour: Colour, bars: &[Bar], at: &dyn Fn(f64, f64) -> (f64, f64)) {
+fn draw_bars(
+    out: &mut String,
+    colour: Colour,
+    bars: &[Bar],
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
+) {
     let _ = write!(out, "<g class=\"blocks\" {}>", fill_style(colour));
     for bar in bars {
         let _ = write!(out, "<path{} d=\"", tint_style(bar.tint));
-        append_rectangle(out, &bar.block, 1.0, at);
+        append_rectangle(out, &bar.block, 1.0, to_position);
         if bar.tooltip.is_empty() {
             out.push_str("\"/>");
         } else {
@@ -120,10 +127,10 @@ fn draw_area(
     colour: Colour,
     tint: Tint,
     ranges: &[VerticalRange],
-    at: &dyn Fn(f64, f64) -> (f64, f64),
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
-    let upper = ranges.iter().map(|range| at(range.x, range.high));
-    let lower = ranges.iter().rev().map(|range| at(range.x, range.low));
+    let upper = ranges.iter().map(|range| to_position(range.x, range.high));
+    let lower = ranges.iter().rev().map(|range| to_position(range.x, range.low));
     draw_outline(out, colour, tint, upper.chain(lower));
 }
 
@@ -136,24 +143,25 @@ fn draw_outline(
 ) {
     let _ =
         write!(out, "<g {}><path class=\"blocks\"{} d=\"", fill_style(colour), tint_style(tint));
-    let mut sign = 'M';
+    let mut command = 'M';
     for (x, y) in corners {
-        let _ = write!(out, "{sign}{} {}", round_to_tenth(x), round_to_tenth(y));
-        sign = 'L';
+        let _ = write!(out, "{command}{} {}", round_to_tenth(x), round_to_tenth(y));
+        command = 'L';
     }
-    out.push_str(if sign == 'L' { "z\"/></g>" } else { "\"/></g>" });
+    out.push_str(if command == 'L' { "z\"/></g>" } else { "\"/></g>" });
 }
 
 fn draw_levels(
     out: &mut String,
     colour: Colour,
     levels: &[Level],
-    at: &dyn Fn(f64, f64) -> (f64, f64),
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
     let variable = colour.variable();
     let _ = write!(out, "<path class=\"line\" style=\"stroke:var({variable})\" d=\"");
     for level in levels {
-        let ((from, y), (to, _)) = (at(level.x.0, level.y), at(level.x.1, level.y));
+        let ((from, y), (to, _)) =
+            (to_position(level.x.0, level.y), to_position(level.x.1, level.y));
         let _ =
             write!(out, "M{} {}H{}", round_to_tenth(from), round_to_tenth(y), round_to_tenth(to));
     }
@@ -164,15 +172,16 @@ fn draw_whiskers(
     out: &mut String,
     colour: Colour,
     ranges: &[VerticalRange],
-    at: &dyn Fn(f64, f64) -> (f64, f64),
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
 ) {
     let variable = colour.variable();
     let _ = write!(out, "<path class=\"whisker\" style=\"stroke:var({variable})\" d=\"");
     for range in ranges {
-        let ((x, low), (_, high)) = (at(range.x, range.low), at(range.x, range.high));
-        let (left, cap) = (round_to_tenth(x - CAP_HALF_WIDTH), 2.0 * CAP_HALF_WIDTH);
+        let ((x, low), (_, high)) =
+            (to_position(range.x, range.low), to_position(range.x, range.high));
+        let (left, cap_width) = (round_to_tenth(x - CAP_HALF_WIDTH), 2.0 * CAP_HALF_WIDTH);
         let (x, low, high) = (round_to_tenth(x), round_to_tenth(low), round_to_tenth(high));
-        let _ = write!(out, "M{x} {low}V{high}M{left} {low}h{cap}M{left} {high}h{cap}");
+        let _ = write!(out, "M{x} {low}V{high}M{left} {low}h{cap_width}M{left} {high}h{cap_width}");
     }
     out.push_str("\"/>");
 }
@@ -207,16 +216,16 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
         // Text needs no symbol.
         Shape::Labels(_) => {}
         Shape::Whiskers(_) => {
-            let range = |x: f64, y: f64| (x, y);
+            let identity = |x: f64, y: f64| (x, y);
             draw_whiskers(
                 out,
                 layer.colour,
                 &[VerticalRange { x: x + 5.0, low: y + 5.0, high: y - 5.0 }],
-                &range,
+                &identity,
             );
         }
-        Shape::Ticks(_) => {
-            let shape = Shape::Ticks(vec![x + 5.0]);
+        Shape::Rug(_) => {
+            let shape = Shape::Rug(vec![x + 5.0]);
             let tick = Layer { name: String::new(), colour: layer.colour, shape };
             draw_shape(out, &tick, y - 3.5, &|x, y| (x, y));
         }
@@ -284,6 +293,6 @@ fn fill_style(colour: Colour) -> String {
 
 /// Rounds to a tenth of a pixel: finer than any screen, and shorter output.
 pub(super) fn round_to_tenth(value: f64) -> f64 {
-    let tenths = (value * 10.0).round() / 10.0;
-    if tenths == 0.0 { 0.0 } else { tenths } // normalizes -0
+    let rounded = (value * 10.0).round() / 10.0;
+    if rounded == 0.0 { 0.0 } else { rounded } // normalizes -0
 }

@@ -31,9 +31,9 @@ stroke-linejoin:round}\
 /// programs use the later of the two.
 #[must_use]
 pub fn with_colour_fallbacks(svg: &str) -> String {
-    let light = STYLE.split("@media").next().unwrap_or_default();
+    let light_declarations = STYLE.split("@media").next().unwrap_or_default();
     let value_of = |name: &str| {
-        let (_, after) = light.split_once(&format!("{name}:"))?;
+        let (_, after) = light_declarations.split_once(&format!("{name}:"))?;
         after.split([';', '}']).next()
     };
     let mut out = String::with_capacity(svg.len() + 1024);

@@ -35,7 +35,7 @@ fn figure() -> Figure {
                 rules: Vec::new(),
             },
         ],
-        marks: vec![EventLine { x: 5.0, label: "moved".into() }],
+        event_lines: vec![EventLine { x: 5.0, label: "moved".into() }],
     }
 }
 
@@ -94,10 +94,10 @@ fn legends_wrap_and_omit_unnamed_layers() {
     for _ in 0..4 {
         figure.panels[0].layers.push(Layer { name: "a rather long name".into(), ..layer.clone() });
     }
-    let more = figure.to_element();
+    let wrapped = figure.to_element();
     let height = |svg: &str| -> f64 {
         let (_, rest) = svg.split_once("height=\"").expect("a height");
         rest.split('"').next().and_then(|text| text.parse().ok()).expect("a number")
     };
-    assert_eq!(height(&more) - height(&one_line), 2.0 * 19.0);
+    assert_eq!(height(&wrapped) - height(&one_line), 2.0 * 19.0);
 }

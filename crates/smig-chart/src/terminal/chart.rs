@@ -85,24 +85,24 @@ impl Bars {
         let eighths =
             ((total.clamp(0.0, 1.0) * (height * 8) as f64).round() as usize).max(min_eighths);
         for row in 0..height {
-            let filled = eighths.saturating_sub(row * 8).min(8);
-            if filled == 0 {
+            let filled_eighths = eighths.saturating_sub(row * 8).min(8);
+            if filled_eighths == 0 {
                 return;
             }
-            let middle = (row as f64 + filled as f64 / 16.0) / height as f64;
+            let middle = (row as f64 + filled_eighths as f64 / 16.0) / height as f64;
             let Some((paint, full)) = part_at(parts, middle) else { return };
-            let c = if filled == 8 { full } else { EIGHTHS[filled] };
+            let c = if filled_eighths == 8 { full } else { EIGHTHS[filled_eighths] };
             grid.put(left + column, top + height - 1 - row, c, paint);
         }
     }
 }
 
 /// Returns the part at a height, or the last part.
-fn part_at(parts: &[(f64, Paint, char)], at: f64) -> Option<(Paint, char)> {
-    let mut below = 0.0;
+fn part_at(parts: &[(f64, Paint, char)], height: f64) -> Option<(Paint, char)> {
+    let mut part_top = 0.0;
     for (part, paint, c) in parts {
-        below += part;
-        if at < below {
+        part_top += part;
+        if height < part_top {
             return Some((*paint, *c));
         }
     }

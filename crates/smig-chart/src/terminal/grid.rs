@@ -119,19 +119,19 @@ fn paint_row(cells: &[(char, Paint)]) -> String {
     let end = cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
     let reset = SetAttribute(Attribute::Reset).to_string();
     let mut out = String::new();
-    let mut current = Paint::Plain;
+    let mut current_paint = Paint::Plain;
     for (c, paint) in &cells[..end] {
         // A blank looks the same with any paint.
-        if *paint != current && *c != ' ' {
-            if current != Paint::Plain {
+        if *paint != current_paint && *c != ' ' {
+            if current_paint != Paint::Plain {
                 out.push_str(&reset);
             }
             out.push_str(&paint.sequence());
-            current = *paint;
+            current_paint = *paint;
         }
         out.push(*c);
     }
-    if current != Paint::Plain {
+    if current_paint != Paint::Plain {
         out.push_str(&reset);
     }
     out

@@ -140,7 +140,7 @@ fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
             layers: rows.iter().map(layer).collect(),
             rules: Vec::new(),
         }],
-        marks: Vec::new(),
+        event_lines: Vec::new(),
     }
 }
 

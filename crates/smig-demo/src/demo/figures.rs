@@ -36,7 +36,7 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
                 rules: Vec::new(),
             },
         ],
-        marks: run
+        event_lines: run
             .migrations
             .iter()
             .map(|migration| EventLine { x: migration.at.as_secs_f64(), label: "migrated".into() })
@@ -154,7 +154,7 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
             layers: alone.into_iter().chain(layers).collect(),
             rules: Vec::new(),
         }],
-        marks: Vec::new(),
+        event_lines: Vec::new(),
     }
 }
 

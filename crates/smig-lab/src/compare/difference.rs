@@ -113,7 +113,7 @@ pub fn compare(
         ratio: ratio(|summary| summary.median),
         ratio_interval: contrast_sides(Contrast::Ratio).and_then(|ratio| ratio.interval),
         difference_interval: difference.interval,
-        resampling_unit: difference.unit,
+        resampling_unit: difference.scheme,
         p95_ratio: ratio(|summary| summary.p95),
         effect: cliffs_delta(&b_values, &a_values)?,
         a: a_side,

@@ -84,7 +84,7 @@ fn bench_message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
     let mut block = BytesMut::with_capacity(4096);
     let mut encoder = Encoder::new();
     encode(&mut encoder, fields, &mut block);
-    let first = block.split().freeze();
+    let first_block = block.split().freeze();
 
     group.bench_function("encode first", |bencher| {
         bencher.iter_batched_ref(
@@ -102,7 +102,7 @@ fn bench_message(criterion: &mut Criterion, name: &str, fields: &[Field]) {
     group.bench_function("decode first", |bencher| {
         bencher.iter_batched_ref(
             || Decoder::new(4096),
-            |decoder| decoder.decode(black_box(&first), |field| _ = black_box(field)),
+            |decoder| decoder.decode(black_box(&first_block), |field| _ = black_box(field)),
             BatchSize::SmallInput,
         );
     });

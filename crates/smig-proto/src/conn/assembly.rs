@@ -22,12 +22,23 @@ pub(crate) struct FieldBlockAssembly {
     pub(crate) kind: BlockKind,
     block: BytesMut,
     continuations: u32,
-    pub(crate) since: Instant,
+    pub(crate) started_at: Instant,
 }
 
 impl FieldBlockAssembly {
-    pub(crate) fn new(stream: StreamId, kind: BlockKind, first: &Bytes, now: Instant) -> Self {
-        Self { stream, kind, block: BytesMut::from(&first[..]), continuations: 0, since: now }
+    pub(crate) fn new(
+        stream: StreamId,
+        kind: BlockKind,
+        first_fragment: &Bytes,
+        now: Instant,
+    ) -> Self {
+        Self {
+            stream,
+            kind,
+            block: BytesMut::from(&first_fragment[..]),
+            continuations: 0,
+            started_at: now,
+        }
     }
 
     /// Appends the fragment of a CONTINUATION frame, within the limits (VU#421644).

@@ -121,7 +121,7 @@ impl ResetBudget {
 /// Counts events in intervals of ten seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
-    since: Instant,
+    started_at: Instant,
     count: u32,
 }
 
@@ -130,9 +130,9 @@ impl Counter {
 
     /// Counts an event; returns true if the interval has more than `max`.
     #[must_use]
-    pub(crate) fn exceeds(&mut self, now: Instant, max: u32) -> bool {
-        if now.saturating_duration_since(self.since) >= Self::INTERVAL {
-            *self = Self { since: now, count: 0 };
+    pub(crate) fn increment_exceeds(&mut self, now: Instant, max: u32) -> bool {
+        if now.saturating_duration_since(self.started_at) >= Self::INTERVAL {
+            *self = Self { started_at: now, count: 0 };
         }
         self.count = self.count.saturating_add(1);
         self.count > max
@@ -143,42 +143,50 @@ impl Counter {
 mod tests {
     use super::*;
 
-    fn at(millis: u64) -> Instant {
+    fn instant_at_ms(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
     }
 
     #[test]
     fn a_bucket_gives_its_burst_then_its_rate() {
-        let mut bucket = TokenBucket::new(3, 10, at(0));
-        assert!(bucket.take(at(0), 3));
-        assert!(!bucket.take(at(50), 1));
-        assert!(bucket.take(at(100), 1));
-        assert!(!bucket.take(at(100), 1));
-        assert!(bucket.take(at(10_000), 3));
-        assert!(!bucket.take(at(10_000), 1), "no more than the burst is saved up");
+        let mut bucket = TokenBucket::new(3, 10, instant_at_ms(0));
+        assert!(bucket.take(instant_at_ms(0), 3));
+        assert!(!bucket.take(instant_at_ms(50), 1));
+        assert!(bucket.take(instant_at_ms(100), 1));
+        assert!(!bucket.take(instant_at_ms(100), 1));
+        assert!(bucket.take(instant_at_ms(10_000), 3));
+        assert!(!bucket.take(instant_at_ms(10_000), 1), "no more than the burst is saved up");
     }
 
     #[test]
     fn offences_are_paid_for_while_there_are_tokens() {
-        let mut budget = ResetBudget::of_client(TokenBucket::new(5, 1, at(0)));
-        assert_eq!(budget.charge(at(0), Offence::CausedReset).1, Ok(()));
+        let mut budget = ResetBudget::of_client(TokenBucket::new(5, 1, instant_at_ms(0)));
+        assert_eq!(budget.charge(instant_at_ms(0), Offence::CausedReset).1, Ok(()));
         budget.debit(Offence::Timeout);
-        assert_eq!(budget.charge(at(0), Offence::Reset).1, Ok(()));
-        assert_eq!(budget.charge(at(0), Offence::CausedReset).1, Err(Cause::TooManyResets));
+        assert_eq!(budget.charge(instant_at_ms(0), Offence::Reset).1, Ok(()));
+        assert_eq!(
+            budget.charge(instant_at_ms(0), Offence::CausedReset).1,
+            Err(Cause::TooManyResets)
+        );
         budget.debit(Offence::CausedReset);
-        assert_eq!(budget.charge(at(0), Offence::ResetAfterResponse).1, Ok(()));
-        assert_eq!(budget.charge(at(999), Offence::Refused).1, Err(Cause::TooManyResets));
-        assert_eq!(budget.charge(at(1000), Offence::Refused).1, Ok(()));
+        assert_eq!(budget.charge(instant_at_ms(0), Offence::ResetAfterResponse).1, Ok(()));
+        assert_eq!(
+            budget.charge(instant_at_ms(999), Offence::Refused).1,
+            Err(Cause::TooManyResets)
+        );
+        assert_eq!(budget.charge(instant_at_ms(1000), Offence::Refused).1, Ok(()));
         let mut unlimited = ResetBudget::of_server();
-        assert!((0..1000).all(|_| unlimited.charge(at(0), Offence::CausedReset).1.is_ok()));
+        assert!(
+            (0..1000).all(|_| unlimited.charge(instant_at_ms(0), Offence::CausedReset).1.is_ok())
+        );
     }
 
     #[test]
     fn a_counter_forgets_after_ten_seconds() {
         let mut counter = Counter::default();
-        assert!(!counter.exceeds(at(1), 2));
-        assert!(!counter.exceeds(at(2), 2));
-        assert!(counter.exceeds(at(3), 2));
-        assert!(!counter.exceeds(at(10_001), 2));
+        assert!(!counter.increment_exceeds(instant_at_ms(1), 2));
+        assert!(!counter.increment_exceeds(instant_at_ms(2), 2));
+        assert!(counter.increment_exceeds(instant_at_ms(3), 2));
+        assert!(!counter.increment_exceeds(instant_at_ms(10_001), 2));
     }
 }

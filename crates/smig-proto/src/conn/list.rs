@@ -18,20 +18,20 @@ impl Connections {
     }
 
     /// Returns a connection on which frames can be sent, unless it has ended or was removed.
-    pub(crate) fn live_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+    pub(crate) fn find_live_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
         self.find_mut(id).filter(|conn| !conn.is_dead())
     }
 
     /// Returns the connection of the frame that is being handled, or one that the caller has found
     /// already: only the driver removes connections, between calls.
     #[track_caller]
-    pub(crate) fn known(&self, id: ConnId) -> Option<&Connection> {
+    pub(crate) fn find_known(&self, id: ConnId) -> Option<&Connection> {
         self.find(id).debug_expect("the connection is in the session")
     }
 
-    /// Like [`Self::known`].
+    /// Like [`Self::find_known`].
     #[track_caller]
-    pub(crate) fn known_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+    pub(crate) fn find_known_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
         self.find_mut(id).debug_expect("the connection is in the session")
     }
 
@@ -40,8 +40,8 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Connection> {
-        let at = self.0.iter().position(|conn| conn.id == id)?;
-        Some(self.0.remove(at))
+        let index = self.0.iter().position(|conn| conn.id == id)?;
+        Some(self.0.remove(index))
     }
 
     pub(crate) fn iter(&self) -> core::slice::Iter<'_, Connection> {

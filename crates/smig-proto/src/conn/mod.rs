@@ -74,7 +74,7 @@ pub struct ConnectionSpec {
 
 impl ConnectionSpec {
     /// Returns whether the extension may be announced on the connection.
-    pub(crate) fn may_offer_extension(&self, config: &Config) -> bool {
+    pub(crate) fn may_announce_extension(&self, config: &Config) -> bool {
         config.smig.is_some() && self.security != Security::Ineligible
     }
 }
@@ -138,9 +138,9 @@ pub(crate) enum JoinPermission {
 /// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
 #[derive(Debug)]
 pub(crate) struct AbuseCounters {
-    pub(crate) consecutive_empty: u32,
+    pub(crate) consecutive_empty_frames: u32,
     /// PRIORITY frames, which have no effect here.
-    pub(crate) consecutive_priorities: u32,
+    pub(crate) consecutive_priority_frames: u32,
     pub(crate) settings_frames: Counter,
     pub(crate) small_data_frames: Counter,
     /// Refused JOINs, for any reason.
@@ -150,8 +150,8 @@ pub(crate) struct AbuseCounters {
 impl AbuseCounters {
     /// Resets the counters of consecutive frames, because a useful frame arrived.
     pub(crate) const fn reset_runs(&mut self) {
-        self.consecutive_empty = 0;
-        self.consecutive_priorities = 0;
+        self.consecutive_empty_frames = 0;
+        self.consecutive_priority_frames = 0;
     }
 }
 
@@ -159,8 +159,8 @@ impl AbuseCounters {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GoAways {
     /// The last ID that this side announced; frames on higher IDs are ignored.
-    pub(crate) sent: Option<StreamId>,
-    pub(crate) received: Option<StreamId>,
+    pub(crate) sent_last_id: Option<StreamId>,
+    pub(crate) received_last_id: Option<StreamId>,
     /// When the PING was sent. Its answer triggers the second GOAWAY.
     pub(crate) drain_started_at: Option<Instant>,
 }
@@ -189,7 +189,7 @@ pub(crate) struct Connection {
     pub(crate) recv_window: RecvWindow,
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that moved away from this connection.
-    pub(crate) vacated: FxHashMap<StreamId, StreamKey>,
+    pub(crate) vacated_streams: FxHashMap<StreamId, StreamKey>,
     /// Whether a stream that has left this connection needs a frame that was sent here to arrive:
     /// the answer by which it followed (SMIG-8.8/c1-ends-at-mover), or the end of its request,
     /// which completed it on this side. The peer does not acknowledge either.
@@ -198,19 +198,19 @@ pub(crate) struct Connection {
     pub(crate) deferred_migrates: Vec<DeferredMigrate>,
     pub(crate) local_ids: StreamIdSpace,
     pub(crate) peer_ids: StreamIdSpace,
-    pub(crate) carriers: UnboundCarriers,
+    pub(crate) unbound_carriers: UnboundCarriers,
     pub(crate) idle_priorities: Vec<(StreamId, Priority)>,
     pub(crate) scheduler: Scheduler,
     /// Streams that wait for the connection's window.
     pub(crate) blocked_streams: Vec<StreamKey>,
-    pub(crate) out: ControlQueue,
+    pub(crate) control_queue: ControlQueue,
     pub(crate) goaway: GoAways,
     pub(crate) abuse: AbuseCounters,
     pub(crate) created_at: Instant,
     pub(crate) error: Option<ConnectionError>,
     /// Bytes of DATA payload in each direction.
-    pub(crate) data_sent: u64,
-    pub(crate) data_received: u64,
+    pub(crate) data_bytes_sent: u64,
+    pub(crate) data_bytes_received: u64,
 }
 
 impl Connection {
@@ -234,29 +234,29 @@ impl Connection {
             send_window: SendWindow::new(INITIAL_WINDOW),
             recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
-            vacated: FxHashMap::default(),
+            vacated_streams: FxHashMap::default(),
             departed_stream_needs_output: false,
             pending_answers: Vec::new(),
             deferred_migrates: Vec::new(),
             local_ids: StreamIdSpace::default(),
             peer_ids: StreamIdSpace::default(),
-            carriers: UnboundCarriers::default(),
+            unbound_carriers: UnboundCarriers::default(),
             idle_priorities: Vec::new(),
             scheduler: Scheduler::default(),
             blocked_streams: Vec::new(),
-            out: ControlQueue::default(),
+            control_queue: ControlQueue::default(),
             goaway: GoAways::default(),
             abuse: AbuseCounters {
-                consecutive_empty: 0,
-                consecutive_priorities: 0,
+                consecutive_empty_frames: 0,
+                consecutive_priority_frames: 0,
                 settings_frames: Counter::default(),
                 small_data_frames: Counter::default(),
                 refused_joins: 0,
             },
             created_at: now,
             error: None,
-            data_sent: 0,
-            data_received: 0,
+            data_bytes_sent: 0,
+            data_bytes_received: 0,
         }
     }
 
@@ -269,15 +269,19 @@ impl Connection {
     pub(crate) fn accepts_streams(&self) -> bool {
         !self.is_dead()
             && !self.owes_join()
-            && self.goaway.sent.is_none()
-            && self.goaway.received.is_none()
+            && self.goaway.sent_last_id.is_none()
+            && self.goaway.received_last_id.is_none()
     }
 
     /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
     /// them (SMIG-4.1/client-proof).
     pub(crate) fn announce_window(&mut self, size: u32) {
         if let Some(increment) = self.recv_window.grow(size) {
-            wire::window_update(&mut self.out.frames, StreamId::CONNECTION, increment);
+            wire::write_window_update(
+                &mut self.control_queue.frames,
+                StreamId::CONNECTION,
+                increment,
+            );
         }
     }
 
@@ -288,7 +292,7 @@ impl Connection {
 
     /// Returns whether no stream is here, and no carrier that might become one.
     pub(crate) fn is_unused(&self) -> bool {
-        self.streams.is_empty() && self.carriers.len() == 0
+        self.streams.is_empty() && self.unbound_carriers.len() == 0
     }
 
     /// Returns whether closing the connection would end its only stream and lose nothing else:
@@ -297,7 +301,7 @@ impl Connection {
     pub(crate) fn may_end_with_its_stream(&self) -> bool {
         self.role == ConnectionRole::Bulk
             && self.streams.len() == 1
-            && self.carriers.len() == 0
+            && self.unbound_carriers.len() == 0
             && self.pending_answers.is_empty()
             && self.deferred_migrates.is_empty()
             && !self.departed_stream_needs_output
@@ -357,11 +361,11 @@ impl Connection {
 
     /// Removes and returns the record of an open migration from `s1`, whose stream has ended.
     pub(crate) fn take_pending_answer(&mut self, s1: StreamId) -> Option<PendingAnswer> {
-        let at = self.pending_answers.iter().position(|due| due.s1 == s1)?;
-        Some(self.pending_answers.swap_remove(at))
+        let index = self.pending_answers.iter().position(|due| due.s1 == s1)?;
+        Some(self.pending_answers.swap_remove(index))
     }
 
-    pub(crate) fn max_frame(&self) -> usize {
+    pub(crate) fn peer_max_frame_size(&self) -> usize {
         self.peer_settings.max_frame_size as usize
     }
 
@@ -378,16 +382,19 @@ impl Connection {
 
     /// Like [`Self::keys_in_order`], for IDs above `last`.
     pub(crate) fn keys_above(&self, last: StreamId) -> Vec<(StreamId, StreamKey)> {
-        in_order(&self.streams, last)
+        sorted_keys_above(&self.streams, last)
     }
 
     /// Like [`Self::keys_in_order`], for the streams that moved away.
-    pub(crate) fn vacated_in_order(&self) -> Vec<(StreamId, StreamKey)> {
-        in_order(&self.vacated, StreamId::CONNECTION)
+    pub(crate) fn vacated_keys_in_order(&self) -> Vec<(StreamId, StreamKey)> {
+        sorted_keys_above(&self.vacated_streams, StreamId::CONNECTION)
     }
 }
 
-fn in_order(map: &FxHashMap<StreamId, StreamKey>, above: StreamId) -> Vec<(StreamId, StreamKey)> {
+fn sorted_keys_above(
+    map: &FxHashMap<StreamId, StreamKey>,
+    above: StreamId,
+) -> Vec<(StreamId, StreamKey)> {
     #[expect(clippy::disallowed_methods, reason = "sorted before use")]
     let streams = map.iter();
     let mut keys: Vec<_> =

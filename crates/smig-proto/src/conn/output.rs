@@ -44,10 +44,10 @@ impl ControlQueue {
 /// it, and writing drains it.
 #[derive(Debug, Default)]
 pub struct OutputBuffer {
-    sealed: VecDeque<Bytes>,
-    open: BytesMut,
+    sealed_chunks: VecDeque<Bytes>,
+    open_chunk: BytesMut,
     length: usize,
-    /// Largest length of `open` since [`Self::shrink`] last released memory.
+    /// Largest length of `open_chunk` since [`Self::shrink`] last released memory.
     peak: usize,
     /// Value of `peak` at that time.
     released_peak: usize,
@@ -74,7 +74,8 @@ impl OutputBuffer {
 
     /// Fills `slices` with queued bytes, in order; returns the number of slices filled.
     pub fn chunks<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let waiting = self.sealed.iter().map(|chunk| &chunk[..]).chain([&self.open[..]]);
+        let waiting =
+            self.sealed_chunks.iter().map(|chunk| &chunk[..]).chain([&self.open_chunk[..]]);
         let mut filled = 0;
         for (slot, chunk) in slices.iter_mut().zip(waiting.filter(|chunk| !chunk.is_empty())) {
             *slot = IoSlice::new(chunk);
@@ -87,8 +88,8 @@ impl OutputBuffer {
     pub fn advance(&mut self, mut bytes: usize) {
         self.length = self.length.saturating_sub(bytes);
         while bytes > 0 {
-            let Some(front) = self.sealed.front_mut() else {
-                self.open.advance(bytes.min(self.open.len()));
+            let Some(front) = self.sealed_chunks.front_mut() else {
+                self.open_chunk.advance(bytes.min(self.open_chunk.len()));
                 return;
             };
             if front.len() > bytes {
@@ -96,7 +97,7 @@ impl OutputBuffer {
                 return;
             }
             bytes -= front.len();
-            self.sealed.pop_front();
+            self.sealed_chunks.pop_front();
         }
     }
 
@@ -104,7 +105,7 @@ impl OutputBuffer {
     /// connections. The next DATA allocates the same capacity at once: growing by doubling copies
     /// the content each time.
     pub fn shrink(&mut self, keep: usize) {
-        let used = self.peak.max(self.open.capacity());
+        let used = self.peak.max(self.open_chunk.capacity());
         if self.is_empty() && used > keep {
             *self = Self { released_peak: self.peak, ..Self::default() };
         }
@@ -113,16 +114,16 @@ impl OutputBuffer {
     /// Reserves the capacity that was in use before memory was last released.
     pub(crate) fn restore_capacity(&mut self) {
         let expected = std::mem::take(&mut self.released_peak);
-        if expected > self.open.capacity() {
-            self.open.reserve(expected - self.open.len());
+        if expected > self.open_chunk.capacity() {
+            self.open_chunk.reserve(expected - self.open_chunk.len());
         }
     }
 
     pub(crate) fn append_with(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        let before = self.open.len();
-        write(&mut self.open);
-        self.length += self.open.len() - before;
-        self.peak = self.peak.max(self.open.len());
+        let before = self.open_chunk.len();
+        write(&mut self.open_chunk);
+        self.length += self.open_chunk.len() - before;
+        self.peak = self.peak.max(self.open_chunk.len());
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
@@ -130,10 +131,10 @@ impl OutputBuffer {
             return self.append_with(|open| open.extend_from_slice(&payload));
         }
         self.length += payload.len();
-        if !self.open.is_empty() {
-            self.sealed.push_back(self.open.split().freeze());
+        if !self.open_chunk.is_empty() {
+            self.sealed_chunks.push_back(self.open_chunk.split().freeze());
         }
-        self.sealed.push_back(payload);
+        self.sealed_chunks.push_back(payload);
     }
 }
 

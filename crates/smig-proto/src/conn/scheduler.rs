@@ -33,12 +33,12 @@ pub(crate) struct Scheduler {
     levels: [Level; 8],
     /// One bit for each level that may have streams; [`Scheduler::pop`] clears those of empty
     /// levels.
-    occupied: u8,
+    occupied_levels: u8,
 }
 
 impl Scheduler {
     pub(crate) const fn is_empty(&self) -> bool {
-        self.occupied == 0
+        self.occupied_levels == 0
     }
 
     /// Returns the number of entries; for tests.
@@ -51,14 +51,14 @@ impl Scheduler {
         let urgency = usize::from(priority.urgency());
         let level = self.levels.get_mut(urgency);
         let Some(level) = level.debug_expect("an urgency is below 8") else { return };
-        self.occupied |= 1 << urgency;
+        self.occupied_levels |= 1 << urgency;
         if priority.is_incremental() {
             level.incremental.push_back((id, key));
         } else if level.sequential.back().is_none_or(|&(last, _)| last < id) {
             level.sequential.push_back((id, key));
         } else {
-            let at = level.sequential.partition_point(|&(other, _)| other < id);
-            level.sequential.insert(at, (id, key));
+            let index = level.sequential.partition_point(|&(other, _)| other < id);
+            level.sequential.insert(index, (id, key));
         }
     }
 
@@ -68,15 +68,15 @@ impl Scheduler {
         let Some(level) = level.debug_expect("an urgency is below 8") else { return false };
         let queue =
             if priority.is_incremental() { &mut level.incremental } else { &mut level.sequential };
-        let Some(at) = queue.iter().position(|&(_, other)| other == key) else { return false };
-        queue.remove(at);
+        let Some(index) = queue.iter().position(|&(_, other)| other == key) else { return false };
+        queue.remove(index);
         true
     }
 
     /// Removes and returns the stream that is next.
     pub(crate) fn pop(&mut self) -> Option<StreamKey> {
-        while self.occupied != 0 {
-            let urgency = self.occupied.trailing_zeros() as usize;
+        while self.occupied_levels != 0 {
+            let urgency = self.occupied_levels.trailing_zeros() as usize;
             let level = self.levels.get_mut(urgency)?;
             let (queue, turn) = match level.turn {
                 Turn::Sequential if !level.sequential.is_empty() => {
@@ -91,7 +91,7 @@ impl Scheduler {
                 level.turn = turn;
                 return Some(key);
             }
-            self.occupied &= !(1 << urgency);
+            self.occupied_levels &= !(1 << urgency);
         }
         None
     }

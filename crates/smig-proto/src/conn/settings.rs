@@ -14,7 +14,7 @@ pub(crate) struct PeerSettings {
     /// is off.
     pub(crate) max_open_migrations: u32,
     /// The values of the three CID settings received so far: high, middle, low.
-    pub(crate) cid: [Option<u32>; 3],
+    pub(crate) cid_settings: [Option<u32>; 3],
 }
 
 impl Default for PeerSettings {
@@ -28,7 +28,7 @@ impl Default for PeerSettings {
             enable_push: true,
             enable_connect_protocol: false,
             max_open_migrations: 0,
-            cid: [None; 3],
+            cid_settings: [None; 3],
         }
     }
 }

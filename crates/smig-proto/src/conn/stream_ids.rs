@@ -31,11 +31,11 @@ pub(crate) enum IdState {
 
 #[derive(Debug, Default)]
 pub(crate) struct StreamIdSpace {
-    highest: u32,
+    highest_used: u32,
     /// The highest ID that a request or a promise opened; carriers do not count.
-    opened: u32,
-    skipped: SkippedRanges,
-    ignored: RecentIds,
+    highest_opened: u32,
+    skipped_ranges: SkippedRanges,
+    ignored_ids: RecentIds,
 }
 
 /// Skipped IDs: one range for each gap, whatever its length, in ascending order.
@@ -48,8 +48,8 @@ struct SkippedRanges {
 impl SkippedRanges {
     /// Returns the index of the range that contains `id`.
     fn find(&self, id: u32) -> Option<usize> {
-        let at = self.ranges.partition_point(|&(_, last)| last < id);
-        self.ranges.get(at).is_some_and(|&(first, _)| first <= id).then_some(at)
+        let index = self.ranges.partition_point(|&(_, last)| last < id);
+        self.ranges.get(index).is_some_and(|&(first, _)| first <= id).then_some(index)
     }
 
     fn contains(&self, id: u32) -> bool {
@@ -64,17 +64,17 @@ impl SkippedRanges {
 
     /// Removes one ID, which may split a range in two.
     fn remove(&mut self, id: u32) {
-        let Some(at) = self.find(id) else { return };
-        let range = self.ranges.get_mut(at);
+        let Some(index) = self.find(id) else { return };
+        let range = self.ranges.get_mut(index);
         let Some(range) = range.debug_expect("find returns an index of a range") else { return };
         let (first, last) = *range;
         match (first == id, last == id) {
-            (true, true) => drop(self.ranges.remove(at)),
+            (true, true) => drop(self.ranges.remove(index)),
             (true, false) => range.0 = id + 2,
             (false, true) => range.1 = id - 2,
             (false, false) => {
                 range.1 = id - 2;
-                self.ranges.insert(at + 1, (id + 2, last));
+                self.ranges.insert(index + 1, (id + 2, last));
                 self.evict_oldest();
             }
         }
@@ -120,17 +120,17 @@ impl RecentIds {
 }
 
 impl StreamIdSpace {
-    pub(crate) fn highest(&self) -> StreamId {
-        StreamId::new(self.highest)
+    pub(crate) fn highest_used(&self) -> StreamId {
+        StreamId::new(self.highest_used)
     }
 
     pub(crate) fn state(&self, id: StreamId) -> IdState {
         let id = id.value();
-        if id > self.highest {
+        if id > self.highest_used {
             IdState::Idle
-        } else if self.ignored.contains(id) {
+        } else if self.ignored_ids.contains(id) {
             IdState::Ignored
-        } else if self.skipped.contains(id) {
+        } else if self.skipped_ranges.contains(id) {
             IdState::Skipped
         } else {
             IdState::Closed
@@ -143,7 +143,7 @@ impl StreamIdSpace {
     pub(crate) fn may_open(&self, id: StreamId) -> bool {
         match self.state(id) {
             IdState::Idle => true,
-            IdState::Skipped => id.value() > self.opened,
+            IdState::Skipped => id.value() > self.highest_opened,
             IdState::Ignored | IdState::Closed => false,
         }
     }
@@ -151,45 +151,45 @@ impl StreamIdSpace {
     /// Records that a request or a promise opened `id`.
     pub(crate) fn mark_opened(&mut self, id: StreamId) {
         self.mark_used(id);
-        self.opened = self.opened.max(id.value());
+        self.highest_opened = self.highest_opened.max(id.value());
     }
 
     /// Records that `id` was used.
     pub(crate) fn mark_used(&mut self, id: StreamId) {
         let id = id.value();
-        if id <= self.highest {
-            return self.skipped.remove(id);
+        if id <= self.highest_used {
+            return self.skipped_ranges.remove(id);
         }
-        let first = if self.highest == 0 { 2 - id % 2 } else { self.highest + 2 };
+        let first = if self.highest_used == 0 { 2 - id % 2 } else { self.highest_used + 2 };
         // Only the highest IDs of a large gap matter: an endpoint has fewer migrations in flight.
         let lowest_stored = id.saturating_sub(2 * MAX_SKIPPED_RANGES as u32);
         let first = first.max(lowest_stored);
         if first < id {
-            self.skipped.push(first, id - 2);
+            self.skipped_ranges.push(first, id - 2);
         }
-        self.highest = id;
+        self.highest_used = id;
     }
 
     /// Allocates the next ID of this side; `first` is 1 for a client, 2 for a server. `None`:
     /// exhausted.
-    pub(crate) fn next(&mut self, first: u32) -> Option<StreamId> {
-        let next = if self.highest == 0 { first } else { self.highest.checked_add(2)? };
+    pub(crate) fn allocate(&mut self, first: u32) -> Option<StreamId> {
+        let next = if self.highest_used == 0 { first } else { self.highest_used.checked_add(2)? };
         if next > StreamId::MAX.value() {
             return None;
         }
-        self.highest = next;
+        self.highest_used = next;
         Some(StreamId::new(next))
     }
 
     /// Stops ignoring `id`: the peer sent its last frame there, so no late frames can follow.
-    pub(crate) fn close_ignored(&mut self, id: StreamId) {
-        self.ignored.remove(id.value());
+    pub(crate) fn stop_ignoring(&mut self, id: StreamId) {
+        self.ignored_ids.remove(id.value());
     }
 
     /// Marks `id` so that late frames on it are dropped.
     pub(crate) fn ignore(&mut self, id: StreamId) {
         self.mark_used(id);
-        self.ignored.add(id.value());
+        self.ignored_ids.add(id.value());
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut ids = StreamIdSpace::default();
         for jump in 1..=100 {
             ids.ignore(StreamId::new(jump * 100_000));
-            assert_eq!(ids.skipped.ranges.len(), jump as usize);
+            assert_eq!(ids.skipped_ranges.ranges.len(), jump as usize);
         }
         assert_eq!(ids.state(StreamId::new(100_000)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(99_998)), IdState::Skipped);
@@ -243,7 +243,7 @@ mod tests {
         for id in (1..4_000).step_by(4) {
             ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ids.skipped.ranges.len(), MAX_SKIPPED_RANGES);
+        assert_eq!(ids.skipped_ranges.ranges.len(), MAX_SKIPPED_RANGES);
         assert_eq!(ids.state(StreamId::new(3_995)), IdState::Skipped);
         assert_eq!(ids.state(StreamId::new(3)), IdState::Closed);
         // One range per gap, split into half as many ranges as it has IDs.
@@ -254,7 +254,7 @@ mod tests {
         for id in (3..4_000).step_by(4) {
             ids.mark_used(StreamId::new(id));
         }
-        assert_eq!(ids.skipped.ranges.len(), MAX_SKIPPED_RANGES);
+        assert_eq!(ids.skipped_ranges.ranges.len(), MAX_SKIPPED_RANGES);
         assert_eq!(ids.state(StreamId::new(3_997)), IdState::Skipped);
         assert_eq!(ids.state(StreamId::new(3_999)), IdState::Closed);
     }
@@ -267,13 +267,13 @@ mod tests {
             ids.ignore(StreamId::new(id));
         }
         assert_eq!(
-            (ids.ignored.ids.len(), ids.ignored.order.len()),
+            (ids.ignored_ids.ids.len(), ids.ignored_ids.order.len()),
             (MAX_IGNORED_IDS, MAX_IGNORED_IDS)
         );
         assert_eq!(ids.state(StreamId::new(5_999)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(3_953)), IdState::Ignored);
         assert_eq!(ids.state(StreamId::new(3_951)), IdState::Closed);
-        ids.close_ignored(StreamId::new(5_999));
+        ids.stop_ignoring(StreamId::new(5_999));
         assert_eq!(ids.state(StreamId::new(5_999)), IdState::Closed);
     }
 
@@ -281,32 +281,32 @@ mod tests {
     fn ids_that_are_no_longer_ignored_evict_no_others() {
         // SMIG-5.27/abandoned-dropped: IDs that were added and removed since do not evict others.
         let mut ids = StreamIdSpace::default();
-        let kept = StreamId::new(1);
-        ids.ignore(kept);
+        let ignored_id = StreamId::new(1);
+        ids.ignore(ignored_id);
         for id in (3..6_001).step_by(2) {
             ids.ignore(StreamId::new(id));
-            ids.close_ignored(StreamId::new(id));
+            ids.stop_ignoring(StreamId::new(id));
         }
-        assert_eq!(ids.state(kept), IdState::Ignored);
+        assert_eq!(ids.state(ignored_id), IdState::Ignored);
     }
 
     #[test]
     fn memory_of_abandoned_ids_is_bounded() {
         // SMIG-5.27/abandoned-dropped: the oldest counts as closed.
         let mut ids = StreamIdSpace::default();
-        let used: Vec<StreamId> =
+        let abandoned_ids: Vec<StreamId> =
             (1..=MAX_IGNORED_IDS as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
-        used.iter().for_each(|&id| ids.ignore(id));
-        assert_eq!(ids.state(used[0]), IdState::Closed);
-        assert!(used[1..].iter().all(|&id| ids.state(id) == IdState::Ignored));
+        abandoned_ids.iter().for_each(|&id| ids.ignore(id));
+        assert_eq!(ids.state(abandoned_ids[0]), IdState::Closed);
+        assert!(abandoned_ids[1..].iter().all(|&id| ids.state(id) == IdState::Ignored));
     }
 
     #[test]
     fn allocated_ids_ascend_by_two_until_exhausted() {
         let mut ids = StreamIdSpace::default();
-        assert_eq!(ids.next(1), Some(StreamId::new(1)));
-        assert_eq!(ids.next(1), Some(StreamId::new(3)));
-        ids.highest = StreamId::MAX.value();
-        assert_eq!(ids.next(1), None);
+        assert_eq!(ids.allocate(1), Some(StreamId::new(1)));
+        assert_eq!(ids.allocate(1), Some(StreamId::new(3)));
+        ids.highest_used = StreamId::MAX.value();
+        assert_eq!(ids.allocate(1), None);
     }
 }

@@ -75,8 +75,8 @@ causes! {
     PushDisabled => ProtocolError, "push is disabled (RFC 9113 section 8.4)";
     BadPush => ProtocolError, "push on a stream or with an id that allows none (RFC 9113 section 8.4)";
     // Flow control.
-    ConnectionWindow => FlowControlError, "DATA beyond the connection's window (RFC 9113 section 6.9.1)";
-    StreamWindow => FlowControlError, "DATA beyond the stream's window (RFC 9113 section 6.9.1)";
+    ConnectionWindowExceeded => FlowControlError, "DATA beyond the connection's window (RFC 9113 section 6.9.1)";
+    StreamWindowExceeded => FlowControlError, "DATA beyond the stream's window (RFC 9113 section 6.9.1)";
     WindowOverflow => FlowControlError, "flow-control window above 2^31-1 (RFC 9113 section 6.9.1)";
     // SETTINGS.
     BadInitialWindow => FlowControlError, "SETTINGS_INITIAL_WINDOW_SIZE above 2^31-1 (RFC 9113 section 6.5.2)";
@@ -116,9 +116,9 @@ causes! {
     BadMigrate => ProtocolError, "MIGRATE that is not permitted here";
     UnexpectedMigrateAck => ProtocolError, "answer to a MIGRATE that was not sent";
     TooManyCarriers => EnhanceYourCalm, "more unbound carriers than SETTINGS_SMIG";
-    CarrierWindow => FlowControlError, "unbound carrier holds more than a stream's window";
-    CarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
-    CarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
+    CarrierWindowExceeded => FlowControlError, "unbound carrier holds more than a stream's window";
+    TooManyCarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
+    TooManyCarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
     CarrierTimeout => Cancel, "carrier not bound in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";

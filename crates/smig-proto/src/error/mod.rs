@@ -99,8 +99,8 @@ pub struct StreamError {
 
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (who, code, conn) = (InitiatorText(self.initiator), self.code, self.connection);
-        write!(f, "stream ended by {who} with {code} on connection {conn}")?;
+        let (initiator, code, conn) = (InitiatorText(self.initiator), self.code, self.connection);
+        write!(f, "stream ended by {initiator} with {code} on connection {conn}")?;
         if let Some(cause) = self.cause {
             write!(f, ": {cause}")?;
         }

@@ -51,24 +51,25 @@ enum Scope {
 
 /// A receive window with a constant target size.
 ///
-/// Invariant: `value + outstanding credit + returned == size`, unless SETTINGS changes `size`.
+/// Invariant: `value + outstanding credit + returned_bytes == size`, unless SETTINGS changes
+/// `size`.
 #[derive(Debug)]
 pub(crate) struct RecvWindow {
     scope: Scope,
     /// Bytes that the peer may still send; negative after a reduction by SETTINGS.
     value: i64,
     /// Bytes that the application returned and that are not announced yet.
-    returned: u32,
+    returned_bytes: u32,
     size: u32,
 }
 
 impl RecvWindow {
     pub(crate) const fn of_stream(size: u32) -> Self {
-        Self { scope: Scope::Stream, value: size as i64, returned: 0, size }
+        Self { scope: Scope::Stream, value: size as i64, returned_bytes: 0, size }
     }
 
     pub(crate) const fn of_connection(size: u32) -> Self {
-        Self { scope: Scope::Connection, value: size as i64, returned: 0, size }
+        Self { scope: Scope::Connection, value: size as i64, returned_bytes: 0, size }
     }
 
     /// Returns the bytes that the peer may still send, which may be negative.
@@ -78,7 +79,7 @@ impl RecvWindow {
 
     /// Returns the bytes that arrived and were not returned.
     pub(crate) const fn outstanding(&self) -> u64 {
-        let held = self.size as i64 - self.value - self.returned as i64;
+        let held = self.size as i64 - self.value - self.returned_bytes as i64;
         if held > 0 { held as u64 } else { 0 }
     }
 
@@ -97,19 +98,19 @@ impl RecvWindow {
     /// much of a connection's window that half of it cannot become free, it is less: streams that
     /// are read must not wait for streams that are not.
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
-        self.returned = self.returned.saturating_add(credit.bytes());
+        self.returned_bytes = self.returned_bytes.saturating_add(credit.bytes());
         credit.forfeit();
         self.announce_if_due()
     }
 
     fn announce_if_due(&mut self) -> Option<u32> {
-        let increment = if u64::from(self.returned) * 2 >= u64::from(self.size) {
-            self.returned
-        } else if self.scope == Scope::Connection && self.is_worthwhile() {
-            if self.returned < MIN_BLOCKED_INCREMENT_BYTES {
-                self.returned
+        let increment = if u64::from(self.returned_bytes) * 2 >= u64::from(self.size) {
+            self.returned_bytes
+        } else if self.scope == Scope::Connection && self.is_partial_announcement_due() {
+            if self.returned_bytes < MIN_BLOCKED_INCREMENT_BYTES {
+                self.returned_bytes
             } else {
-                self.returned / MIN_BLOCKED_INCREMENT_BYTES * MIN_BLOCKED_INCREMENT_BYTES
+                self.returned_bytes / MIN_BLOCKED_INCREMENT_BYTES * MIN_BLOCKED_INCREMENT_BYTES
             }
         } else {
             0
@@ -119,34 +120,35 @@ impl RecvWindow {
 
     /// Returns whether less than half of the window is enough to announce, because the rest is
     /// occupied.
-    fn is_worthwhile(&self) -> bool {
-        let (returned, quarter) = (i64::from(self.returned), self.size / 4);
+    fn is_partial_announcement_due(&self) -> bool {
+        let (returned, quarter) = (i64::from(self.returned_bytes), self.size / 4);
         let is_short = self.value <= returned.min(i64::from(quarter));
-        let least = if self.value > 0 { MIN_INCREMENT_BYTES } else { MIN_BLOCKED_INCREMENT_BYTES };
-        is_short && self.returned >= quarter.min(least)
+        let min_increment =
+            if self.value > 0 { MIN_INCREMENT_BYTES } else { MIN_BLOCKED_INCREMENT_BYTES };
+        is_short && self.returned_bytes >= quarter.min(min_increment)
     }
 
     /// Raises the target size. Returns the increment to announce.
     pub(crate) fn grow(&mut self, size: u32) -> Option<u32> {
-        let by = size.min(MAX_WINDOW).checked_sub(self.size).filter(|&by| by > 0)?;
-        self.size += by;
-        self.returned = self.returned.saturating_add(by);
-        Some(self.announce(self.returned))
+        let increment = size.min(MAX_WINDOW).checked_sub(self.size).filter(|&by| by > 0)?;
+        self.size += increment;
+        self.returned_bytes = self.returned_bytes.saturating_add(increment);
+        Some(self.announce(self.returned_bytes))
     }
 
     /// Applies the difference between two values of this side's SETTINGS_INITIAL_WINDOW_SIZE, after
     /// the acknowledgement. Returns the increment to announce: an amount that was too small for a
     /// larger window may be enough now.
     #[must_use]
-    pub(crate) fn adjust(&mut self, by: i64) -> Option<u32> {
-        self.value += by;
-        self.size = u32::try_from(i64::from(self.size) + by).unwrap_or(0);
+    pub(crate) fn adjust(&mut self, delta: i64) -> Option<u32> {
+        self.value += delta;
+        self.size = u32::try_from(i64::from(self.size) + delta).unwrap_or(0);
         self.announce_if_due()
     }
 
     /// Opens the window by a part of what was returned.
     fn announce(&mut self, increment: u32) -> u32 {
-        self.returned -= increment;
+        self.returned_bytes -= increment;
         self.value += i64::from(increment);
         increment
     }
@@ -225,31 +227,31 @@ mod tests {
         let mut window = RecvWindow::of_connection(4 << 20);
         assert_eq!(receive_unread(&mut window, (4 << 20) - (64 << 10)), None);
         let mut unread = window.charge(64 << 10).expect("within the window");
-        for (bytes, due) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
-            assert_eq!(window.give_back(unread.split(bytes)), Some(due), "{bytes}");
-            unread.merge(window.charge(due).expect("within the window"));
+        for (bytes, increment) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
+            assert_eq!(window.give_back(unread.split(bytes)), Some(increment), "{bytes}");
+            unread.merge(window.charge(increment).expect("within the window"));
         }
-        assert_eq!((window.value(), window.returned), (0, 1_023));
+        assert_eq!((window.value(), window.returned_bytes), (0, 1_023));
         unread.forfeit();
     }
 
     #[test]
     fn a_mostly_occupied_window_is_not_announced_in_small_increments() {
         for size in [65_536, 16 << 20] {
-            let least = (size / 4).min(MIN_INCREMENT_BYTES);
+            let min_increment = (size / 4).min(MIN_INCREMENT_BYTES);
             let mut window = RecvWindow::of_connection(size);
-            assert_eq!(receive_unread(&mut window, size - least), None);
+            assert_eq!(receive_unread(&mut window, size - min_increment), None);
             for _ in 0..10 {
-                assert_eq!(receive_and_read(&mut window, least - 1), None);
-                assert_eq!(receive_and_read(&mut window, 1), Some(least));
+                assert_eq!(receive_and_read(&mut window, min_increment - 1), None);
+                assert_eq!(receive_and_read(&mut window, 1), Some(min_increment));
             }
         }
         // If half of the free part is larger, the increment is that half: the other half is open
         // meanwhile.
         let mut window = RecvWindow::of_connection(16 << 20);
         receive_unread(&mut window, 12 << 20);
-        let due: Vec<u32> =
+        let increments: Vec<u32> =
             (0..16).filter_map(|_| receive_and_read(&mut window, 1 << 20)).collect();
-        assert_eq!(due, [2 << 20; 8]);
+        assert_eq!(increments, [2 << 20; 8]);
     }
 }

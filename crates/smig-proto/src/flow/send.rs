@@ -32,8 +32,8 @@ impl SendWindow {
     }
 
     /// Applies the difference between two values of SETTINGS_INITIAL_WINDOW_SIZE.
-    pub(crate) fn adjust(&mut self, by: i64) -> Result<(), Cause> {
-        let value = self.0 + by;
+    pub(crate) fn adjust(&mut self, delta: i64) -> Result<(), Cause> {
+        let value = self.0 + delta;
         if value > i64::from(super::MAX_WINDOW) {
             return Err(Cause::WindowOverflow);
         }

@@ -70,13 +70,13 @@ impl Decoder {
                 let index = integer::decode(first, 7, &mut rest)?;
                 emit(self.field(index)?.clone());
             } else if first & 0x40 != 0 {
-                let (field, name) = self.literal(first, 6, &mut rest)?;
+                let (field, name) = self.decode_literal(first, 6, &mut rest)?;
                 self.table.insert(&field, name);
                 emit(field);
             } else if first & 0x20 != 0 {
                 return Err(DecodeError::LateSizeUpdate);
             } else {
-                let (mut field, _) = self.literal(first, 4, &mut rest)?;
+                let (mut field, _) = self.decode_literal(first, 4, &mut rest)?;
                 if let (0x10, Field::Regular(_, value)) = (first & 0x10, &mut field) {
                     HeaderValue::set_sensitive(value, true);
                 }
@@ -115,19 +115,19 @@ impl Decoder {
         if self.reduced_to.is_some() { Err(DecodeError::MissingSizeUpdate) } else { Ok(()) }
     }
 
-    /// Decodes the rest of a literal, whose name index has a prefix of `prefix` bits in `first`.
+    /// Decodes the rest of a literal, whose name index has `prefix_bits` bits in `first`.
     /// Also returns the name if the field is malformed.
-    fn literal(
+    fn decode_literal(
         &mut self,
         first: u8,
-        prefix: u32,
+        prefix_bits: u32,
         rest: &mut &[u8],
     ) -> Result<(Field, Option<Name>), DecodeError> {
-        let name = match integer::decode(first, prefix, rest)? {
-            0 => Name::from_wire(string(rest, &mut self.scratch)?),
+        let name = match integer::decode(first, prefix_bits, rest)? {
+            0 => Name::from_wire(decode_string(rest, &mut self.scratch)?),
             index => self.name(index)?,
         };
-        let value = string(rest, &mut self.scratch)?;
+        let value = decode_string(rest, &mut self.scratch)?;
         Ok(name.with_value(value))
     }
 
@@ -151,7 +151,7 @@ impl Decoder {
 
 /// Reads a string literal (RFC 7541 section 5.2). A Huffman-coded one is decoded into `scratch`.
 #[inline]
-fn string<'a, 'block: 'a>(
+fn decode_string<'a, 'block: 'a>(
     rest: &mut &'block [u8],
     scratch: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], DecodeError> {

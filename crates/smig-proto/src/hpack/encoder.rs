@@ -1,18 +1,18 @@
 //! Encodes header blocks (RFC 7541 section 6; RFC 9113: field blocks). `indexing` selects the fields
-//! to index; `index` is the dynamic table.
+//! to index; `dynamic_table` has the entries.
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue};
 
-use self::index::{Index, Key};
+use self::dynamic_table::{DynamicTable, Key};
 use self::indexing::{Indexing, StaticMatch};
-use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, Pseudo, huffman, integer};
+use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES, Pseudo, huffman, integer};
 
-mod index;
+mod dynamic_table;
 mod indexing;
 
 /// Limit for the part of the peer's table that we use, in bytes.
-const MAX_TABLE_SIZE: usize = DEFAULT_TABLE_SIZE;
+const MAX_TABLE_BYTES: usize = DEFAULT_TABLE_BYTES;
 
 /// Representations (RFC 7541 section 6): their bit pattern, and the number of bits that are left in
 /// the first byte for the index.
@@ -33,7 +33,7 @@ const RAW: (u8, u32) = (0x00, 7);
 /// reach the peer in the order in which they were encoded.
 #[derive(Debug)]
 pub struct Encoder {
-    index: Index,
+    table: DynamicTable,
     /// The maximum table size from the next block on.
     max_size: usize,
     /// The smallest target since the last block.
@@ -50,29 +50,29 @@ impl Encoder {
     /// Creates an encoder with an empty table of 4096 bytes.
     pub fn new() -> Self {
         Self {
-            index: Index::new(DEFAULT_TABLE_SIZE),
-            max_size: DEFAULT_TABLE_SIZE,
-            smallest_size: DEFAULT_TABLE_SIZE,
+            table: DynamicTable::new(DEFAULT_TABLE_BYTES),
+            max_size: DEFAULT_TABLE_BYTES,
+            smallest_size: DEFAULT_TABLE_BYTES,
         }
     }
 
     /// Sets the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes. The encoder uses at most 4096 of them,
     /// from the next block on.
     pub fn set_max_table_size(&mut self, peer_limit: usize) {
-        self.max_size = peer_limit.min(MAX_TABLE_SIZE);
+        self.max_size = peer_limit.min(MAX_TABLE_BYTES);
         self.smallest_size = self.smallest_size.min(self.max_size);
     }
 
     /// Starts a header block: writes the table size updates that are due (RFC 7541 section 4.2).
     pub fn begin(&mut self, out: &mut BytesMut) {
-        let (pattern, prefix) = SIZE_UPDATE;
-        if self.smallest_size < self.max_size.min(self.index.max_size()) {
-            self.index.set_max_size(self.smallest_size);
-            integer::encode(self.smallest_size, prefix, pattern, out);
+        let (pattern, prefix_bits) = SIZE_UPDATE;
+        if self.smallest_size < self.max_size.min(self.table.max_size()) {
+            self.table.set_max_size(self.smallest_size);
+            integer::encode(self.smallest_size, prefix_bits, pattern, out);
         }
-        if self.max_size != self.index.max_size() {
-            self.index.set_max_size(self.max_size);
-            integer::encode(self.max_size, prefix, pattern, out);
+        if self.max_size != self.table.max_size() {
+            self.table.set_max_size(self.max_size);
+            integer::encode(self.max_size, prefix_bits, pattern, out);
         }
         self.smallest_size = self.max_size;
     }
@@ -82,7 +82,7 @@ impl Encoder {
         match indexing::pseudo(name, value) {
             StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
             StaticMatch::Name(index, policy) => {
-                self.field(index, policy, name.as_str().as_bytes(), value, out);
+                self.encode_field(index, policy, name.as_str().as_bytes(), value, out);
             }
         }
     }
@@ -105,65 +105,65 @@ impl Encoder {
         match indexing::regular(name, value) {
             StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
             StaticMatch::Name(index, policy) => {
-                self.field(index, policy, name.as_str().as_bytes(), value.as_bytes(), out);
+                self.encode_field(index, policy, name.as_str().as_bytes(), value.as_bytes(), out);
             }
         }
     }
 
-    /// `static_name` is the name's index in the static table, or 0.
-    fn field(
+    /// `static_name_index` is the name's index in the static table, or 0.
+    fn encode_field(
         &mut self,
-        static_name: u8,
+        static_name_index: u8,
         policy: Indexing,
         name: &[u8],
         value: &[u8],
         out: &mut BytesMut,
     ) {
         let representation = match policy {
-            Indexing::Never => NEVER_INDEXED,
-            Indexing::Literal => WITHOUT_INDEXING,
-            Indexing::Index | Indexing::OnSecondUse => {
-                let key = Key::new(static_name, name, value);
-                if let Some(index) = self.index.find(&key) {
+            Indexing::NeverIndexed => NEVER_INDEXED,
+            Indexing::WithoutIndexing => WITHOUT_INDEXING,
+            Indexing::Always | Indexing::OnSecondUse => {
+                let key = Key::new(static_name_index, name, value);
+                if let Some(index) = self.table.find(&key) {
                     return integer::encode(index, INDEXED.1, INDEXED.0, out);
                 }
-                let size = ENTRY_OVERHEAD + name.len() + value.len();
+                let size = ENTRY_OVERHEAD_BYTES + name.len() + value.len();
                 // An entry that evicts most of the table costs more than it saves.
-                if size * 4 > self.index.max_size() * 3
-                    || (policy == Indexing::OnSecondUse && !self.index.note_sighting(&key))
+                if size * 4 > self.table.max_size() * 3
+                    || (policy == Indexing::OnSecondUse && !self.table.note_sighting(&key))
                 {
                     WITHOUT_INDEXING
                 } else {
-                    self.literal(WITH_INDEXING, static_name, name, value, out);
-                    return self.index.insert(&key);
+                    self.encode_literal(WITH_INDEXING, static_name_index, name, value, out);
+                    return self.table.insert(&key);
                 }
             }
         };
-        self.literal(representation, static_name, name, value, out);
+        self.encode_literal(representation, static_name_index, name, value, out);
     }
 
-    fn literal(
+    fn encode_literal(
         &self,
-        (pattern, prefix): (u8, u32),
-        static_name: u8,
+        (pattern, prefix_bits): (u8, u32),
+        static_name_index: u8,
         name: &[u8],
         value: &[u8],
         out: &mut BytesMut,
     ) {
-        let index = match static_name {
-            0 => self.index.find_name(name).unwrap_or(0),
+        let index = match static_name_index {
+            0 => self.table.find_name(name).unwrap_or(0),
             index => usize::from(index),
         };
-        integer::encode(index, prefix, pattern, out);
+        integer::encode(index, prefix_bits, pattern, out);
         if index == 0 {
-            string(name, out);
+            encode_string(name, out);
         }
-        string(value, out);
+        encode_string(value, out);
     }
 }
 
 /// Writes a string literal, Huffman-coded if that is shorter (RFC 7541 section 5.2).
-fn string(value: &[u8], out: &mut BytesMut) {
+fn encode_string(value: &[u8], out: &mut BytesMut) {
     let len = huffman::encoded_len(value);
     if len < value.len() {
         integer::encode(len, HUFFMAN.1, HUFFMAN.0, out);

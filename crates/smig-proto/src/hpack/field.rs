@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-use super::ENTRY_OVERHEAD;
+use super::ENTRY_OVERHEAD_BYTES;
 
 /// A pseudo-header field (RFC 9113 sections 8.3.1 and 8.3.2, RFC 8441 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +67,8 @@ impl Field {
     #[inline]
     pub fn size(&self) -> usize {
         match self {
-            Self::Pseudo(name, value) => ENTRY_OVERHEAD + name.as_str().len() + value.len(),
-            Self::Regular(name, value) => ENTRY_OVERHEAD + name.as_str().len() + value.len(),
+            Self::Pseudo(name, value) => ENTRY_OVERHEAD_BYTES + name.as_str().len() + value.len(),
+            Self::Regular(name, value) => ENTRY_OVERHEAD_BYTES + name.as_str().len() + value.len(),
             Self::Malformed(_, size) => *size as usize,
         }
     }
@@ -126,34 +126,34 @@ impl Name {
     #[inline]
     pub(super) fn with_value(self, value: &[u8]) -> (Field, Option<Self>) {
         match self {
-            Self::Malformed(reason, _) => self.malformed(reason, value),
-            _ if is_padded(value) => {
-                self.malformed("field value starts or ends with whitespace", value)
+            Self::Malformed(reason, _) => self.into_malformed(reason, value),
+            _ if has_outer_whitespace(value) => {
+                self.into_malformed("field value starts or ends with whitespace", value)
             }
             Self::Pseudo(name) => {
                 if value.iter().all(|&byte| is_allowed(byte)) {
                     (Field::Pseudo(name, Bytes::copy_from_slice(value)), None)
                 } else {
-                    self.malformed(CONTROL_CHARACTER, value)
+                    self.into_malformed(CONTROL_CHARACTER, value)
                 }
             }
             Self::Regular(name) => match HeaderValue::from_bytes(value) {
                 Ok(value) => (Field::Regular(name, value), None),
-                Err(_) => Self::Regular(name).malformed(CONTROL_CHARACTER, value),
+                Err(_) => Self::Regular(name).into_malformed(CONTROL_CHARACTER, value),
             },
         }
     }
 
     #[cold]
-    fn malformed(self, reason: &'static str, value: &[u8]) -> (Field, Option<Self>) {
-        let size = ENTRY_OVERHEAD.saturating_add(self.len()).saturating_add(value.len());
+    fn into_malformed(self, reason: &'static str, value: &[u8]) -> (Field, Option<Self>) {
+        let size = ENTRY_OVERHEAD_BYTES.saturating_add(self.len()).saturating_add(value.len());
         (Field::Malformed(reason, u32::try_from(size).unwrap_or(u32::MAX)), Some(self))
     }
 }
 
 const CONTROL_CHARACTER: &str = "field value with a control character";
 
-fn is_padded(value: &[u8]) -> bool {
+fn has_outer_whitespace(value: &[u8]) -> bool {
     matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 

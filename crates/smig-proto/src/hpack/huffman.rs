@@ -11,7 +11,7 @@ const EOS: usize = 256;
 
 /// Code lengths in bits of the symbols 0 to 255 and EOS.
 #[rustfmt::skip]
-const LENGTHS: [u8; EOS + 1] = [
+const CODE_LENGTHS: [u8; EOS + 1] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
     28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
      6, 10, 10, 12, 13,  6,  8, 11, 10, 10,  8, 11,  8,  6,  6,  6,
@@ -31,37 +31,37 @@ const LENGTHS: [u8; EOS + 1] = [
     30,
 ];
 
-const MAX_LENGTH: usize = 30;
+const MAX_CODE_LENGTH: usize = 30;
 
 /// The canonical code.
-struct Canonical {
+struct CanonicalCode {
     /// The symbols in ascending order of their codes.
     symbols: [u16; EOS + 1],
     /// By length: the first code after those of this length, aligned to the top of 32 bits.
-    limits: [u64; MAX_LENGTH + 1],
+    limits: [u64; MAX_CODE_LENGTH + 1],
     /// By length: the number to add to a code of this length, modulo 2^32, to get its index in
     /// `symbols`.
-    offsets: [u32; MAX_LENGTH + 1],
+    offsets: [u32; MAX_CODE_LENGTH + 1],
 }
 
-static CANONICAL: Canonical = canonical();
+static CANONICAL_CODE: CanonicalCode = canonical_code();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, where a panic is an error")]
-const fn canonical() -> Canonical {
-    let mut tables = Canonical {
+const fn canonical_code() -> CanonicalCode {
+    let mut tables = CanonicalCode {
         symbols: [0; EOS + 1],
-        limits: [0; MAX_LENGTH + 1],
-        offsets: [0; MAX_LENGTH + 1],
+        limits: [0; MAX_CODE_LENGTH + 1],
+        offsets: [0; MAX_CODE_LENGTH + 1],
     };
-    let (mut code, mut place, mut length) = (0_u32, 0, 1);
-    while length <= MAX_LENGTH {
+    let (mut code, mut index, mut length) = (0_u32, 0, 1);
+    while length <= MAX_CODE_LENGTH {
         code <<= 1;
-        tables.offsets[length] = (place as u32).wrapping_sub(code);
+        tables.offsets[length] = (index as u32).wrapping_sub(code);
         let mut symbol = 0;
         while symbol <= EOS {
-            if LENGTHS[symbol] as usize == length {
-                tables.symbols[place] = symbol as u16;
-                place += 1;
+            if CODE_LENGTHS[symbol] as usize == length {
+                tables.symbols[index] = symbol as u16;
+                index += 1;
                 code += 1;
             }
             symbol += 1;
@@ -77,15 +77,15 @@ static CODES: [u64; EOS] = codes();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, where a panic is an error")]
 const fn codes() -> [u64; EOS] {
-    let canonical = canonical();
+    let canonical = canonical_code();
     let mut codes = [0; EOS];
-    let mut place = 0;
-    while place < EOS {
-        let symbol = canonical.symbols[place] as usize;
-        let length = LENGTHS[symbol];
-        let code = (place as u32).wrapping_sub(canonical.offsets[length as usize]);
+    let mut index = 0;
+    while index < EOS {
+        let symbol = canonical.symbols[index] as usize;
+        let length = CODE_LENGTHS[symbol];
+        let code = (index as u32).wrapping_sub(canonical.offsets[length as usize]);
         codes[symbol] = (code as u64) << 8 | length as u64;
-        place += 1;
+        index += 1;
     }
     codes
 }
@@ -110,7 +110,7 @@ impl Step {
         Self((symbol as u32) << 16 | 8 << 8 | length as u32)
     }
 
-    const fn and(self, second: Self) -> Self {
+    const fn followed_by(self, second: Self) -> Self {
         Self(self.0 + (second.0 & 0xffff) + (second.symbols() << 24))
     }
 
@@ -137,24 +137,24 @@ const fn steps() -> [Step; 1 << FAST_BITS] {
     let mut steps = [Step::LONG; 1 << FAST_BITS];
     let mut symbol = 0;
     while symbol < EOS {
-        let (code, length) = (codes[symbol] >> 8, LENGTHS[symbol]);
+        let (code, length) = (codes[symbol] >> 8, CODE_LENGTHS[symbol]);
         if length as usize <= FAST_BITS {
-            let free = FAST_BITS - length as usize;
-            let mut low = 0;
-            while low < 1 << free {
-                steps[(code as usize) << free | low] = Step::new(symbol as u8, length);
-                low += 1;
+            let free_bits = FAST_BITS - length as usize;
+            let mut low_bits = 0;
+            while low_bits < 1 << free_bits {
+                steps[(code as usize) << free_bits | low_bits] = Step::new(symbol as u8, length);
+                low_bits += 1;
             }
         }
         symbol += 1;
     }
-    let singles = steps;
+    let single_symbol_steps = steps;
     let mut bits = 0;
     while bits < 1 << FAST_BITS {
-        let first = singles[bits];
-        let second = singles[bits << code_bits(first.0) & ((1 << FAST_BITS) - 1)];
+        let first = single_symbol_steps[bits];
+        let second = single_symbol_steps[bits << code_bits(first.0) & ((1 << FAST_BITS) - 1)];
         if symbol_bits(second.0) > 0 && code_bits(first.0) + code_bits(second.0) <= FAST_BITS {
-            steps[bits] = first.and(second);
+            steps[bits] = first.followed_by(second);
         }
         bits += 1;
     }
@@ -162,7 +162,7 @@ const fn steps() -> [Step; 1 << FAST_BITS] {
 }
 
 #[inline]
-fn step(window: u64) -> Step {
+fn lookup_step(window: u64) -> Step {
     STEPS.get((window >> (64 - FAST_BITS)) as usize).copied().unwrap_or(Step::LONG)
 }
 
@@ -170,15 +170,15 @@ fn step(window: u64) -> Step {
 #[cold]
 fn long_code(window: u64) -> Option<(u16, usize)> {
     let top = window >> 32;
-    let (length, (_, offset)) = CANONICAL
+    let (length, (_, offset)) = CANONICAL_CODE
         .limits
         .iter()
-        .zip(&CANONICAL.offsets)
+        .zip(&CANONICAL_CODE.offsets)
         .enumerate()
         .skip(FAST_BITS + 1)
         .find(|(_, (limit, _))| top < **limit)?;
     let code = (top >> (32 - length)) as u32;
-    Some((*CANONICAL.symbols.get(offset.wrapping_add(code) as usize)?, length))
+    Some((*CANONICAL_CODE.symbols.get(offset.wrapping_add(code) as usize)?, length))
 }
 
 /// Decodes into the front of `scratch`, which grows as needed, and returns the decoded bytes.
@@ -188,43 +188,43 @@ fn long_code(window: u64) -> Option<(u16, usize)> {
 /// and ends after it means that the padding is invalid.
 pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], DecodeError> {
     // Number of bits of the source that have not been decoded.
-    let mut left = source.len() * 8;
+    let mut remaining_bits = source.len() * 8;
     let mut rest = source;
-    // The next bits, from the top; at least `filled` of them are valid.
+    // The next bits, from the top; at least `valid_bits` of them are valid.
     let mut window = 0_u64;
-    let mut filled = 0;
-    let mut written = 0;
+    let mut valid_bits = 0;
+    let mut written_len = 0;
     loop {
-        window |= next_eight(rest) >> filled;
-        let fill = (63 - filled) >> 3;
-        rest = rest.get(fill..).unwrap_or_default();
-        filled += fill * 8;
-        if left <= 7 && window.leading_ones() as usize >= left {
-            return Ok(scratch.get(..written).unwrap_or_default());
+        window |= next_eight(rest) >> valid_bits;
+        let refill_bytes = (63 - valid_bits) >> 3;
+        rest = rest.get(refill_bytes..).unwrap_or_default();
+        valid_bits += refill_bytes * 8;
+        if remaining_bits <= 7 && window.leading_ones() as usize >= remaining_bits {
+            return Ok(scratch.get(..written_len).unwrap_or_default());
         }
 
         // Four steps consume at most 48 bits, of at least 56, and produce at most 8 bytes. After a
         // step that finds a long code, the remaining steps find the same one.
-        let (mut word, mut steps, mut ahead) = (0, 0_u32, window);
+        let (mut word, mut step_sum, mut next_window) = (0, 0_u32, window);
         for _ in 0..4 {
-            let step = step(ahead);
-            ahead <<= step.0 & 0x3f;
-            word |= u64::from(step.symbols()) << symbol_bits(steps);
-            steps = steps.wrapping_add(step.0 & 0xffff);
+            let step = lookup_step(next_window);
+            next_window <<= step.0 & 0x3f;
+            word |= u64::from(step.symbols()) << symbol_bits(step_sum);
+            step_sum = step_sum.wrapping_add(step.0 & 0xffff);
         }
-        let (mut length, mut count) = (code_bits(steps), symbol_bits(steps) / 8);
+        let (mut length, mut count) = (code_bits(step_sum), symbol_bits(step_sum) / 8);
         if count == 0 {
             let (symbol, code_length) = long_code(window).ok_or(DecodeError::HuffmanPadding)?;
-            if code_length <= left {
+            if code_length <= remaining_bits {
                 word = u64::from(u8::try_from(symbol).map_err(|_| DecodeError::HuffmanEos)?);
             }
-            (length, count, ahead) = (code_length, 1, window << code_length);
+            (length, count, next_window) = (code_length, 1, window << code_length);
         }
-        left = left.checked_sub(length).ok_or(DecodeError::HuffmanPadding)?;
-        window = ahead;
-        filled -= length;
-        store(scratch, written, word);
-        written += count;
+        remaining_bits = remaining_bits.checked_sub(length).ok_or(DecodeError::HuffmanPadding)?;
+        window = next_window;
+        valid_bits -= length;
+        store(scratch, written_len, word);
+        written_len += count;
     }
 }
 
@@ -266,7 +266,7 @@ fn code(byte: u8) -> (u64, u32) {
 /// Returns the number of bytes that [`encode`] needs for `source`.
 #[inline]
 pub(super) fn encoded_len(source: &[u8]) -> usize {
-    let length = |byte: u8| LENGTHS.get(usize::from(byte)).copied().map_or(0, usize::from);
+    let length = |byte: u8| CODE_LENGTHS.get(usize::from(byte)).copied().map_or(0, usize::from);
     source.iter().map(|&byte| length(byte)).sum::<usize>().div_ceil(8)
 }
 
@@ -275,12 +275,12 @@ pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
     let start = out.len();
     // Each write stores eight bytes, even at the end.
     out.reserve(len + 8);
-    let mut bits = BitWriter { at: start, out, window: 0, pending: 0 };
+    let mut bits = BitWriter { position: start, out, window: 0, pending_bits: 0 };
     let (fours, tail) = source.as_chunks::<4>();
     for four in fours {
         let [(a, a_len), (b, b_len), (c, c_len), (d, d_len)] = four.map(code);
         let (ab_len, cd_len) = (a_len + b_len, c_len + d_len);
-        if ab_len + cd_len <= BitWriter::MAX {
+        if ab_len + cd_len <= BitWriter::MAX_APPEND_BITS {
             let (ab, cd) = (a << b_len | b, c << d_len | d);
             bits.append(ab << cd_len | cd, ab_len + cd_len);
         } else {
@@ -300,25 +300,25 @@ pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
 struct BitWriter<'a> {
     out: &'a mut BytesMut,
     /// Position of the next byte; later bytes are not valid.
-    at: usize,
+    position: usize,
     /// The bits of that byte so far, at the top.
     window: u64,
     /// Number of those bits, 0 to 7.
-    pending: u32,
+    pending_bits: u32,
 }
 
 impl BitWriter<'_> {
     /// Maximum number of bits that can be appended at once.
-    const MAX: u32 = 56;
+    const MAX_APPEND_BITS: u32 = 56;
 
     #[inline]
     fn append(&mut self, bits: u64, length: u32) {
-        let total = self.pending + length;
+        let total = self.pending_bits + length;
         self.window |= bits << (64 - total);
         self.store(self.window);
-        self.at += (total / 8) as usize;
+        self.position += (total / 8) as usize;
         self.window <<= total / 8 * 8;
-        self.pending = total % 8;
+        self.pending_bits = total % 8;
     }
 
     #[inline]
@@ -329,12 +329,12 @@ impl BitWriter<'_> {
 
     /// Fills the last byte with the start of EOS.
     fn pad(&mut self) {
-        self.store(self.window | u64::MAX >> self.pending);
+        self.store(self.window | u64::MAX >> self.pending_bits);
     }
 
     #[inline]
     fn store(&mut self, word: u64) {
-        self.out.truncate(self.at);
+        self.out.truncate(self.position);
         self.out.extend_from_slice(&word.to_be_bytes());
     }
 }

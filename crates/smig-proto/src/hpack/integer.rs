@@ -8,11 +8,11 @@ use super::DecodeError;
 /// Maximum number of continuation bytes for a value below 2^32.
 const MAX_CONTINUATION_BYTES: u32 = 5;
 
-/// Decodes the integer whose first byte, `first`, has already been taken from `rest`. `prefix` is
-/// its number of bits in that byte, 4 to 7.
+/// Decodes the integer whose first byte, `first`, has already been taken from `rest`. It has
+/// `prefix_bits` bits in that byte, 4 to 7.
 #[inline]
-pub(super) fn decode(first: u8, prefix: u32, rest: &mut &[u8]) -> Result<usize, DecodeError> {
-    let mask = (1_u8 << prefix) - 1;
+pub(super) fn decode(first: u8, prefix_bits: u32, rest: &mut &[u8]) -> Result<usize, DecodeError> {
+    let mask = (1_u8 << prefix_bits) - 1;
     let value = first & mask;
     if value < mask { Ok(usize::from(value)) } else { decode_continuation(mask, rest) }
 }
@@ -32,11 +32,11 @@ fn decode_continuation(mask: u8, rest: &mut &[u8]) -> Result<usize, DecodeError>
     Err(DecodeError::IntegerOverflow)
 }
 
-/// Encodes `value` after the bits of `pattern`. `prefix` is its number of bits in the first byte, 4
+/// Encodes `value` after the bits of `pattern`. It has `prefix_bits` bits in the first byte, 4
 /// to 7.
 #[inline]
-pub(super) fn encode(value: usize, prefix: u32, pattern: u8, out: &mut BytesMut) {
-    let mask = (1_u8 << prefix) - 1;
+pub(super) fn encode(value: usize, prefix_bits: u32, pattern: u8, out: &mut BytesMut) {
+    let mask = (1_u8 << prefix_bits) - 1;
     match u8::try_from(value) {
         Ok(small) if small < mask => out.put_u8(pattern | small),
         _ => {

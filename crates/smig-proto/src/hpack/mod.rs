@@ -22,10 +22,10 @@ pub use error::DecodeError;
 pub use field::{Field, Pseudo};
 
 /// Overhead of a table entry beyond its name and value, in bytes (RFC 7541 section 4.1).
-const ENTRY_OVERHEAD: usize = 32;
+const ENTRY_OVERHEAD_BYTES: usize = 32;
 
 /// The initial table size of both sides, in bytes (RFC 9113 section 6.5.2).
-const DEFAULT_TABLE_SIZE: usize = 4096;
+const DEFAULT_TABLE_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -11,21 +11,21 @@ mod huffman_code;
 mod rfc7541;
 
 /// Parses a block in hexadecimal, ignoring white space.
-fn hex(text: &str) -> Vec<u8> {
+fn parse_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().filter_map(|digit| Some(digit.to_digit(16)? as u8)).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 /// Decodes all fields of a block.
-fn fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
+fn decode_fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, |field| fields.push(field))?;
     Ok(fields)
 }
 
 /// Formats a well-formed field as `name: value`.
-fn line(field: &Field) -> String {
+fn format_field(field: &Field) -> String {
     let (name, value) = match field {
         Field::Pseudo(name, value) => (name.as_str(), &value[..]),
         Field::Regular(name, value) => (name.as_str(), value.as_bytes()),
@@ -34,12 +34,12 @@ fn line(field: &Field) -> String {
     format!("{name}: {}", String::from_utf8_lossy(value))
 }
 
-fn lines(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
-    fields(decoder, block).unwrap().iter().map(line).collect()
+fn decode_to_lines(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
+    decode_fields(decoder, block).unwrap().iter().map(format_field).collect()
 }
 
 /// Encodes `fields` as one block.
-fn block(encoder: &mut Encoder, fields: &[Field]) -> Vec<u8> {
+fn encode_block(encoder: &mut Encoder, fields: &[Field]) -> Vec<u8> {
     let mut out = BytesMut::new();
     encoder.begin(&mut out);
     for field in fields {

@@ -63,9 +63,14 @@ enum SkipHost {
     No,
 }
 
-fn encode_fields(encoder: &mut Encoder, headers: &HeaderMap, host: SkipHost, out: &mut BytesMut) {
+fn encode_fields(
+    encoder: &mut Encoder,
+    headers: &HeaderMap,
+    skip_host: SkipHost,
+    out: &mut BytesMut,
+) {
     for (name, value) in headers {
-        if is_connection_specific(name) || (host == SkipHost::Yes && name == HOST) {
+        if is_connection_specific(name) || (skip_host == SkipHost::Yes && name == HOST) {
             continue;
         }
         if name == TE && value != "trailers" {

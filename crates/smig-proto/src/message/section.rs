@@ -9,8 +9,8 @@ use crate::hpack::{Field, Pseudo};
 /// Limits for one field section (CVE-2016-1544, CVE-2022-41723).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SectionLimits {
-    pub(crate) bytes: u32,
-    pub(crate) fields: u32,
+    pub(crate) max_bytes: u32,
+    pub(crate) max_fields: u32,
 }
 
 /// The fields of one field section. `malformed` is the first error; an exceeded limit replaces it.
@@ -25,9 +25,9 @@ pub(crate) struct FieldSection {
     pub(super) status: Option<Bytes>,
     pub(super) headers: HeaderMap,
     /// Number of cookie crumbs; [`Self::seal`] joins them (RFC 9113 section 8.2.3).
-    cookies: u32,
+    cookie_crumbs: u32,
     bytes: usize,
-    fields: u32,
+    field_count: u32,
     pub(crate) malformed: Option<Cause>,
 }
 
@@ -35,8 +35,8 @@ impl FieldSection {
     /// Adds the next field of the block.
     pub(crate) fn push(&mut self, field: Field, limits: SectionLimits) {
         self.bytes += field.size();
-        self.fields += 1;
-        if self.bytes > limits.bytes as usize || self.fields > limits.fields {
+        self.field_count += 1;
+        if self.bytes > limits.max_bytes as usize || self.field_count > limits.max_fields {
             self.malformed = Some(Cause::HeadersTooLarge);
             return;
         }
@@ -44,7 +44,7 @@ impl FieldSection {
             Field::Pseudo(name, value) => self.set_pseudo(name, value),
             Field::Regular(name, value) => {
                 if name == COOKIE {
-                    self.cookies += 1;
+                    self.cookie_crumbs += 1;
                 }
                 if self.headers.try_append(name, value).is_err() {
                     self.malformed = Some(Cause::HeadersTooLarge);
@@ -76,7 +76,7 @@ impl FieldSection {
 
     /// Completes the section at the end of the field block: joins the cookie crumbs.
     pub(crate) fn seal(&mut self) {
-        if self.cookies > 1 {
+        if self.cookie_crumbs > 1 {
             let crumbs: Vec<&[u8]> =
                 self.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
             if let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {

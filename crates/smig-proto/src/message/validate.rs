@@ -24,20 +24,23 @@ pub(crate) enum ResponseKind {
 }
 
 impl FieldSection {
-    /// Converts the section to a request head. `last` caches the connection's last authority, which
-    /// is not validated again.
-    pub(crate) fn into_request(self, last: &mut Option<Authority>) -> Result<RequestHead, Cause> {
+    /// Converts the section to a request head. `last_authority` caches the connection's last
+    /// authority, which is not validated again.
+    pub(crate) fn into_request(
+        self,
+        last_authority: &mut Option<Authority>,
+    ) -> Result<RequestHead, Cause> {
         if let Some(cause) = self.malformed {
             return Err(cause);
         }
         if self.status.is_some() {
             return Err(Cause::BadPseudo);
         }
-        check_fields(&self.headers)?;
+        reject_connection_fields(&self.headers)?;
         let method = self.method.as_deref().ok_or(Cause::BadPseudo)?;
         let method = Method::from_bytes(method).map_err(|_| Cause::BadPseudo)?;
         let authority = match self.authority {
-            Some(value) => Some(cached_authority(value, last)?),
+            Some(value) => Some(cached_authority(value, last_authority)?),
             None => None,
         };
         check_host(&self.headers, authority.as_ref())?;
@@ -86,7 +89,7 @@ impl FieldSection {
         {
             return Err(Cause::BadPseudo);
         }
-        check_fields(&self.headers)?;
+        reject_connection_fields(&self.headers)?;
         let status = self.status.as_deref().ok_or(Cause::BadPseudo)?;
         let status = StatusCode::from_bytes(status).map_err(|_| Cause::BadPseudo)?;
         let kind = match status.as_u16() {
@@ -106,7 +109,7 @@ impl FieldSection {
         if self.has_pseudo() {
             return Err(Cause::BadPseudo);
         }
-        check_fields(&self.headers)?;
+        reject_connection_fields(&self.headers)?;
         Ok(self.headers)
     }
 }
@@ -131,7 +134,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> 
 }
 
 /// Rejects connection-specific fields, which only HTTP/1.1 has (RFC 9113 section 8.2.2).
-fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
+fn reject_connection_fields(headers: &HeaderMap) -> Result<(), Cause> {
     for name in headers.keys() {
         if name == CONNECTION
             || name == TRANSFER_ENCODING
@@ -148,14 +151,17 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
     Ok(())
 }
 
-fn cached_authority(value: Bytes, last: &mut Option<Authority>) -> Result<Authority, Cause> {
-    if let Some(last) = last
+fn cached_authority(
+    value: Bytes,
+    last_authority: &mut Option<Authority>,
+) -> Result<Authority, Cause> {
+    if let Some(last) = last_authority
         && last.as_str().as_bytes() == value
     {
         return Ok(last.clone());
     }
     let authority = parse_authority(value)?;
-    *last = Some(authority.clone());
+    *last_authority = Some(authority.clone());
     Ok(authority)
 }
 
@@ -206,12 +212,12 @@ fn parse_scheme(scheme: &Bytes) -> Result<Scheme, Cause> {
 }
 
 fn parse_path(path: Bytes, method: &Method) -> Result<PathAndQuery, Cause> {
-    let fits = match path.first() {
+    let is_valid = match path.first() {
         Some(b'/') => true,
         Some(b'*') => *method == Method::OPTIONS && path.len() == 1,
         Some(_) | None => false,
     };
-    if !fits || path.contains(&b'#') {
+    if !is_valid || path.contains(&b'#') {
         return Err(Cause::BadPseudo);
     }
     PathAndQuery::from_maybe_shared(path).map_err(|_| Cause::BadPseudo)
@@ -224,8 +230,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_a_number() {
-        for (value, fits) in [
+    fn an_authority_is_a_host_and_an_optional_numeric_port() {
+        for (value, is_valid) in [
             ("a", true),
             ("a:", true),
             ("a:80", true),
@@ -242,8 +248,8 @@ mod tests {
             ("a:1@a:80", false),
         ] {
             let parsed = parse_authority(Bytes::from_static(value.as_bytes()));
-            assert_eq!(parsed.is_ok(), fits, "{value}");
-            assert_eq!(is_host_and_port(&Authority::from_static(value)), fits, "{value}");
+            assert_eq!(parsed.is_ok(), is_valid, "{value}");
+            assert_eq!(is_host_and_port(&Authority::from_static(value)), is_valid, "{value}");
         }
     }
 

@@ -41,7 +41,7 @@ enum SenderState {
 
 impl SenderState {
     /// Checks whether HEADERS and DATA are permitted.
-    const fn may_send(self) -> Result<(), Cause> {
+    const fn check_headers_or_data(self) -> Result<(), Cause> {
         match self {
             Self::Open => Ok(()),
             Self::Ended => Err(Cause::HalfClosed),
@@ -61,7 +61,7 @@ const MAX_SECTIONS: usize = 16;
 /// Maximum number of buffered items, in addition to two for each [`MIN_UNCOALESCED_BYTES`] of DATA.
 /// A peer that obeys the other rules stays below it: short DATA is coalesced, so of two adjacent
 /// DATA items at least one has that size.
-const MAX_ITEMS: usize = 64;
+const MAX_ITEMS_BESIDES_DATA: usize = 64;
 
 /// Frames received on a carrier before its barrier. They are added only by the `push_*` functions,
 /// which reject frames that are not permitted or exceed a limit. The state that these checks need
@@ -69,7 +69,7 @@ const MAX_ITEMS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct EarlyFrames {
     items: Vec<EarlyFrame>,
-    sections: usize,
+    section_count: usize,
     /// Whether a MIGRATE is among the items. There is at most one, because it is not answered
     /// before the barrier arrives (SMIG-5.8/one-open-move).
     has_migrate: bool,
@@ -82,9 +82,9 @@ pub(crate) struct EarlyFrames {
 impl EarlyFrames {
     /// Checks whether there is room for another item of any kind. The limit is proportional to the
     /// DATA, which the windows bound.
-    fn has_room(&self) -> Result<(), Cause> {
-        let max_items = MAX_ITEMS + 2 * self.bytes / MIN_UNCOALESCED_BYTES;
-        if self.items.len() >= max_items { Err(Cause::CarrierFrames) } else { Ok(()) }
+    fn check_room(&self) -> Result<(), Cause> {
+        let max_items = MAX_ITEMS_BESIDES_DATA + 2 * self.bytes / MIN_UNCOALESCED_BYTES;
+        if self.items.len() >= max_items { Err(Cause::TooManyCarrierFrames) } else { Ok(()) }
     }
 
     /// Buffers DATA, unless the carrier's total would exceed `window`.
@@ -96,10 +96,9 @@ impl EarlyFrames {
     ) -> Result<(), (Cause, Credit)> {
         let total = self.bytes + chunk.data.len() + chunk.padding as usize;
         let fits = i64::try_from(total).is_ok_and(|total| total <= window.max(0));
-        let admitted = self
-            .sender
-            .may_send()
-            .and_then(|()| if fits { self.has_room() } else { Err(Cause::CarrierWindow) });
+        let admitted = self.sender.check_headers_or_data().and_then(|()| {
+            if fits { self.check_room() } else { Err(Cause::CarrierWindowExceeded) }
+        });
         if let Err(cause) = admitted {
             return Err((cause, chunk.credit));
         }
@@ -132,12 +131,12 @@ impl EarlyFrames {
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
-        self.sender.may_send()?;
-        self.has_room()?;
-        if self.sections >= MAX_SECTIONS {
-            return Err(Cause::CarrierSections);
+        self.sender.check_headers_or_data()?;
+        self.check_room()?;
+        if self.section_count >= MAX_SECTIONS {
+            return Err(Cause::TooManyCarrierSections);
         }
-        self.sections += 1;
+        self.section_count += 1;
         if end.is_end() {
             self.sender = SenderState::Ended;
         }
@@ -149,7 +148,7 @@ impl EarlyFrames {
         if self.has_migrate || !self.sender.may_send_last_frame() {
             return Err(Cause::BadMigrate);
         }
-        self.has_room()?;
+        self.check_room()?;
         self.has_migrate = true;
         if migrate.dst.is_some() {
             self.sender = SenderState::Migrated;
@@ -161,7 +160,7 @@ impl EarlyFrames {
     /// Buffers RST_STREAM(NO_ERROR). Returns false if no frame may follow or there is no
     /// room; the frame is then an ordinary reset.
     pub(crate) fn push_stop(&mut self) -> bool {
-        let is_accepted = self.sender.may_send_last_frame() && self.has_room().is_ok();
+        let is_accepted = self.sender.may_send_last_frame() && self.check_room().is_ok();
         if is_accepted {
             self.sender = SenderState::Stopped;
             self.items.push(EarlyFrame::Stop);
@@ -206,45 +205,45 @@ impl EarlyFrames {
 /// The unbound carriers of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct UnboundCarriers {
-    unbound: Vec<(StreamId, Instant, EarlyFrames)>,
+    carriers: Vec<(StreamId, Instant, EarlyFrames)>,
 }
 
 impl UnboundCarriers {
     pub(crate) fn len(&self) -> usize {
-        self.unbound.len()
+        self.carriers.len()
     }
 
     pub(crate) fn find_mut(&mut self, id: StreamId) -> Option<&mut EarlyFrames> {
-        self.unbound.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
+        self.carriers.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EarlyFrames> {
-        self.unbound.iter().map(|(.., early)| early)
+        self.carriers.iter().map(|(.., early)| early)
     }
 
     pub(crate) fn insert(&mut self, id: StreamId, now: Instant) {
-        self.unbound.push((id, now, EarlyFrames::default()));
+        self.carriers.push((id, now, EarlyFrames::default()));
     }
 
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<EarlyFrames> {
-        let index = self.unbound.iter().position(|(other, ..)| *other == id)?;
-        Some(self.unbound.remove(index).2)
+        let index = self.carriers.iter().position(|(other, ..)| *other == id)?;
+        Some(self.carriers.remove(index).2)
     }
 
     /// Removes and returns the carriers above `last`, which GOAWAY excludes.
     pub(crate) fn take_above(&mut self, last: StreamId) -> Vec<EarlyFrames> {
-        let excluded = self.unbound.extract_if(.., |(id, ..)| *id > last);
+        let excluded = self.carriers.extract_if(.., |(id, ..)| *id > last);
         excluded.map(|(.., early)| early).collect()
     }
 
-    /// Returns a carrier that became unbound at `before` or earlier.
-    pub(crate) fn find_expired(&self, before: Instant) -> Option<StreamId> {
-        self.unbound.iter().find(|(_, since, _)| *since <= before).map(|&(id, ..)| id)
+    /// Returns a carrier that became unbound at `cutoff` or earlier.
+    pub(crate) fn find_expired(&self, cutoff: Instant) -> Option<StreamId> {
+        self.carriers.iter().find(|(_, since, _)| *since <= cutoff).map(|&(id, ..)| id)
     }
 
     /// Drops all carriers together with their connection.
     pub(crate) fn forfeit(&mut self) {
-        for (.., early) in self.unbound.drain(..) {
+        for (.., early) in self.carriers.drain(..) {
             early.into_credit().forfeit();
         }
     }
@@ -260,15 +259,19 @@ mod tests {
         Chunk { data, padding: 0, conn: ConnId(0), credit: Credit::NONE }
     }
 
-    fn push_data(early: &mut EarlyFrames, length: usize, end: EndStream) -> Result<(), Cause> {
-        early.push_data(chunk(length), end, 1 << 30).map_err(|(cause, credit)| {
+    fn push_data(
+        early_frames: &mut EarlyFrames,
+        length: usize,
+        end: EndStream,
+    ) -> Result<(), Cause> {
+        early_frames.push_data(chunk(length), end, 1 << 30).map_err(|(cause, credit)| {
             credit.forfeit();
             cause
         })
     }
 
-    fn push_section(early: &mut EarlyFrames, end: EndStream) -> Result<(), Cause> {
-        early.push_section(FieldSection::default(), end)
+    fn push_section(early_frames: &mut EarlyFrames, end: EndStream) -> Result<(), Cause> {
+        early_frames.push_section(FieldSection::default(), end)
     }
 
     fn onward_migrate() -> Migrate {
@@ -279,36 +282,39 @@ mod tests {
     #[test]
     fn no_headers_or_data_are_accepted_after_end_stream() {
         for by_data in [true, false] {
-            let mut early = EarlyFrames::default();
-            assert_eq!(push_section(&mut early, EndStream::No), Ok(()));
+            let mut early_frames = EarlyFrames::default();
+            assert_eq!(push_section(&mut early_frames, EndStream::No), Ok(()));
             let ended = if by_data {
-                push_data(&mut early, 0, EndStream::Yes)
+                push_data(&mut early_frames, 0, EndStream::Yes)
             } else {
-                push_section(&mut early, EndStream::Yes)
+                push_section(&mut early_frames, EndStream::Yes)
             };
             assert_eq!(ended, Ok(()));
             for end in [EndStream::Yes, EndStream::No] {
-                assert_eq!(push_data(&mut early, 0, end), Err(Cause::HalfClosed));
-                assert_eq!(push_section(&mut early, end), Err(Cause::HalfClosed));
+                assert_eq!(push_data(&mut early_frames, 0, end), Err(Cause::HalfClosed));
+                assert_eq!(push_section(&mut early_frames, end), Err(Cause::HalfClosed));
             }
-            assert_eq!(early.push_migrate(onward_migrate(), EndStream::Yes), Ok(()));
-            assert_eq!(early.into_items().len(), 3);
+            assert_eq!(early_frames.push_migrate(onward_migrate(), EndStream::Yes), Ok(()));
+            assert_eq!(early_frames.into_items().len(), 3);
         }
     }
 
     #[test]
     fn nothing_is_accepted_after_the_barrier() {
         let offer = Migrate { dst: None };
-        let mut moved = EarlyFrames::default();
-        assert_eq!(moved.push_migrate(onward_migrate(), EndStream::No), Ok(()));
-        let mut stopped = EarlyFrames::default();
+        let mut migrated_frames = EarlyFrames::default();
+        assert_eq!(migrated_frames.push_migrate(onward_migrate(), EndStream::No), Ok(()));
+        let mut stopped_frames = EarlyFrames::default();
         // An offer is not a barrier.
-        assert_eq!(stopped.push_migrate(offer, EndStream::No), Ok(()));
-        assert_eq!(stopped.push_migrate(onward_migrate(), EndStream::No), Err(Cause::BadMigrate));
-        assert_eq!(push_data(&mut stopped, 1, EndStream::No), Ok(()));
-        assert!(stopped.push_stop());
-        assert!(stopped.is_stopped() && !moved.is_stopped());
-        for mut early in [moved, stopped] {
+        assert_eq!(stopped_frames.push_migrate(offer, EndStream::No), Ok(()));
+        assert_eq!(
+            stopped_frames.push_migrate(onward_migrate(), EndStream::No),
+            Err(Cause::BadMigrate)
+        );
+        assert_eq!(push_data(&mut stopped_frames, 1, EndStream::No), Ok(()));
+        assert!(stopped_frames.push_stop());
+        assert!(stopped_frames.is_stopped() && !migrated_frames.is_stopped());
+        for mut early in [migrated_frames, stopped_frames] {
             assert_eq!(push_data(&mut early, 0, EndStream::No), Err(Cause::StreamClosed));
             assert_eq!(push_section(&mut early, EndStream::Yes), Err(Cause::StreamClosed));
             assert_eq!(early.push_migrate(offer, EndStream::No), Err(Cause::BadMigrate));
@@ -318,28 +324,40 @@ mod tests {
 
     #[test]
     fn the_number_of_items_is_bounded() {
-        let mut early = EarlyFrames::default();
-        early.items.extend((0..MAX_ITEMS).map(|_| EarlyFrame::Stop));
-        assert_eq!(push_data(&mut early, 1, EndStream::No), Err(Cause::CarrierFrames));
-        assert_eq!(push_section(&mut early, EndStream::No), Err(Cause::CarrierFrames));
+        let mut early_frames = EarlyFrames::default();
+        early_frames.items.extend((0..MAX_ITEMS_BESIDES_DATA).map(|_| EarlyFrame::Stop));
+        assert_eq!(
+            push_data(&mut early_frames, 1, EndStream::No),
+            Err(Cause::TooManyCarrierFrames)
+        );
+        assert_eq!(
+            push_section(&mut early_frames, EndStream::No),
+            Err(Cause::TooManyCarrierFrames)
+        );
         let migrate = Migrate { dst: None };
-        assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierFrames));
-        assert!(!early.push_stop());
+        assert_eq!(
+            early_frames.push_migrate(migrate, EndStream::No),
+            Err(Cause::TooManyCarrierFrames)
+        );
+        assert!(!early_frames.push_stop());
         // The maximum for a peer that obeys the other rules.
-        let mut early = EarlyFrames::default();
+        let mut early_frames = EarlyFrames::default();
         for _ in 0..MAX_SECTIONS {
-            assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
-            assert_eq!(push_section(&mut early, EndStream::No), Ok(()));
+            assert_eq!(push_data(&mut early_frames, 0, EndStream::No), Ok(()));
+            assert_eq!(push_section(&mut early_frames, EndStream::No), Ok(()));
         }
-        assert_eq!(push_section(&mut early, EndStream::No), Err(Cause::CarrierSections));
+        assert_eq!(
+            push_section(&mut early_frames, EndStream::No),
+            Err(Cause::TooManyCarrierSections)
+        );
         for _ in 0..1000 {
-            assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
-            assert_eq!(push_data(&mut early, MIN_UNCOALESCED_BYTES, EndStream::No), Ok(()));
+            assert_eq!(push_data(&mut early_frames, 0, EndStream::No), Ok(()));
+            assert_eq!(push_data(&mut early_frames, MIN_UNCOALESCED_BYTES, EndStream::No), Ok(()));
         }
         let offer = Migrate { dst: None };
-        assert_eq!(early.push_migrate(offer, EndStream::No), Ok(()));
-        assert_eq!(push_data(&mut early, 0, EndStream::No), Ok(()));
-        assert_eq!(push_data(&mut early, 0, EndStream::Yes), Ok(()));
-        assert!(early.push_stop());
+        assert_eq!(early_frames.push_migrate(offer, EndStream::No), Ok(()));
+        assert_eq!(push_data(&mut early_frames, 0, EndStream::No), Ok(()));
+        assert_eq!(push_data(&mut early_frames, 0, EndStream::Yes), Ok(()));
+        assert!(early_frames.push_stop());
     }
 }

@@ -30,9 +30,9 @@ pub(crate) enum Collision {
     /// (SMIG-6.3/offer-stays-open).
     AnswersOffer,
     /// The server's own migration continues; the client's is not answered (SMIG-6.5/server-wins).
-    OwnStands,
+    LocalPrevails,
     /// The client reverts its own migration and then follows (SMIG-6.6/client-yields).
-    OwnYields(Box<OpenMigration>),
+    LocalYields(Box<OpenMigration>),
 }
 
 /// Response to an offer.
@@ -42,7 +42,7 @@ pub(crate) enum OfferResponse {
     AskApplication,
     Decline,
     /// This side's open MIGRATE is the answer (SMIG-6.2/offer-answered).
-    Answered,
+    AlreadyAnswered,
 }
 
 impl MigrationState {
@@ -52,29 +52,29 @@ impl MigrationState {
         match (core::mem::replace(self, Self::Idle), side) {
             (Self::Idle | Self::OfferReceived, _) => Collision::None,
             (Self::Offered, _) => Collision::AnswersOffer,
-            (Self::Open(open), Side::Client) => Collision::OwnYields(open),
+            (Self::Open(open), Side::Client) => Collision::LocalYields(open),
             (open @ Self::Open(_), Side::Server) => {
                 *self = open;
-                Collision::OwnStands
+                Collision::LocalPrevails
             }
         }
     }
 
     /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
-    /// changed since (SMIG-6.4/offered-once). `joined`: its connection is in the session;
+    /// changed since (SMIG-6.4/offered-once). `c1_joined`: its connection is in the session;
     /// streams of a former member do not move (SMIG-4.8/new-session).
     pub(crate) fn on_offer(
         &mut self,
         was_declined: bool,
-        joined: bool,
+        c1_joined: bool,
     ) -> Result<OfferResponse, Cause> {
         match self {
-            Self::Idle if was_declined || !joined => Ok(OfferResponse::Decline),
+            Self::Idle if was_declined || !c1_joined => Ok(OfferResponse::Decline),
             Self::Idle => {
                 *self = Self::OfferReceived;
                 Ok(OfferResponse::AskApplication)
             }
-            Self::Open(_) => Ok(OfferResponse::Answered),
+            Self::Open(_) => Ok(OfferResponse::AlreadyAnswered),
             Self::Offered | Self::OfferReceived => Err(Cause::BadMigrate),
         }
     }
@@ -99,13 +99,13 @@ pub(crate) struct NamedCarrier {
     pub(crate) s2: StreamId,
     pub(crate) s2_closed: bool,
     /// The last id of a GOAWAY that this side sent on C2.
-    pub(crate) goaway: Option<StreamId>,
+    pub(crate) goaway_last_id: Option<StreamId>,
 }
 
 impl NamedCarrier {
     /// Returns the carrier's address, unless the follower must decline (SMIG-5.13/must-decline).
     pub(crate) fn usable_addr(self) -> Option<StreamAddr> {
-        let excluded = self.goaway.is_some_and(|last| self.s2 > last);
+        let excluded = self.goaway_last_id.is_some_and(|last| self.s2 > last);
         let joined = self.c1_joined && self.c2_joined;
         let usable = self.c1 != self.c2 && joined && !self.s2_closed && !excluded;
         usable.then_some(StreamAddr { conn: self.c2, id: self.s2 })
@@ -117,7 +117,7 @@ impl NamedCarrier {
 pub(crate) enum StrayMigrateResponse {
     /// None: this side's own MIGRATE prevails (SMIG-6.5/server-wins), or answers the offer
     /// (SMIG-6.2/offer-answered).
-    OwnStands,
+    LocalPrevails,
     /// The client abandons its own MIGRATE, accepts the server's, and sends the reset on the
     /// server's carrier, where the stream is now. No END_STREAM: the server must not take a
     /// truncated request for a complete one (SMIG-8.3/reset-remembered).
@@ -127,19 +127,21 @@ pub(crate) enum StrayMigrateResponse {
     Decline { reset: Option<ErrorCode> },
 }
 
-/// Handles a MIGRATE that `side` reads for a stream that has ended there. `own`: its own MIGRATE of
-/// the stream is unanswered. `carrier`: the one that the peer's names, if it is usable.
+/// Handles a MIGRATE that `side` reads for a stream that has ended there. `own_pending`: its own
+/// MIGRATE of the stream is unanswered. `carrier`: the one that the peer's names, if it is usable.
 pub(crate) fn on_stray_migrate(
     side: Side,
     migrate: Migrate,
-    own: Option<PendingAnswer>,
+    own_pending: Option<PendingAnswer>,
     carrier: Option<StreamAddr>,
 ) -> StrayMigrateResponse {
-    let Some(own) = own else { return StrayMigrateResponse::Decline { reset: None } };
+    let Some(own_pending) = own_pending else {
+        return StrayMigrateResponse::Decline { reset: None };
+    };
     if side == Side::Server || migrate.dst.is_none() {
-        return StrayMigrateResponse::OwnStands;
+        return StrayMigrateResponse::LocalPrevails;
     }
-    match (carrier, own.reset) {
+    match (carrier, own_pending.reset_s1_on_decline) {
         (Some(carrier), Some(code)) => StrayMigrateResponse::AcceptAndReset(carrier, code),
         (_, reset) => StrayMigrateResponse::Decline { reset },
     }
@@ -154,11 +156,11 @@ mod tests {
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(6) };
     const OFFER: Migrate = Migrate { dst: None };
 
-    fn to(id: u32) -> Migrate {
+    fn migrate_to(id: u32) -> Migrate {
         Migrate { dst: Some((Cid { app: AppId::new(7), number: 2 }, StreamId::new(id))) }
     }
 
-    fn open() -> MigrationState {
+    fn open_state() -> MigrationState {
         let cid = Cid { app: AppId::new(7), number: 2 };
         let now = Instant::from_nanos(0);
         MigrationState::Open(Box::new(OpenMigration::new(S2, cid, now, 0)))
@@ -167,31 +169,31 @@ mod tests {
     #[test]
     fn a_destination_is_an_unused_id_of_its_sender() {
         // SMIG-2.6/bad-destination
-        let wrong = Err(Cause::BadMigrate);
+        let expected_error = Err(Cause::BadMigrate);
         for (reader, s2, in_use, expected) in [
             (Side::Client, 6, false, Ok(())),
-            (Side::Client, 6, true, wrong),
-            (Side::Client, 5, false, wrong),
-            (Side::Client, 0, false, wrong),
+            (Side::Client, 6, true, expected_error),
+            (Side::Client, 5, false, expected_error),
+            (Side::Client, 0, false, expected_error),
             (Side::Server, 5, false, Ok(())),
-            (Side::Server, 6, false, wrong),
-            (Side::Server, 0, false, wrong),
+            (Side::Server, 6, false, expected_error),
+            (Side::Server, 0, false, expected_error),
         ] {
-            assert_eq!(check_migrate(reader, to(s2), in_use), expected, "{reader:?} {s2}");
+            assert_eq!(check_migrate(reader, migrate_to(s2), in_use), expected, "{reader:?} {s2}");
         }
         // SMIG-2.5/zero-cid
         assert_eq!(check_migrate(Side::Client, OFFER, false), Ok(()));
-        assert_eq!(check_migrate(Side::Server, OFFER, false), wrong);
+        assert_eq!(check_migrate(Side::Server, OFFER, false), expected_error);
     }
 
     #[test]
     fn in_a_collision_the_servers_migration_prevails() {
         // SMIG-6.5/server-wins, SMIG-6.6/client-yields
-        let mut state = open();
-        assert!(matches!(state.on_migrate(Side::Server), Collision::OwnStands));
+        let mut state = open_state();
+        assert!(matches!(state.on_migrate(Side::Server), Collision::LocalPrevails));
         assert!(matches!(state, MigrationState::Open(_)));
         let yielded = state.on_migrate(Side::Client);
-        assert!(matches!(yielded, Collision::OwnYields(open) if open.to == S2));
+        assert!(matches!(yielded, Collision::LocalYields(open) if open.to == S2));
         for side in [Side::Server, Side::Client] {
             assert!(matches!(state.on_migrate(side), Collision::None));
         }
@@ -212,66 +214,75 @@ mod tests {
         assert_eq!(state.on_offer(false, true), Err(Cause::BadMigrate));
         assert!(state.decline_offer() && !state.decline_offer());
         // SMIG-6.2/offer-answered
-        let mut state = open();
-        assert_eq!(state.on_offer(false, true), Ok(OfferResponse::Answered));
+        let mut state = open_state();
+        assert_eq!(state.on_offer(false, true), Ok(OfferResponse::AlreadyAnswered));
         assert!(matches!(state, MigrationState::Open(_)) && !state.decline_offer());
     }
 
     #[test]
     fn a_carrier_is_an_open_id_on_another_joined_connection() {
         // SMIG-5.13/must-decline
-        let good = NamedCarrier {
+        let usable_carrier = NamedCarrier {
             c1: ConnId(1),
             c1_joined: true,
             c2: S2.conn,
             c2_joined: true,
             s2: S2.id,
             s2_closed: false,
-            goaway: None,
+            goaway_last_id: None,
         };
-        assert_eq!(good.usable_addr(), Some(S2));
-        assert_eq!(NamedCarrier { goaway: Some(S2.id), ..good }.usable_addr(), Some(S2));
-        for bad in [
-            NamedCarrier { c1: S2.conn, ..good },
-            NamedCarrier { c1_joined: false, ..good },
-            NamedCarrier { c2_joined: false, ..good },
-            NamedCarrier { s2_closed: true, ..good },
-            NamedCarrier { goaway: Some(StreamId::new(4)), ..good },
+        assert_eq!(usable_carrier.usable_addr(), Some(S2));
+        assert_eq!(
+            NamedCarrier { goaway_last_id: Some(S2.id), ..usable_carrier }.usable_addr(),
+            Some(S2)
+        );
+        for unusable_carrier in [
+            NamedCarrier { c1: S2.conn, ..usable_carrier },
+            NamedCarrier { c1_joined: false, ..usable_carrier },
+            NamedCarrier { c2_joined: false, ..usable_carrier },
+            NamedCarrier { s2_closed: true, ..usable_carrier },
+            NamedCarrier { goaway_last_id: Some(StreamId::new(4)), ..usable_carrier },
         ] {
-            assert_eq!(bad.usable_addr(), None, "{bad:?}");
+            assert_eq!(unusable_carrier.usable_addr(), None, "{unusable_carrier:?}");
         }
     }
 
     #[test]
     fn a_migrate_for_an_ended_stream_is_answered_unless_this_sides_own_prevails() {
         let reset = Some(ErrorCode::Cancel);
-        let own = |reset| {
+        let own_pending_answer = |reset| {
             let (cid, id) = (Cid { app: AppId::new(7), number: 3 }, StreamId::new(9));
-            Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset })
+            Some(PendingAnswer { s1: StreamId::new(1), dst: (cid, id), reset_s1_on_decline: reset })
         };
-        let (plain_decline, own_stands) =
-            (StrayMigrateResponse::Decline { reset: None }, StrayMigrateResponse::OwnStands);
-        for (side, migrate, own, carrier, expected) in [
+        let (plain_decline, local_prevails) =
+            (StrayMigrateResponse::Decline { reset: None }, StrayMigrateResponse::LocalPrevails);
+        for (side, migrate, own_pending, carrier, expected) in [
             // SMIG-5.10/always-answer, SMIG-8.1/reset-crosses
-            (Side::Server, to(5), None, Some(S2), plain_decline),
-            (Side::Client, to(6), None, Some(S2), plain_decline),
+            (Side::Server, migrate_to(5), None, Some(S2), plain_decline),
+            (Side::Client, migrate_to(6), None, Some(S2), plain_decline),
             (Side::Client, OFFER, None, None, plain_decline),
             // SMIG-6.5/server-wins, SMIG-6.2/offer-answered
-            (Side::Server, to(5), own(reset), Some(S2), own_stands),
-            (Side::Client, OFFER, own(reset), None, own_stands),
+            (Side::Server, migrate_to(5), own_pending_answer(reset), Some(S2), local_prevails),
+            (Side::Client, OFFER, own_pending_answer(reset), None, local_prevails),
             // SMIG-8.3/reset-remembered
-            (Side::Client, to(6), own(None), Some(S2), plain_decline),
-            (Side::Client, to(6), own(reset), None, StrayMigrateResponse::Decline { reset }),
+            (Side::Client, migrate_to(6), own_pending_answer(None), Some(S2), plain_decline),
             (
                 Side::Client,
-                to(6),
-                own(reset),
+                migrate_to(6),
+                own_pending_answer(reset),
+                None,
+                StrayMigrateResponse::Decline { reset },
+            ),
+            (
+                Side::Client,
+                migrate_to(6),
+                own_pending_answer(reset),
                 Some(S2),
                 StrayMigrateResponse::AcceptAndReset(S2, ErrorCode::Cancel),
             ),
         ] {
-            let response = on_stray_migrate(side, migrate, own, carrier);
-            assert_eq!(response, expected, "{side:?} {migrate:?} {own:?} {carrier:?}");
+            let response = on_stray_migrate(side, migrate, own_pending, carrier);
+            assert_eq!(response, expected, "{side:?} {migrate:?} {own_pending:?} {carrier:?}");
         }
     }
 }

@@ -14,7 +14,9 @@ pub(crate) use early::{EarlyFrame, EarlyFrames, UnboundCarriers};
 pub(crate) use follower::{
     Collision, NamedCarrier, OfferResponse, StrayMigrateResponse, check_migrate, on_stray_migrate,
 };
-pub(crate) use mover::{Answer, Departure, DueResets, EndBeforeAnswer, LossEffect, check_offer};
+pub(crate) use mover::{
+    Answer, DueResets, EndBeforeAnswer, LossEffect, MigrationPreconditions, check_offer,
+};
 
 use crate::error::ErrorCode;
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
@@ -98,14 +100,14 @@ pub(crate) struct OpenMigration {
     /// The CID of its connection.
     cid: Cid,
     /// The follower's frames that arrived on the carrier before its accepting answer.
-    pub(crate) early: EarlyFrames,
+    pub(crate) early_frames: EarlyFrames,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
     /// drops them.
     pub(crate) increments_on_carrier: u32,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) carrier_lost: bool,
-    pub(crate) since: Instant,
+    pub(crate) started_at: Instant,
     /// The peer's SETTINGS_INITIAL_WINDOW_SIZE on the old connection when the barrier was sent, for
     /// SMIG-7.5/undone-barrier.
     pub(crate) initial_window: u32,
@@ -113,14 +115,14 @@ pub(crate) struct OpenMigration {
 
 impl OpenMigration {
     /// Returns the state for a MIGRATE that is sent now.
-    pub(crate) fn new(to: StreamAddr, cid: Cid, since: Instant, initial_window: u32) -> Self {
+    pub(crate) fn new(to: StreamAddr, cid: Cid, started_at: Instant, initial_window: u32) -> Self {
         Self {
             to,
             cid,
-            early: EarlyFrames::default(),
+            early_frames: EarlyFrames::default(),
             increments_on_carrier: 0,
             carrier_lost: false,
-            since,
+            started_at,
             initial_window,
         }
     }
@@ -140,7 +142,7 @@ pub(crate) struct PendingAnswer {
     pub(crate) dst: (Cid, StreamId),
     /// The code of a reset on the carrier, to be sent on S1 after a decline
     /// (SMIG-8.3/reset-remembered).
-    pub(crate) reset: Option<ErrorCode>,
+    pub(crate) reset_s1_on_decline: Option<ErrorCode>,
 }
 
 /// A MIGRATE to a connection whose JOIN is unanswered (SMIG-5.12/join-pending).

@@ -7,26 +7,26 @@ use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 
 /// The state that decides whether this side may migrate or offer a stream.
 #[derive(Debug)]
-pub(crate) struct Departure<'a> {
+pub(crate) struct MigrationPreconditions<'a> {
     pub(crate) migration: &'a MigrationState,
     /// The stream is complete or has failed.
-    pub(crate) ended: bool,
+    pub(crate) has_ended: bool,
     pub(crate) migrations: u8,
     pub(crate) max_migrations: u8,
     pub(crate) c1_joined: bool,
     /// The peer's MIGRATE of the stream waits for a JOIN (SMIG-5.12/join-pending).
-    pub(crate) deferred: bool,
+    pub(crate) is_deferred: bool,
     /// This side's open migrations and offers in the session.
     pub(crate) open_migrations: usize,
     /// The peer's SETTINGS_SMIG on C1.
     pub(crate) max_open_migrations: u32,
 }
 
-impl Departure<'_> {
+impl MigrationPreconditions<'_> {
     /// Checks the rules that a MIGRATE and an offer have in common (SMIG-5.8/one-open-move,
     /// SMIG-5.9/open-limit).
     pub(crate) const fn check(&self) -> Result<(), MigrateError> {
-        if self.ended {
+        if self.has_ended {
             return Err(MigrateError::Ended);
         }
         match self.migration {
@@ -42,7 +42,7 @@ impl Departure<'_> {
             return Err(MigrateError::Disabled);
         }
         // The peer's move takes precedence.
-        if self.deferred {
+        if self.is_deferred {
             return Err(MigrateError::InProgress);
         }
         if self.open_migrations >= self.max_open_migrations as usize {
@@ -109,16 +109,16 @@ impl MigrationState {
         }
     }
 
-    /// Handles the loss of a connection that carries the stream. `complete`: both directions have
+    /// Handles the loss of a connection that carries the stream. `both_ended`: both directions have
     /// ended.
-    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> LossEffect {
+    pub(crate) fn on_connection_lost(&mut self, lost_conn: ConnId, both_ended: bool) -> LossEffect {
         match core::mem::replace(self, Self::Idle) {
-            Self::Open(mut open) if open.to.conn == lost => {
+            Self::Open(mut open) if open.to.conn == lost_conn => {
                 open.carrier_lost = true;
                 *self = Self::Open(open);
                 LossEffect::AwaitAnswer
             }
-            Self::Open(open) if complete => LossEffect::Complete(open),
+            Self::Open(open) if both_ended => LossEffect::Complete(open),
             state @ (Self::Idle | Self::Offered | Self::OfferReceived | Self::Open(_)) => {
                 *self = state;
                 LossEffect::Fail
@@ -148,7 +148,7 @@ impl PendingAnswer {
         dst: Option<(Cid, StreamId)>,
     ) -> Result<Option<ErrorCode>, Cause> {
         match dst {
-            None => Ok(self.reset),
+            None => Ok(self.reset_s1_on_decline),
             Some(dst) if dst == self.dst => Ok(None),
             Some(_) => Err(Cause::UnexpectedMigrateAck),
         }
@@ -175,32 +175,38 @@ pub(crate) struct DueResets {
     pub(crate) reset_s2: Option<ErrorCode>,
     /// The code of an RST_STREAM on S1 after a decline (SMIG-8.3/reset-remembered). If C1 is lost,
     /// there will be no answer.
-    pub(crate) on_decline: Option<ErrorCode>,
+    pub(crate) reset_s1_on_decline: Option<ErrorCode>,
 }
 
 impl OpenMigration {
-    /// Returns the resets that are due after the end of the stream: the table of section 8. `used`:
-    /// a frame was sent on S2, so S2 must be closed (SMIG-6.11/close-abandoned).
-    pub(crate) fn on_end_before_answer(&self, end: EndBeforeAnswer, used: bool) -> DueResets {
-        let close_s2 = used.then_some(ErrorCode::Cancel);
-        match end {
+    /// Returns the resets that are due after the end of the stream: the table of section 8.
+    /// `carrier_used`: a frame was sent on S2, so S2 must be closed (SMIG-6.11/close-abandoned).
+    pub(crate) fn on_end_before_answer(
+        &self,
+        end_kind: EndBeforeAnswer,
+        carrier_used: bool,
+    ) -> DueResets {
+        let close_s2 = carrier_used.then_some(ErrorCode::Cancel);
+        match end_kind {
             // SMIG-8.2/reset-on-s2
             EndBeforeAnswer::Reset(code) => {
-                DueResets { reset_s2: Some(code), on_decline: Some(code) }
+                DueResets { reset_s2: Some(code), reset_s1_on_decline: Some(code) }
             }
             EndBeforeAnswer::ResetByPeer(at, code) if at == self.to => {
-                DueResets { reset_s2: None, on_decline: Some(code) }
+                DueResets { reset_s2: None, reset_s1_on_decline: Some(code) }
             }
             // It crossed the MIGRATE, which the peer will decline (SMIG-8.1/reset-crosses,
             // SMIG-8.20/stop-crosses).
-            EndBeforeAnswer::ResetByPeer(..) => DueResets { reset_s2: close_s2, on_decline: None },
+            EndBeforeAnswer::ResetByPeer(..) => {
+                DueResets { reset_s2: close_s2, reset_s1_on_decline: None }
+            }
             // SMIG-8.15/goaway-excludes-s1
             EndBeforeAnswer::ExcludedS1 => {
-                DueResets { reset_s2: close_s2, on_decline: Some(ErrorCode::Cancel) }
+                DueResets { reset_s2: close_s2, reset_s1_on_decline: Some(ErrorCode::Cancel) }
             }
             // SMIG-8.8/c1-ends-at-mover
             EndBeforeAnswer::LostC1 => {
-                DueResets { reset_s2: Some(ErrorCode::Cancel), on_decline: None }
+                DueResets { reset_s2: Some(ErrorCode::Cancel), reset_s1_on_decline: None }
             }
         }
     }
@@ -219,26 +225,27 @@ mod tests {
         (Cid { app: AppId::new(7), number }, S2.id)
     }
 
-    fn open() -> OpenMigration {
+    fn open_migration() -> OpenMigration {
         OpenMigration::new(S2, dst(2).0, Instant::from_nanos(0), 0)
     }
 
     #[test]
     fn a_stream_has_one_open_migration_within_the_limits() {
-        let open = MigrationState::Open(Box::new(open()));
-        let check_with = |change: fn(&mut Departure<'_>), migration: &MigrationState| {
-            let mut departure = Departure {
+        let open_state = MigrationState::Open(Box::new(open_migration()));
+        let check_with = |change: fn(&mut MigrationPreconditions<'_>),
+                          migration: &MigrationState| {
+            let mut preconditions = MigrationPreconditions {
                 migration,
-                ended: false,
+                has_ended: false,
                 migrations: 3,
                 max_migrations: 4,
                 c1_joined: true,
-                deferred: false,
+                is_deferred: false,
                 open_migrations: 7,
                 max_open_migrations: 8,
             };
-            change(&mut departure);
-            departure.check()
+            change(&mut preconditions);
+            preconditions.check()
         };
         let idle = MigrationState::Idle;
         assert_eq!(check_with(|_| {}, &idle), Ok(()));
@@ -246,14 +253,14 @@ mod tests {
         assert_eq!(check_with(|_| {}, &MigrationState::OfferReceived), Ok(()));
         // SMIG-5.8/one-open-move
         assert_eq!(check_with(|_| {}, &MigrationState::Offered), Err(MigrateError::InProgress));
-        assert_eq!(check_with(|_| {}, &open), Err(MigrateError::InProgress));
+        assert_eq!(check_with(|_| {}, &open_state), Err(MigrateError::InProgress));
         // SMIG-5.9/open-limit
         assert_eq!(check_with(|it| it.open_migrations = 8, &idle), Err(MigrateError::TooManyOpen));
         assert_eq!(check_with(|it| it.migrations = 4, &idle), Err(MigrateError::LimitReached));
-        assert_eq!(check_with(|it| it.ended = true, &idle), Err(MigrateError::Ended));
+        assert_eq!(check_with(|it| it.has_ended = true, &idle), Err(MigrateError::Ended));
         assert_eq!(check_with(|it| it.c1_joined = false, &idle), Err(MigrateError::Disabled));
         // SMIG-5.12/join-pending
-        assert_eq!(check_with(|it| it.deferred = true, &idle), Err(MigrateError::InProgress));
+        assert_eq!(check_with(|it| it.is_deferred = true, &idle), Err(MigrateError::InProgress));
     }
 
     #[test]
@@ -265,9 +272,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_match_the_request_and_ends_it() {
+    fn an_answer_must_match_its_migrate_or_offer_and_ends_it() {
         // SMIG-2.7/stray-answer
-        let open_state = || MigrationState::Open(Box::new(open()));
+        let open_state = || MigrationState::Open(Box::new(open_migration()));
         let label = |answer| match answer {
             Ok(Answer::OfferDeclined) => "offer declined",
             Ok(Answer::Accepted(open)) if open.to == S2 => "accepted",
@@ -300,7 +307,7 @@ mod tests {
     fn a_decline_after_the_end_requires_the_reset_on_s1() {
         // SMIG-8.3/reset-remembered
         let reset = Some(ErrorCode::Cancel);
-        let pending = PendingAnswer { s1: S1.id, dst: dst(2), reset };
+        let pending = PendingAnswer { s1: S1.id, dst: dst(2), reset_s1_on_decline: reset };
         assert_eq!(pending.on_answer(None), Ok(reset));
         assert_eq!(pending.on_answer(Some(dst(2))), Ok(None));
         assert_eq!(pending.on_answer(Some(dst(3))), Err(Cause::UnexpectedMigrateAck));
@@ -310,7 +317,7 @@ mod tests {
     fn after_loss_of_c2_the_answer_decides_after_loss_of_c1_the_stream_ends() {
         for complete in [false, true] {
             // SMIG-8.9/c2-ends-early
-            let mut state = MigrationState::Open(Box::new(open()));
+            let mut state = MigrationState::Open(Box::new(open_migration()));
             assert!(matches!(state.on_connection_lost(S2.conn, complete), LossEffect::AwaitAnswer));
             assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
             assert!(matches!(
@@ -319,7 +326,7 @@ mod tests {
             ));
         }
         // SMIG-8.8/c1-ends-at-mover
-        let mut state = MigrationState::Open(Box::new(open()));
+        let mut state = MigrationState::Open(Box::new(open_migration()));
         assert!(matches!(state.on_connection_lost(S1.conn, false), LossEffect::Fail));
         assert!(matches!(state, MigrationState::Open(_)), "its end is in on_end_before_answer");
         assert!(matches!(state.on_connection_lost(S1.conn, true), LossEffect::Complete(_)));
@@ -329,7 +336,7 @@ mod tests {
     #[test]
     fn after_a_goaway_on_c2_the_answer_decides() {
         // SMIG-8.17/goaway-excludes-s2
-        let mut state = MigrationState::Open(Box::new(open()));
+        let mut state = MigrationState::Open(Box::new(open_migration()));
         assert!(!state.on_excluded(S1));
         assert!(state.on_excluded(S2));
         assert!(matches!(state, MigrationState::Open(open) if open.carrier_lost));
@@ -339,22 +346,35 @@ mod tests {
     #[test]
     fn resets_follow_the_table_of_section_8() {
         let (cancel, code) = (Some(ErrorCode::Cancel), ErrorCode::InternalError);
-        let after = |end, used| {
-            let DueResets { reset_s2, on_decline } = open().on_end_before_answer(end, used);
+        let due_resets_after = |end, used| {
+            let DueResets { reset_s2, reset_s1_on_decline: on_decline } =
+                open_migration().on_end_before_answer(end, used);
             (reset_s2, on_decline)
         };
-        for used in [false, true] {
+        for carrier_used in [false, true] {
             // SMIG-8.2/reset-on-s2, SMIG-8.3/reset-remembered
-            assert_eq!(after(EndBeforeAnswer::Reset(code), used), (Some(code), Some(code)));
-            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S2, code), used), (None, Some(code)));
+            assert_eq!(
+                due_resets_after(EndBeforeAnswer::Reset(code), carrier_used),
+                (Some(code), Some(code))
+            );
+            assert_eq!(
+                due_resets_after(EndBeforeAnswer::ResetByPeer(S2, code), carrier_used),
+                (None, Some(code))
+            );
             // SMIG-8.8/c1-ends-at-mover
-            assert_eq!(after(EndBeforeAnswer::LostC1, used), (cancel, None));
+            assert_eq!(due_resets_after(EndBeforeAnswer::LostC1, carrier_used), (cancel, None));
             // SMIG-6.11/close-abandoned: an unused carrier needs no reset.
-            let close = used.then_some(ErrorCode::Cancel);
+            let close = carrier_used.then_some(ErrorCode::Cancel);
             // SMIG-8.1/reset-crosses
-            assert_eq!(after(EndBeforeAnswer::ResetByPeer(S1, code), used), (close, None));
+            assert_eq!(
+                due_resets_after(EndBeforeAnswer::ResetByPeer(S1, code), carrier_used),
+                (close, None)
+            );
             // SMIG-8.15/goaway-excludes-s1
-            assert_eq!(after(EndBeforeAnswer::ExcludedS1, used), (close, cancel));
+            assert_eq!(
+                due_resets_after(EndBeforeAnswer::ExcludedS1, carrier_used),
+                (close, cancel)
+            );
         }
     }
 }

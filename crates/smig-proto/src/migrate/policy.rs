@@ -77,7 +77,7 @@ pub struct PolicyInput {
     /// Kind of transfer.
     pub transfer: Transfer,
     /// Bytes of body sent and received so far.
-    pub transferred: u64,
+    pub transferred_bytes: u64,
     /// Time since the stream was opened.
     pub age: Duration,
     /// The stream's priority.
@@ -85,7 +85,7 @@ pub struct PolicyInput {
     /// Number of other streams on the connection that are open, or were within the last second.
     pub other_streams: usize,
     /// Delivery rate that TCP reports, in bytes per second, if available.
-    pub delivery_rate: Option<u64>,
+    pub delivery_bytes_per_s: Option<u64>,
     /// An explicit instruction.
     pub hint: MigrationHint,
 }
@@ -163,8 +163,8 @@ impl MigrationReason {
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stay(why) => write!(f, "stays: {}", why.as_str()),
-            Self::Migrate(why) => write!(f, "moves: {}", why.as_str()),
+            Self::Stay(reason) => write!(f, "stays: {}", reason.as_str()),
+            Self::Migrate(reason) => write!(f, "moves: {}", reason.as_str()),
         }
     }
 }
@@ -187,20 +187,22 @@ impl MigrationPolicy {
         }
         match input.transfer {
             Transfer::Sized(size) => {
-                let left = size.saturating_sub(input.transferred);
-                if left < self.min_size {
+                let remaining_bytes = size.saturating_sub(input.transferred_bytes);
+                if remaining_bytes < self.min_size {
                     Decision::Stay(StayReason::FewBytesLeft)
-                } else if !self.would_block_others(left, input.delivery_rate) {
+                } else if !self.would_block_others(remaining_bytes, input.delivery_bytes_per_s) {
                     Decision::Stay(StayReason::ShortTransfer)
                 } else {
                     Decision::Migrate(MigrationReason::Size)
                 }
             }
-            Transfer::Unsized if input.transferred < self.unknown_length_after => {
+            Transfer::Unsized if input.transferred_bytes < self.unknown_length_after => {
                 Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
-            Transfer::Tunnel if input.transferred < self.tunnel_threshold(input.delivery_rate) => {
+            Transfer::Tunnel
+                if input.transferred_bytes < self.tunnel_threshold(input.delivery_bytes_per_s) =>
+            {
                 Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Tunnel if input.age < self.tunnel_min_age => {
@@ -242,62 +244,67 @@ mod tests {
 
     const LARGE_BODY: PolicyInput = PolicyInput {
         transfer: Transfer::Sized(50 << 20),
-        transferred: 0,
+        transferred_bytes: 0,
         age: Duration::ZERO,
         priority: Priority::sequential(3),
         other_streams: 1,
-        delivery_rate: Some(1_250_000),
+        delivery_bytes_per_s: Some(1_250_000),
         hint: MigrationHint::None,
     };
 
-    const MOVES: Decision = Decision::Migrate(MigrationReason::Size);
+    const MIGRATE_FOR_SIZE: Decision = Decision::Migrate(MigrationReason::Size);
 
     #[test]
     fn a_large_body_beside_other_streams_moves() {
         let policy = MigrationPolicy::default();
-        assert_eq!(policy.decide(&LARGE_BODY), MOVES);
+        assert_eq!(policy.decide(&LARGE_BODY), MIGRATE_FOR_SIZE);
         let alone = PolicyInput { other_streams: 0, ..LARGE_BODY };
         assert_eq!(policy.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
         let small = PolicyInput { transfer: Transfer::Sized(10 << 10), ..LARGE_BODY };
         assert_eq!(policy.decide(&small), Decision::Stay(StayReason::FewBytesLeft));
-        let nearly_done = PolicyInput { transferred: (50 << 20) - 1000, ..LARGE_BODY };
+        let nearly_done = PolicyInput { transferred_bytes: (50 << 20) - 1000, ..LARGE_BODY };
         assert_eq!(policy.decide(&nearly_done), Decision::Stay(StayReason::FewBytesLeft));
     }
 
     #[test]
     fn a_short_transfer_on_a_fast_path_stays() {
         let policy = MigrationPolicy::default();
-        let one_mb = PolicyInput { transfer: Transfer::Sized(1 << 20), ..LARGE_BODY };
-        let fast = PolicyInput { delivery_rate: Some(1_000_000_000), ..one_mb };
+        let one_mib_body = PolicyInput { transfer: Transfer::Sized(1 << 20), ..LARGE_BODY };
+        let fast = PolicyInput { delivery_bytes_per_s: Some(1_000_000_000), ..one_mib_body };
         assert_eq!(policy.decide(&fast), Decision::Stay(StayReason::ShortTransfer));
-        assert_eq!(policy.decide(&one_mb), MOVES);
-        let unknown = PolicyInput { delivery_rate: None, ..one_mb };
-        assert_eq!(policy.decide(&unknown), MOVES);
+        assert_eq!(policy.decide(&one_mib_body), MIGRATE_FOR_SIZE);
+        let unknown = PolicyInput { delivery_bytes_per_s: None, ..one_mib_body };
+        assert_eq!(policy.decide(&unknown), MIGRATE_FOR_SIZE);
     }
 
     #[test]
     fn a_body_of_unknown_length_moves_after_t() {
         let policy = MigrationPolicy::default();
         let early =
-            PolicyInput { transfer: Transfer::Unsized, transferred: 99 << 10, ..LARGE_BODY };
+            PolicyInput { transfer: Transfer::Unsized, transferred_bytes: 99 << 10, ..LARGE_BODY };
         assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewBytesSoFar));
-        let late = PolicyInput { transferred: 100 << 10, ..early };
+        let late = PolicyInput { transferred_bytes: 100 << 10, ..early };
         assert_eq!(policy.decide(&late), Decision::Migrate(MigrationReason::UnknownLength));
     }
 
     #[test]
     fn tunnels_move_by_bytes_and_age() {
         let policy = MigrationPolicy::default();
-        let young = PolicyInput { transfer: Transfer::Tunnel, transferred: 2 << 20, ..LARGE_BODY };
-        assert_eq!(policy.decide(&young), Decision::Stay(StayReason::YoungTunnel));
-        let few_bytes = PolicyInput { transferred: 0, age: Duration::from_secs(2), ..young };
+        let young_tunnel =
+            PolicyInput { transfer: Transfer::Tunnel, transferred_bytes: 2 << 20, ..LARGE_BODY };
+        assert_eq!(policy.decide(&young_tunnel), Decision::Stay(StayReason::YoungTunnel));
+        let few_bytes =
+            PolicyInput { transferred_bytes: 0, age: Duration::from_secs(2), ..young_tunnel };
         assert_eq!(policy.decide(&few_bytes), Decision::Stay(StayReason::FewBytesSoFar));
-        let old = PolicyInput { age: Duration::from_secs(2), ..young };
-        assert_eq!(policy.decide(&old), Decision::Migrate(MigrationReason::Tunnel));
+        let old_tunnel = PolicyInput { age: Duration::from_secs(2), ..young_tunnel };
+        assert_eq!(policy.decide(&old_tunnel), Decision::Migrate(MigrationReason::Tunnel));
         // Streams that start later would queue behind the tunnel's bytes.
-        assert_eq!(policy.decide(&PolicyInput { other_streams: 0, ..old }), policy.decide(&old));
+        assert_eq!(
+            policy.decide(&PolicyInput { other_streams: 0, ..old_tunnel }),
+            policy.decide(&old_tunnel)
+        );
         let shared = MigrationPolicy { tunnel_min_concurrent: 1, ..policy };
-        let alone = PolicyInput { other_streams: 0, ..old };
+        let alone = PolicyInput { other_streams: 0, ..old_tunnel };
         assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
     }
 
@@ -307,8 +314,8 @@ mod tests {
         let tunnel = |transferred, rate| PolicyInput {
             transfer: Transfer::Tunnel,
             age: Duration::from_secs(4),
-            transferred,
-            delivery_rate: rate,
+            transferred_bytes: transferred,
+            delivery_bytes_per_s: rate,
             ..LARGE_BODY
         };
         let moves = |transferred, rate| {

@@ -15,33 +15,36 @@ use crate::wire;
 impl Session {
     /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
     /// with the error code that the RFC specifies.
-    pub(crate) fn on_input_error(&mut self, now: Instant, id: ConnId, error: InputError) {
+    pub(crate) fn on_input_error(&mut self, now: Instant, conn_id: ConnId, error: InputError) {
         match error {
-            InputError::Connection(cause) => self.fail_connection(now, id, cause),
+            InputError::Connection(cause) => self.fail_connection(now, conn_id, cause),
             InputError::Stream(stream, cause) => {
-                let at = StreamAddr { conn: id, id: stream };
+                let at = StreamAddr { conn: conn_id, id: stream };
                 // A frame on a former address of a stream concerns the stream on its current
                 // address (SMIG-5.19/behind-barrier).
-                let key = self.key_at(id, stream).or_else(|| self.vacated_key(at));
-                let (charge, paid) = self.reset_budget.charge(now, Offence::from_cause(cause));
-                let may_reply = paid.is_ok() && self.count_reset(id).is_ok();
+                let key = self.key_at(conn_id, stream).or_else(|| self.vacated_key(at));
+                let (charge, charge_result) =
+                    self.reset_budget.charge(now, Offence::from_cause(cause));
+                let may_reply = charge_result.is_ok() && self.count_reset(conn_id).is_ok();
                 if cause.is_limit() && may_reply {
                     let limit = cause.describe();
-                    self.events.push_back(Event::LimitHit { conn: id, limit });
+                    self.events.push_back(Event::LimitHit { conn: conn_id, limit });
                 }
                 match key {
                     // The stream fails with its connection.
-                    Some(key) if !may_reply && self.is_sent_on(key, id) => {}
+                    Some(key) if !may_reply && self.is_sent_on(key, conn_id) => {}
                     Some(key) => self.reset_locally(key, ResetReason::PeerError(cause, charge)),
                     None if !may_reply => {}
                     // RST_STREAM is not permitted on an idle stream (RFC 9113 section 6.4), except
                     // on one that may be a carrier (SMIG-5.21/unbound-frames).
-                    None if self.is_idle_stream(at) => self.fail_connection(now, id, cause),
-                    None => self.close_unbound(at, Some(cause.code())),
+                    None if self.is_idle_stream(at) => self.fail_connection(now, conn_id, cause),
+                    None => self.close_unbound_carrier(at, Some(cause.code())),
                 }
-                match paid {
-                    Err(cause) => self.fail_connection(now, id, cause),
-                    Ok(()) if !may_reply => self.fail_connection(now, id, Cause::TooManyReplies),
+                match charge_result {
+                    Err(cause) => self.fail_connection(now, conn_id, cause),
+                    Ok(()) if !may_reply => {
+                        self.fail_connection(now, conn_id, Cause::TooManyReplies)
+                    }
                     Ok(()) => {}
                 }
             }
@@ -49,8 +52,8 @@ impl Session {
     }
 
     /// Returns whether the stream's frames are sent on this connection.
-    fn is_sent_on(&self, key: StreamKey, id: ConnId) -> bool {
-        self.streams.find(key).is_some_and(|stream| stream.binding.send_addr().conn == id)
+    fn is_sent_on(&self, key: StreamKey, conn_id: ConnId) -> bool {
+        self.streams.find(key).is_some_and(|stream| stream.binding.send_addr().conn == conn_id)
     }
 
     fn is_idle_stream(&self, at: StreamAddr) -> bool {
@@ -61,20 +64,20 @@ impl Session {
     /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
     /// -9515). Does nothing if the connection was removed: a MIGRATE that was received there may
     /// have waited for a JOIN.
-    pub(crate) fn count_reply(&mut self, id: ConnId) -> Result<(), InputError> {
+    pub(crate) fn count_reply(&mut self, conn_id: ConnId) -> Result<(), InputError> {
         let max = self.config.limits.max_queued_control_frames;
-        let Some(conn) = self.conns.find_mut(id) else { return Ok(()) };
-        conn.out.replies += 1;
-        if conn.out.replies > max { Err(Cause::TooManyReplies.into()) } else { Ok(()) }
+        let Some(conn) = self.conns.find_mut(conn_id) else { return Ok(()) };
+        conn.control_queue.replies += 1;
+        if conn.control_queue.replies > max { Err(Cause::TooManyReplies.into()) } else { Ok(()) }
     }
 
     /// Counts an RST_STREAM that the peer caused, if the peer is a server. A client was charged for
     /// it, and its budget is the limit: one read may contain many requests above the limit of
     /// concurrent streams although the client breaks no rule (RFC 9113 section 5.1.2).
-    pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), InputError> {
+    pub(crate) fn count_reset(&mut self, conn_id: ConnId) -> Result<(), InputError> {
         match self.side {
             Side::Server => Ok(()),
-            Side::Client => self.count_reply(id),
+            Side::Client => self.count_reply(conn_id),
         }
     }
 
@@ -82,33 +85,33 @@ impl Session {
     pub(crate) fn refuse_large_request(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
     ) -> Result<(), InputError> {
         self.reset_budget.charge(now, Offence::Refused).1?;
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        let max = conn.max_frame();
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, stream, wire::EndStream::Yes, max, |out| {
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        let max = conn.peer_max_frame_size();
+        let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
+        wire::write_headers(out, stream_id, wire::EndStream::Yes, max, |out| {
             encoder.begin(out);
             encoder.status(431, out);
         });
-        self.events.push_back(Event::LimitHit { conn: id, limit: "header section size" });
-        let at = StreamAddr { conn: id, id: stream };
+        self.events.push_back(Event::LimitHit { conn: conn_id, limit: "header section size" });
+        let at = StreamAddr { conn: conn_id, id: stream_id };
         self.queue_reset(at, ErrorCode::NoError);
-        self.ignore_from_peer(at);
+        self.ignore_late_frames(at);
         Ok(())
     }
 
     /// Fails the entire connection: sends GOAWAY, and fails its streams. Does nothing if the
     /// connection has ended meanwhile, or was removed.
-    pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
-        let Some(conn) = self.conns.find_mut(id) else { return };
+    pub(crate) fn fail_connection(&mut self, now: Instant, conn_id: ConnId, cause: Cause) {
+        let Some(conn) = self.conns.find_mut(conn_id) else { return };
         if conn.is_dead() {
             return;
         }
         if cause.is_limit() {
-            self.events.push_back(Event::LimitHit { conn: id, limit: cause.describe() });
+            self.events.push_back(Event::LimitHit { conn: conn_id, limit: cause.describe() });
         }
         let error = ConnectionError {
             code: cause.code(),
@@ -116,34 +119,34 @@ impl Session {
             cause: Some(cause),
             detail: String::new(),
         };
-        self.send_final_goaway(id, cause.code(), cause.to_string().as_bytes());
-        self.mark_closed(now, id, Some(error.clone()));
-        self.events.push_back(Event::Closed { conn: id, error: Some(error) });
+        self.send_final_goaway(conn_id, cause.code(), cause.to_string().as_bytes());
+        self.end_connection(now, conn_id, Some(error.clone()));
+        self.events.push_back(Event::Closed { conn: conn_id, error: Some(error) });
     }
 
-    fn send_final_goaway(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
-        let Some(conn) = self.conns.known_mut(id) else { return };
+    fn send_final_goaway(&mut self, conn_id: ConnId, code: ErrorCode, debug: &[u8]) {
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return };
         // The connection ends, so no credit is returned to it.
-        conn.carriers.forfeit();
-        let last = conn.peer_ids.highest();
-        send_goaway(conn, last, code, debug);
+        conn.unbound_carriers.forfeit();
+        let last_id = conn.peer_ids.highest_used();
+        send_goaway(conn, last_id, code, debug);
     }
 
     /// Closes a connection immediately, with GOAWAY.
-    pub fn close(&mut self, now: Instant, id: ConnId, code: ErrorCode, reason: &str) {
-        if self.conns.find(id).is_none_or(Connection::is_dead) {
+    pub fn close(&mut self, now: Instant, conn_id: ConnId, code: ErrorCode, reason: &str) {
+        if self.conns.find(conn_id).is_none_or(Connection::is_dead) {
             return;
         }
-        self.send_final_goaway(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
-        self.mark_closed(now, id, None);
-        self.events.push_back(Event::Closed { conn: id, error: None });
+        self.send_final_goaway(conn_id, code, &Bytes::copy_from_slice(reason.as_bytes()));
+        self.end_connection(now, conn_id, None);
+        self.events.push_back(Event::Closed { conn: conn_id, error: None });
     }
 
     /// Handles the loss of the transport. Afterwards the connection is unknown.
-    pub fn handle_lost(&mut self, now: Instant, id: ConnId, reason: LostReason) {
-        let Some(conn) = self.conns.find(id) else { return };
+    pub fn handle_lost(&mut self, now: Instant, conn_id: ConnId, reason: LostReason) {
+        let Some(conn) = self.conns.find(conn_id) else { return };
         let was_dead = conn.is_dead();
-        let orderly = conn.streams.is_empty() && reason == LostReason::Closed;
+        let is_orderly = conn.streams.is_empty() && reason == LostReason::Closed;
         if !was_dead {
             let error = ConnectionError {
                 code: ErrorCode::Cancel,
@@ -154,59 +157,59 @@ impl Session {
                     LostReason::Failed(why) => why,
                 },
             };
-            self.mark_closed(now, id, Some(error.clone()));
-            let error = (!orderly).then_some(error);
-            self.events.push_back(Event::Closed { conn: id, error });
+            self.end_connection(now, conn_id, Some(error.clone()));
+            let error = (!is_orderly).then_some(error);
+            self.events.push_back(Event::Closed { conn: conn_id, error });
         }
-        self.conns.remove(id);
+        self.conns.remove(conn_id);
         if !self.conns.iter().any(Connection::is_member) {
             // The key is forgotten with the last connection (SMIG-3.7/session-key).
-            self.key = None;
+            self.session_key = None;
         }
     }
 
     /// Ends the connection. Streams that run on it fail or continue elsewhere; moves that waited
     /// for its JOIN are declined (SMIG-5.12/join-pending).
-    fn mark_closed(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
-        self.mark_dead(id, error);
-        self.process_deferred(now, id);
+    fn end_connection(&mut self, now: Instant, conn_id: ConnId, error: Option<ConnectionError>) {
+        self.mark_dead(conn_id, error);
+        self.process_deferred_migrates(now, conn_id);
     }
 
-    pub(super) fn mark_dead(&mut self, id: ConnId, error: Option<ConnectionError>) {
-        let Some(conn) = self.conns.known_mut(id) else { return };
+    pub(super) fn mark_dead(&mut self, conn_id: ConnId, error: Option<ConnectionError>) {
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return };
         conn.state = ConnState::Dead;
         conn.error = error;
-        conn.carriers.forfeit();
+        conn.unbound_carriers.forfeit();
         conn.field_block = None;
-        conn.vacated.clear();
+        conn.vacated_streams.clear();
         conn.pending_answers.clear();
         let keys = conn.keys_in_order();
         for (_, key) in keys {
-            self.on_stream_connection_lost(key, id);
+            self.on_stream_connection_lost(key, conn_id);
         }
     }
 
     /// Returns whether the driver must flush and close this connection: it was closed, or it is
     /// drained.
     #[must_use]
-    pub fn should_close(&self, id: ConnId) -> bool {
-        let Some(conn) = self.conns.find(id) else { return true };
+    pub fn should_close(&self, conn_id: ConnId) -> bool {
+        let Some(conn) = self.conns.find(conn_id) else { return true };
         if conn.is_dead() {
             return true;
         }
-        let drained = conn.goaway.sent.is_some() && conn.goaway.drain_started_at.is_none();
-        let going_away = conn.goaway.received.is_some() && self.side == Side::Client;
+        let drained = conn.goaway.sent_last_id.is_some() && conn.goaway.drain_started_at.is_none();
+        let going_away = conn.goaway.received_last_id.is_some() && self.side == Side::Client;
         (drained || going_away)
             && conn.is_unused()
             && conn.pending_answers.is_empty()
-            && !self.has_deferred_from(id)
-            && conn.out.frames.is_empty()
+            && !self.has_deferred_migrate_from(conn_id)
+            && conn.control_queue.frames.is_empty()
     }
 
-    /// Returns whether a MIGRATE that was received on `id` waits for a JOIN and is unanswered
-    /// (SMIG-8.12/no-close-unanswered).
-    pub(super) fn has_deferred_from(&self, id: ConnId) -> bool {
+    /// Returns whether a MIGRATE that was received on this connection waits for a JOIN and is
+    /// unanswered (SMIG-8.12/no-close-unanswered).
+    pub(super) fn has_deferred_migrate_from(&self, conn_id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
-        waiting.any(|waiting| waiting.from.conn == id)
+        waiting.any(|waiting| waiting.from.conn == conn_id)
     }
 }

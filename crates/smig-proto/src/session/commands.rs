@@ -118,10 +118,10 @@ impl Session {
         if head.method == Method::CONNECT && head.uri.authority().is_none() {
             return Err(OpenError::Invalid("CONNECT needs host:port"));
         }
-        let id =
+        let conn_id =
             conn.or_else(|| self.connection_for_new_stream()).ok_or(OpenError::NoConnection)?;
-        let (open, window) = (self.open_local_streams, self.config.stream_window);
-        let conn = self.conns.find_mut(id).ok_or(OpenError::NoConnection)?;
+        let (open_streams, window) = (self.open_local_streams, self.config.stream_window);
+        let conn = self.conns.find_mut(conn_id).ok_or(OpenError::NoConnection)?;
         if !conn.accepts_streams() {
             return Err(OpenError::NoConnection);
         }
@@ -131,15 +131,15 @@ impl Session {
             }
             return Err(OpenError::Invalid("the server does not support extended CONNECT"));
         }
-        if open >= conn.peer_settings.max_concurrent_streams {
+        if open_streams >= conn.peer_settings.max_concurrent_streams {
             self.open_blocked = true;
             return Err(OpenError::Blocked);
         }
-        let stream = conn.local_ids.next(1).ok_or(OpenError::NoConnection)?;
-        let max = conn.max_frame();
+        let stream_id = conn.local_ids.allocate(1).ok_or(OpenError::NoConnection)?;
+        let max = conn.peer_max_frame_size();
         let encoder = &mut conn.encoder;
-        conn.out.push_request(|out| {
-            wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
+        conn.control_queue.push_request(|out| {
+            wire::write_headers(out, stream_id, end, max, |out| encode_request(encoder, head, out));
         });
         let mut send = SendHalf::new(conn.peer_settings.initial_window, SendState::Head);
         send.on_head(end, length);
@@ -147,10 +147,10 @@ impl Session {
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
         let priority = Priority::from_headers(&head.headers);
         let halves = (send, RecvHalf::new(window, RecvState::Head));
-        let addr = StreamAddr { conn: id, id: stream };
+        let addr = StreamAddr { conn: conn_id, id: stream_id };
         let key =
             self.admit(now, Opener::Local, RequestKind::from_request(head), addr, halves, priority);
-        self.arm(now);
+        self.arm_tick(now);
         Ok(key)
     }
 
@@ -207,7 +207,7 @@ impl Session {
     /// Frames a response head on the stream's address, and buffers it if a decline may require it
     /// to be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         let addr = stream.binding.send_addr();
         stream.send.record_head(head, end);
         if !head.status.is_informational() {
@@ -228,12 +228,12 @@ impl Session {
     /// Frames a response head on an address. If it is a carrier whose connection was lost, does
     /// nothing: the answer decides.
     pub(crate) fn frame_response(&mut self, addr: StreamAddr, head: &ResponseHead, end: EndStream) {
-        let Some(conn) = self.conns.live_mut(addr.conn) else {
+        let Some(conn) = self.conns.find_live_mut(addr.conn) else {
             return;
         };
-        let max = conn.max_frame();
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
+        let max = conn.peer_max_frame_size();
+        let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
+        wire::write_headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
     }
 
     fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {
@@ -249,7 +249,7 @@ impl Session {
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
         let buffer_size = self.config.send_buffer;
         let Some(stream) = self.streams.find_mut(key) else { return 0 };
-        let room = buffer_size.saturating_sub(stream.send.queued());
+        let room = buffer_size.saturating_sub(stream.send.queued_bytes());
         stream.send.awaits_capacity = room == 0;
         room
     }
@@ -273,11 +273,11 @@ impl Session {
         if stream.send.state() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
-        let mut fits = stream.send.queue(data);
-        if fits && end.is_end() {
-            fits = stream.send.finish(SendEnd::Data);
+        let mut length_matches = stream.send.queue(data);
+        if length_matches && end.is_end() {
+            length_matches = stream.send.finish(SendEnd::Data);
         }
-        self.after_queueing(key, fits)
+        self.after_queueing(key, length_matches)
     }
 
     /// Queues trailers, which end this side's direction.
@@ -293,12 +293,12 @@ impl Session {
         if stream.send.state() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
-        let fits = stream.send.finish(SendEnd::Trailers(trailers));
-        self.after_queueing(key, fits)
+        let length_matches = stream.send.finish(SendEnd::Trailers(trailers));
+        self.after_queueing(key, length_matches)
     }
 
-    fn after_queueing(&mut self, key: StreamKey, fits: bool) -> Result<(), SendError> {
-        if !fits {
+    fn after_queueing(&mut self, key: StreamKey, length_matches: bool) -> Result<(), SendError> {
+        if !length_matches {
             self.fail_by_application(key, Cause::ShortBody);
             return Err(SendError::WrongLength);
         }
@@ -316,9 +316,9 @@ impl Session {
         // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
         let addr = stream.binding.recv_addr();
         if self.side == Side::Client
-            && let Some(conn) = self.conns.live_mut(addr.conn)
+            && let Some(conn) = self.conns.find_live_mut(addr.conn)
         {
-            wire::priority_update(&mut conn.out.frames, addr.id, priority);
+            wire::write_priority_update(&mut conn.control_queue.frames, addr.id, priority);
         }
         self.set_priority(key, priority);
     }
@@ -336,25 +336,28 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.find_running(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = stream.binding.open_migration().is_some();
+        let has_open_migration = stream.binding.open_migration().is_some();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let is_promised = stream.opener == Opener::Local;
-        if self.side == Side::Client || unsettled || is_promised || !stream.send.is_open() {
+        if self.side == Side::Client || has_open_migration || is_promised || !stream.send.is_open()
+        {
             return Err(PushError::NoParent);
         }
         let addr = stream.binding.send_addr();
-        let open = self.open_local_streams;
+        let open_streams = self.open_local_streams;
         let conn = self.conns.find_mut(addr.conn).ok_or(PushError::NoParent)?;
         if !conn.peer_settings.enable_push
-            || open >= conn.peer_settings.max_concurrent_streams
+            || open_streams >= conn.peer_settings.max_concurrent_streams
             || !conn.accepts_streams()
         {
             return Err(PushError::Refused);
         }
-        let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
-        let (window, max) = (conn.peer_settings.initial_window, conn.max_frame());
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::push_promise(out, addr.id, promised, max, |out| encode_request(encoder, head, out));
+        let promised = conn.local_ids.allocate(2).ok_or(PushError::Refused)?;
+        let (window, max) = (conn.peer_settings.initial_window, conn.peer_max_frame_size());
+        let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
+        wire::write_push_promise(out, addr.id, promised, max, |out| {
+            encode_request(encoder, head, out)
+        });
         let halves = (SendHalf::new(window, SendState::Head), RecvHalf::new(0, RecvState::Ended));
         let addr = StreamAddr { conn: addr.conn, id: promised };
         let key = self.admit(

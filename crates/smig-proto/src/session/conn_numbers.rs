@@ -18,7 +18,7 @@ pub(super) struct ConnNumbers {
 
 impl ConnNumbers {
     /// Client: allocates the number of the next connection. `None`: exhausted.
-    pub(super) fn next(&mut self) -> Option<u32> {
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         self.highest = self.highest.checked_add(1)?;
         Some(self.highest)
     }
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn a_client_allocates_ascending_numbers_until_exhausted() {
         let mut numbers = ConnNumbers::default();
-        assert_eq!((numbers.next(), numbers.next()), (Some(1), Some(2)));
+        assert_eq!((numbers.allocate(), numbers.allocate()), (Some(1), Some(2)));
         numbers.highest = u32::MAX;
-        assert_eq!(numbers.next(), None);
+        assert_eq!(numbers.allocate(), None);
     }
 }

@@ -19,24 +19,25 @@ impl Session {
         conn_id: ConnId,
         stream_id: StreamId,
         data: Bytes,
-        charged: u32,
+        charged_bytes: u32,
         end: EndStream,
     ) -> Result<(), InputError> {
         if data.is_empty() && !end.is_end() {
-            self.count_empty(conn_id)?;
+            self.count_empty_frame(conn_id)?;
         }
-        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
-        let Some(mut credit) = conn.recv_window.charge(charged) else {
-            return Err(Cause::ConnectionWindow.into());
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        let Some(mut credit) = conn.recv_window.charge(charged_bytes) else {
+            return Err(Cause::ConnectionWindowExceeded.into());
         };
         let data = conn.input_tracker.make_body(data);
-        conn.data_received += data.len() as u64;
+        conn.data_bytes_received += data.len() as u64;
         if !data.is_empty() {
             conn.abuse.reset_runs();
         }
         // Padding is consumed on arrival. Even without padding, returned credit may be due now,
         // because the window is smaller.
-        let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
+        let padding =
+            charged_bytes - u32::try_from(data.len()).unwrap_or(charged_bytes).min(charged_bytes);
         let used = credit.split(padding);
         self.return_credit(conn_id, used);
         let chunk = Chunk { data, padding, conn: conn_id, credit };
@@ -44,7 +45,7 @@ impl Session {
             return self.on_stray_data(now, conn_id, stream_id, chunk, end);
         };
         // The stream's window is charged when the data is applied.
-        let found = self.streams.known(key);
+        let found = self.streams.find_known(key);
         let window = found.map_or(0, |stream| stream.recv.window.value());
         if let Some(early) = self.early_frames_at(key, conn_id, stream_id) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
@@ -89,22 +90,23 @@ impl Session {
                     return Err(Cause::IdleStream.into());
                 }
                 let window = self.largest_window();
-                let early = match self.unbound_carrier(now, conn_id, stream_id) {
-                    Ok(Some(early)) => early,
-                    Ok(None) => {
-                        self.return_credit(conn_id, chunk.credit);
-                        return Ok(());
-                    }
-                    Err(error) => {
-                        chunk.credit.forfeit();
-                        return Err(error);
-                    }
-                };
-                let Err((cause, credit)) = early.push_data(chunk, end, window) else {
+                let early_frames =
+                    match self.find_or_create_unbound_carrier(now, conn_id, stream_id) {
+                        Ok(Some(early)) => early,
+                        Ok(None) => {
+                            self.return_credit(conn_id, chunk.credit);
+                            return Ok(());
+                        }
+                        Err(error) => {
+                            chunk.credit.forfeit();
+                            return Err(error);
+                        }
+                    };
+                let Err((cause, credit)) = early_frames.push_data(chunk, end, window) else {
                     return Ok(());
                 };
                 self.return_credit(conn_id, credit);
-                self.refuse_unbound(StreamAddr { conn: conn_id, id: stream_id }, cause)
+                self.refuse_unbound_carrier(StreamAddr { conn: conn_id, id: stream_id }, cause)
             }
         }
     }
@@ -115,8 +117,8 @@ impl Session {
     /// PUSH_PROMISE has not arrived yet.
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.value());
-        let new = i64::from(self.config.stream_window);
-        windows.fold(new.max(self.max_reset_window), i64::max)
+        let new_stream_window = i64::from(self.config.stream_window);
+        windows.fold(new_stream_window.max(self.max_reset_window), i64::max)
     }
 
     /// Applies DATA in stream order.
@@ -127,7 +129,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Cause> {
         let conn_id = chunk.conn;
-        let Some(stream) = self.streams.known_mut(key) else {
+        let Some(stream) = self.streams.find_known_mut(key) else {
             self.return_credit(conn_id, chunk.credit);
             return Ok(());
         };
@@ -140,7 +142,7 @@ impl Session {
             self.return_credit(conn_id, chunk.credit);
             return Err(cause);
         }
-        let due = match stream.recv.on_data(chunk) {
+        let due_increment = match stream.recv.on_data(chunk) {
             Ok(due) => due,
             Err((cause, credit)) => {
                 self.return_credit(conn_id, credit);
@@ -151,8 +153,8 @@ impl Session {
             stream.recv.on_end()?;
         }
         let is_draining = matches!(stream.key_state, KeyState::Draining(_));
-        if let Some(increment) = due {
-            self.send_stream_credit(key, increment);
+        if let Some(increment) = due_increment {
+            self.send_window_update(key, increment);
         }
         if is_draining {
             self.discard_unread(key);
@@ -166,7 +168,7 @@ impl Session {
     }
 
     pub(crate) fn signal_readable(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         if !stream.recv.is_notified {
             stream.recv.is_notified = true;
             self.events.push_back(Event::Readable { stream: key });
@@ -175,25 +177,29 @@ impl Session {
 
     /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
     pub(crate) fn return_credit(&mut self, conn_id: ConnId, credit: Credit) {
-        let Some(conn) = self.conns.live_mut(conn_id) else {
+        let Some(conn) = self.conns.find_live_mut(conn_id) else {
             return credit.forfeit();
         };
         if let Some(increment) = conn.recv_window.give_back(credit) {
-            wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);
+            wire::write_window_update(
+                &mut conn.control_queue.frames,
+                StreamId::CONNECTION,
+                increment,
+            );
         }
     }
 
     /// Sends a WINDOW_UPDATE for a stream, on the stream's current address (SMIG-7.2/credit-on-s2).
     /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
-    pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
+    pub(crate) fn send_window_update(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.has_failed() || stream.recv.state() == RecvState::Ended {
             return;
         }
         stream.binding.on_window_update_sent(increment);
         let addr = stream.binding.send_addr();
-        if let Some(conn) = self.conns.live_mut(addr.conn) {
-            wire::window_update(&mut conn.out.frames, addr.id, increment);
+        if let Some(conn) = self.conns.find_live_mut(addr.conn) {
+            wire::write_window_update(&mut conn.control_queue.frames, addr.id, increment);
         }
     }
 
@@ -205,12 +211,16 @@ impl Session {
         increment: u32,
     ) -> Result<(), InputError> {
         if stream_id.is_connection() {
-            let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
+            let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
             conn.send_window.add(increment)?;
             for key in core::mem::take(&mut conn.blocked_streams) {
-                if let Some(stream) = self.streams.known_mut(key) {
-                    let at = stream.binding.take_scheduled();
-                    debug_assert_eq!(at, Some(conn_id), "a blocked stream counts as scheduled");
+                if let Some(stream) = self.streams.find_known_mut(key) {
+                    let scheduled_conn_id = stream.binding.take_scheduled();
+                    debug_assert_eq!(
+                        scheduled_conn_id,
+                        Some(conn_id),
+                        "a blocked stream counts as scheduled"
+                    );
                 }
                 self.schedule(key);
             }
@@ -218,7 +228,7 @@ impl Session {
         }
         if let Some(key) = self.key_at(conn_id, stream_id) {
             self.check_barrier(StreamAddr { conn: conn_id, id: stream_id })?;
-            let added = self.add_stream_credit(key, increment.into());
+            let added = self.grow_send_window(key, increment.into());
             return added.map_err(|cause| InputError::Stream(stream_id, cause));
         }
         if self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_some() {
@@ -227,7 +237,8 @@ impl Session {
         match self.id_state(conn_id, stream_id) {
             IdState::Ignored | IdState::Closed => Ok(()),
             IdState::Idle | IdState::Skipped if self.may_be_carrier(conn_id, stream_id) => {
-                let Some(early) = self.unbound_carrier(now, conn_id, stream_id)? else {
+                let Some(early) = self.find_or_create_unbound_carrier(now, conn_id, stream_id)?
+                else {
                     return Ok(());
                 };
                 early.window_increments = early.window_increments.saturating_add(increment.into());
@@ -239,9 +250,13 @@ impl Session {
     }
 
     /// Adds credit from the peer, unless the stream has ended meanwhile.
-    pub(crate) fn add_stream_credit(&mut self, key: StreamKey, credit: u64) -> Result<(), Cause> {
+    pub(crate) fn grow_send_window(
+        &mut self,
+        key: StreamKey,
+        total_increment: u64,
+    ) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        let increment = u32::try_from(credit).map_err(|_| Cause::WindowOverflow)?;
+        let increment = u32::try_from(total_increment).map_err(|_| Cause::WindowOverflow)?;
         stream.send.window.add(increment)?;
         self.schedule(key);
         Ok(())

@@ -135,7 +135,7 @@ pub enum Event {
         /// The side that moved it.
         mover: Mover,
         /// Offset of the first body byte that arrives on `to`.
-        received: u64,
+        recv_offset: u64,
     },
     /// The peer declined a migration or an offer of this side; the stream continues on its old
     /// connection.

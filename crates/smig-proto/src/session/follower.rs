@@ -17,25 +17,25 @@ impl Session {
     pub(crate) fn on_migrate(
         &mut self,
         now: Instant,
-        conn: ConnId,
-        id: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if !self.conns.find(conn).is_some_and(Connection::accepts_migrate) {
+        if !self.conns.find(conn_id).is_some_and(Connection::accepts_migrate) {
             return Err(Cause::BadMigrate.into());
         }
         let s2 = migrate.dst.and_then(|(cid, id)| self.key_at(self.conn_by_cid(cid)?, id));
         check_migrate(self.side, migrate, s2.is_some())?;
-        let from = StreamAddr { conn, id };
-        let Some(key) = self.key_at(conn, id) else {
+        let from = StreamAddr { conn: conn_id, id: stream_id };
+        let Some(key) = self.key_at(conn_id, stream_id) else {
             return self.on_stray_migrate(now, from, migrate);
         };
-        if let Some(early) = self.early_frames_at(key, conn, id) {
+        if let Some(early) = self.early_frames_at(key, conn_id, stream_id) {
             return Ok(early.push_migrate(migrate, end)?);
         }
         self.check_barrier(from)?;
-        self.count_reply(conn)?;
+        self.count_reply(conn_id)?;
         self.apply_migrate(now, key, from, migrate, end)
     }
 
@@ -49,24 +49,24 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         let Some(dst) = migrate.dst else { return self.on_offer(now, key) };
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match stream.binding.on_migrate(self.side) {
             Collision::None => self.follow(now, key, from, dst, end),
             Collision::AnswersOffer => {
-                stream.offered = false;
+                stream.was_offered_or_declined = false;
                 self.follow(now, key, from, dst, end)
             }
-            Collision::OwnStands => {
+            Collision::LocalPrevails => {
                 self.drop_carrier(dst);
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 self.apply_barrier_end(now, key, end)
             }
-            Collision::OwnYields(open) => {
-                let credit = open.increments_on_carrier;
+            Collision::LocalYields(open) => {
+                let increments = open.increments_on_carrier;
                 self.undo_migration(key, *open);
                 self.follow(now, key, from, dst, end)?;
-                if credit > 0 {
-                    self.send_stream_credit(key, credit);
+                if increments > 0 {
+                    self.send_window_update(key, increments);
                 }
                 Ok(())
             }
@@ -89,20 +89,20 @@ impl Session {
         }
         self.count_reply(at.conn)?;
         let charge = self.charge_decline(now)?;
-        let own = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
+        let own_pending = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
         let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
-        let response = on_stray_migrate(self.side, migrate, own, carrier);
+        let response = on_stray_migrate(self.side, migrate, own_pending, carrier);
         if let Some(dst) = migrate.dst {
             self.drop_carrier(dst);
         }
-        if response != StrayMigrateResponse::OwnStands
+        if response != StrayMigrateResponse::LocalPrevails
             && let Some(conn) = self.conns.find_mut(at.conn)
         {
             // The server will not answer the client's own MIGRATE.
             conn.take_pending_answer(at.id);
         }
         match response {
-            StrayMigrateResponse::OwnStands => {}
+            StrayMigrateResponse::LocalPrevails => {}
             StrayMigrateResponse::AcceptAndReset(carrier, code) => {
                 self.send_migrate(at, migrate, flag::SMIG_ACK);
                 self.queue_reset(carrier, code);
@@ -125,36 +125,36 @@ impl Session {
     }
 
     /// Declines a MIGRATE, for which the peer was charged.
-    pub(crate) fn decline(&mut self, at: StreamAddr, ended: EndStream, Charge { .. }: Charge) {
-        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
+    pub(crate) fn decline(&mut self, at: StreamAddr, end: EndStream, Charge { .. }: Charge) {
+        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | end.flag());
     }
 
     /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
     /// are dropped and credited (SMIG-5.27/abandoned-dropped).
-    fn drop_carrier(&mut self, (cid, sid): (Cid, StreamId)) {
+    fn drop_carrier(&mut self, (cid, s2): (Cid, StreamId)) {
         // A destination on no connection of the session has no carrier.
-        let Some(conn) = self.conn_by_cid(cid) else { return };
-        let early = self.conns.find_mut(conn).and_then(|conn| conn.carriers.remove(sid));
+        let Some(conn_id) = self.conn_by_cid(cid) else { return };
+        let early = self.conns.find_mut(conn_id).and_then(|conn| conn.unbound_carriers.remove(s2));
         if let Some(early) = early {
-            self.return_credit(conn, early.into_credit());
+            self.return_credit(conn_id, early.into_credit());
         }
-        self.ignore_from_peer(StreamAddr { conn, id: sid });
+        self.ignore_late_frames(StreamAddr { conn: conn_id, id: s2 });
     }
 
     /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let at = stream.binding.send_addr();
-        let joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
-        match stream.binding.on_offer(stream.offered, joined)? {
-            OfferResponse::Answered => {}
+        let c1_joined = self.conns.find(at.conn).is_some_and(Connection::is_joined);
+        match stream.binding.on_offer(stream.was_offered_or_declined, c1_joined)? {
+            OfferResponse::AlreadyAnswered => {}
             OfferResponse::AskApplication => {
                 self.events.push_back(Event::MigrationOffered { stream: key });
             }
             OfferResponse::Decline => {
-                let ended = stream.send.end_stream_flag();
+                let send_end = stream.send.end_stream_flag();
                 let charge = self.charge_decline(now)?;
-                self.decline(at, ended, charge);
+                self.decline(at, send_end, charge);
             }
         }
         Ok(())
@@ -172,10 +172,10 @@ impl Session {
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.binding.decline_offer() {
-            stream.offered = true;
-            let (addr, ended) = (stream.binding.send_addr(), stream.send.end_stream_flag());
+            stream.was_offered_or_declined = true;
+            let (addr, send_end) = (stream.binding.send_addr(), stream.send.end_stream_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
-            self.decline(addr, ended, charge);
+            self.decline(addr, send_end, charge);
         }
     }
 
@@ -201,39 +201,39 @@ impl Session {
             });
             return Ok(());
         }
-        let carrier = self.usable_carrier(now, key, from, dst);
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        let (ended, received) = (stream.send.end_stream_flag(), stream.recv.received());
+        let carrier = self.claim_carrier(now, key, from, dst);
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
+        let (send_end, received) = (stream.send.end_stream_flag(), stream.recv.received_bytes());
         let Some(to) = carrier else {
             let charge = self.charge_decline(now)?;
             self.drop_carrier(dst);
-            self.decline(from, ended, charge);
+            self.decline(from, send_end, charge);
             self.apply_barrier_end(now, key, end)?;
             self.finish_if_complete(key);
             return Ok(());
         };
         self.unschedule(key);
-        self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | ended.flag());
-        if let Some(c1) = self.conns.known_mut(from.conn) {
+        self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | send_end.flag());
+        if let Some(c1) = self.conns.find_known_mut(from.conn) {
             c1.departed_stream_needs_output = true;
         }
         self.rebind(key, to, Mover::Peer);
-        let c2 = self.conns.known_mut(to.conn);
-        let early = c2.and_then(|c2| {
+        let c2 = self.conns.find_known_mut(to.conn);
+        let early_frames = c2.and_then(|c2| {
             c2.role = ConnectionRole::Bulk;
             c2.peer_ids.mark_used(to.id);
-            c2.carriers.remove(to.id)
+            c2.unbound_carriers.remove(to.id)
         });
         self.events.push_back(Event::Migrated {
             stream: key,
             from: from.conn,
             to: to.conn,
             mover: Mover::Peer,
-            received,
+            recv_offset: received,
         });
         let mut result = self.apply_barrier_end(now, key, end);
-        if let Some(early) = early {
-            let early_result = self.apply_early(now, key, to, early);
+        if let Some(early) = early_frames {
+            let early_result = self.apply_early_frames(now, key, to, early);
             result = result.and(early_result);
         }
         self.schedule(key);
@@ -241,9 +241,10 @@ impl Session {
         result
     }
 
-    /// Returns the carrier's address if this side can use it and neither the stream nor the session
-    /// moves too often; `None` means decline (SMIG-5.13/must-decline).
-    fn usable_carrier(
+    /// Charges the migration budget. Returns the carrier's address if this side can use it and
+    /// neither the stream nor the session moves too often; `None` means decline
+    /// (SMIG-5.13/must-decline).
+    fn claim_carrier(
         &mut self,
         now: Instant,
         key: StreamKey,
@@ -252,7 +253,7 @@ impl Session {
     ) -> Option<StreamAddr> {
         let max_migrations = self.config.smig.as_ref()?.max_migrations_per_stream;
         let to = self.named_carrier(from, dst)?;
-        let stream = self.streams.known(key)?;
+        let stream = self.streams.find_known(key)?;
         if stream.binding.migration_count() >= max_migrations || !self.migration_budget.take(now, 1)
         {
             self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
@@ -271,7 +272,7 @@ impl Session {
             c2_joined: c2.is_joined(),
             s2,
             s2_closed: matches!(c2.peer_ids.state(s2), IdState::Ignored | IdState::Closed),
-            goaway: c2.goaway.sent,
+            goaway_last_id: c2.goaway.sent_last_id,
         };
         carrier.usable_addr()
     }
@@ -290,27 +291,27 @@ impl Session {
         self.conns.iter().flat_map(|conn| &conn.deferred_migrates).any(|wait| wait.from == at)
     }
 
-    /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
-    /// closed.
-    pub(crate) fn process_deferred(&mut self, now: Instant, id: ConnId) {
+    /// Processes the moves that waited for the JOIN of this connection: it was answered, or the
+    /// connection was closed.
+    pub(crate) fn process_deferred_migrates(&mut self, now: Instant, conn_id: ConnId) {
         let waiting =
-            self.conns.find_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
+            self.conns.find_mut(conn_id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
         for DeferredMigrate { from, migrate, end, window_adjustment } in waiting.unwrap_or_default()
         {
-            let done = match self.key_at(from.conn, from.id) {
+            let result = match self.key_at(from.conn, from.id) {
                 Some(key) => {
-                    let done = self.apply_migrate(now, key, from, migrate, end);
+                    let result = self.apply_migrate(now, key, from, migrate, end);
                     if let Some(stream) = self.streams.find_mut(key)
                         && stream.binding.adjusts_recv_window(from.conn)
                         && let Some(increment) = stream.recv.window.adjust(window_adjustment)
                     {
-                        self.send_stream_credit(key, increment);
+                        self.send_window_update(key, increment);
                     }
-                    done
+                    result
                 }
                 None => self.on_stray_migrate(now, from, migrate),
             };
-            if let Err(error) = done {
+            if let Err(error) = result {
                 self.on_input_error(now, from.conn, error);
             }
         }

@@ -25,10 +25,10 @@ impl Session {
         block: &[u8],
     ) -> Result<(), InputError> {
         let limits = SectionLimits {
-            bytes: self.config.limits.max_header_list,
-            fields: self.config.limits.max_fields,
+            max_bytes: self.config.limits.max_header_list,
+            max_fields: self.config.limits.max_fields,
         };
-        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         conn.abuse.reset_runs();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.push(field, limits)).is_err() {
@@ -46,51 +46,53 @@ impl Session {
     fn on_section(
         &mut self,
         now: Instant,
-        conn: ConnId,
+        conn_id: ConnId,
         stream_id: StreamId,
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if let Some(key) = self.key_at(conn, stream_id) {
-            if let Some(early) = self.early_frames_at(key, conn, stream_id) {
+        if let Some(key) = self.key_at(conn_id, stream_id) {
+            if let Some(early) = self.early_frames_at(key, conn_id, stream_id) {
                 let buffered = early.push_section(section, end);
                 return buffered.map_err(|cause| InputError::Stream(stream_id, cause));
             }
-            self.check_barrier(StreamAddr { conn, id: stream_id })?;
+            self.check_barrier(StreamAddr { conn: conn_id, id: stream_id })?;
             return self
                 .apply_section(now, key, section, end)
                 .map_err(|cause| InputError::Stream(stream_id, cause));
         }
-        if self.vacated_key(StreamAddr { conn, id: stream_id }).is_some() {
+        if self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_some() {
             return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
         if !self.is_peer_id(stream_id) && self.side == Side::Server {
-            return match self.id_state(conn, stream_id) {
+            return match self.id_state(conn_id, stream_id) {
                 IdState::Idle | IdState::Skipped => Err(Cause::WrongStreamParity.into()),
                 IdState::Ignored => Ok(()),
                 IdState::Closed => Err(Cause::StreamClosed.into()),
             };
         }
-        match (self.id_state(conn, stream_id), self.side) {
+        match (self.id_state(conn_id, stream_id), self.side) {
             (IdState::Ignored, _) => Ok(()),
             (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
-            (IdState::Idle, Side::Server) => self.on_request(now, conn, stream_id, section, end),
+            (IdState::Idle, Side::Server) => self.on_request(now, conn_id, stream_id, section, end),
             (IdState::Skipped, Side::Server) => {
-                if !self.conns.find(conn).is_some_and(|conn| conn.peer_ids.may_open(stream_id)) {
+                if !self.conns.find(conn_id).is_some_and(|conn| conn.peer_ids.may_open(stream_id)) {
                     return Err(Cause::StreamIdNotIncreasing.into());
                 }
-                self.on_request(now, conn, stream_id, section, end)
+                self.on_request(now, conn_id, stream_id, section, end)
             }
             (IdState::Idle | IdState::Skipped, Side::Client) => {
-                if !self.may_be_carrier(conn, stream_id) {
+                if !self.may_be_carrier(conn_id, stream_id) {
                     return Err(Cause::IdleStream.into());
                 }
-                let Some(early) = self.unbound_carrier(now, conn, stream_id)? else {
+                let Some(early) = self.find_or_create_unbound_carrier(now, conn_id, stream_id)?
+                else {
                     return Ok(());
                 };
                 match early.push_section(section, end) {
                     Ok(()) => Ok(()),
-                    Err(cause) => self.refuse_unbound(StreamAddr { conn, id: stream_id }, cause),
+                    Err(cause) => self
+                        .refuse_unbound_carrier(StreamAddr { conn: conn_id, id: stream_id }, cause),
                 }
             }
         }
@@ -106,13 +108,13 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
-        let full = self.open_peer_streams >= max;
-        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
-        if conn.carriers.find_mut(stream_id).is_some() {
+        let is_full = self.open_peer_streams >= max;
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        if conn.unbound_carriers.find_mut(stream_id).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(stream_id);
-        if full {
+        if is_full {
             return Err(InputError::Stream(stream_id, Cause::TooManyStreams));
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
@@ -138,7 +140,7 @@ impl Session {
         let addr = StreamAddr { conn: conn_id, id: stream_id };
         let key =
             self.admit(now, Opener::Peer, RequestKind::from_request(&head), addr, halves, priority);
-        self.arm(now);
+        self.arm_tick(now);
         self.events.push_back(Event::Request { conn: conn_id, stream: key, head, end });
         Ok(())
     }
@@ -151,9 +153,9 @@ impl Session {
         stream_id: StreamId,
         head: &RequestHead,
     ) -> Priority {
-        let updated = self.conns.known_mut(conn_id).and_then(|conn| {
-            let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream_id)?;
-            Some(conn.idle_priorities.swap_remove(at).1)
+        let updated = self.conns.find_known_mut(conn_id).and_then(|conn| {
+            let index = conn.idle_priorities.iter().position(|&(other, _)| other == stream_id)?;
+            Some(conn.idle_priorities.swap_remove(index).1)
         });
         updated.unwrap_or_else(|| Priority::from_headers(&head.headers))
     }
@@ -166,8 +168,8 @@ impl Session {
         section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
-        stream.stall.restart(now, stream.send.sent());
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
+        stream.stall.restart(now, stream.send.sent_bytes());
         match stream.recv.state() {
             RecvState::Ended => Err(Cause::HalfClosed),
             RecvState::Body => {
@@ -194,14 +196,14 @@ impl Session {
         }
         let (head, kind) = section.into_response()?;
         let max = self.config.limits.max_informational;
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match kind {
             ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
-            ResponseKind::Informational if stream.recv.informational >= max => {
+            ResponseKind::Informational if stream.recv.informational_count >= max => {
                 Err(Cause::TooManyInformational)
             }
             ResponseKind::Informational => {
-                stream.recv.informational += 1;
+                stream.recv.informational_count += 1;
                 self.events.push_back(Event::Informational { stream: key, head });
                 Ok(())
             }
@@ -212,12 +214,12 @@ impl Session {
                     // 9.3.6).
                     stream.request_kind = RequestKind::Ordinary;
                 }
-                let announced = content_length(&head.headers)?;
+                let announced_length = content_length(&head.headers)?;
                 let length = match (stream.request_kind, status) {
                     // These responses have no content, whatever their content-length (RFC 9110
                     // section 6.4.1).
                     (RequestKind::Head, _) | (RequestKind::Ordinary, 204 | 304) => Some(0),
-                    (RequestKind::Ordinary, _) => announced,
+                    (RequestKind::Ordinary, _) => announced_length,
                     (RequestKind::Tunnel, _) => None,
                 };
                 stream.recv.on_head(end, length)?;
@@ -228,16 +230,20 @@ impl Session {
         }
     }
 
-    /// Checks whether PUSH_PROMISE is permitted on `stream` (RFC 9113 section 8.4).
-    pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), InputError> {
+    /// Checks whether PUSH_PROMISE is permitted on `stream_id` (RFC 9113 section 8.4).
+    pub(crate) fn check_promise(
+        &self,
+        conn_id: ConnId,
+        stream_id: StreamId,
+    ) -> Result<(), InputError> {
         if self.side == Side::Server || self.config.push == crate::config::Push::Disabled {
             return Err(Cause::PushDisabled.into());
         }
-        match self.key_at(conn, stream) {
+        match self.key_at(conn_id, stream_id) {
             // Check the opener, not the parity of the ID: the mover chose the ID of a carrier.
             Some(key) if !self.has_recv_ended(key) && self.is_locally_opened(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
-            None if self.id_state(conn, stream) == IdState::Ignored => Ok(()),
+            None if self.id_state(conn_id, stream_id) == IdState::Ignored => Ok(()),
             None => Err(Cause::BadPush.into()),
         }
     }
@@ -250,41 +256,41 @@ impl Session {
         &mut self,
         now: Instant,
         conn_id: ConnId,
-        parent: StreamId,
-        promised: StreamId,
+        parent_id: StreamId,
+        promised_id: StreamId,
         section: FieldSection,
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
-        let parent = self.key_at(conn_id, parent);
+        let parent = self.key_at(conn_id, parent_id);
         let may_open =
-            self.conns.known(conn_id).is_some_and(|conn| conn.peer_ids.may_open(promised));
-        if !self.is_peer_id(promised) || !may_open {
+            self.conns.find_known(conn_id).is_some_and(|conn| conn.peer_ids.may_open(promised_id));
+        if !self.is_peer_id(promised_id) || !may_open {
             return Err(Cause::BadPush.into());
         }
-        let full = self.open_peer_streams >= max;
-        let Some(conn) = self.conns.known_mut(conn_id) else { return Ok(()) };
-        if conn.goaway.sent.is_some_and(|last| promised > last) {
+        let is_full = self.open_peer_streams >= max;
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        if conn.goaway.sent_last_id.is_some_and(|last| promised_id > last) {
             // This side's GOAWAY excludes the stream (RFC 9113 section 6.8).
             return Ok(());
         }
-        if conn.carriers.find_mut(promised).is_some() {
+        if conn.unbound_carriers.find_mut(promised_id).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
-        conn.peer_ids.mark_opened(promised);
-        let (Some(parent), false) = (parent, full) else {
-            return Err(InputError::Stream(promised, Cause::TooManyStreams));
+        conn.peer_ids.mark_opened(promised_id);
+        let (Some(parent), false) = (parent, is_full) else {
+            return Err(InputError::Stream(promised_id, Cause::TooManyStreams));
         };
         let send_window = conn.peer_settings.initial_window;
-        let stream_error = |cause| InputError::Stream(promised, cause);
+        let stream_error = |cause| InputError::Stream(promised_id, cause);
         let head = section.into_request(&mut conn.authority).map_err(stream_error)?;
         if !head.method.is_safe()
             || content_length(&head.headers).map_err(stream_error)?.unwrap_or(0) > 0
         {
-            return Err(InputError::Stream(promised, Cause::BadPush));
+            return Err(InputError::Stream(promised_id, Cause::BadPush));
         }
         let halves =
             (SendHalf::new(send_window, SendState::Ended), RecvHalf::new(window, RecvState::Head));
-        let addr = StreamAddr { conn: conn_id, id: promised };
+        let addr = StreamAddr { conn: conn_id, id: promised_id };
         let key = self.admit(
             now,
             Opener::Peer,

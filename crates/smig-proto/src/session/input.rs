@@ -21,13 +21,13 @@ impl Session {
     /// Body is retained as a slice of `buf`, unless it is much smaller than `buf`. Nothing else is
     /// retained. If `buf` has the size of a read plus a frame, and is used for one connection until
     /// it is replaced, the retained memory is bounded by the windows.
-    pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
-        if let Some(conn) = self.conns.find_mut(conn) {
+    pub fn handle_input(&mut self, now: Instant, conn_id: ConnId, buf: &mut BytesMut) {
+        if let Some(conn) = self.conns.find_mut(conn_id) {
             conn.input_tracker.record(buf);
         }
-        while let Some((head, payload)) = self.next_frame(now, conn, buf) {
-            if let Err(error) = self.handle_frame(now, conn, head, payload) {
-                self.on_input_error(now, conn, error);
+        while let Some((header, payload)) = self.next_frame(now, conn_id, buf) {
+            if let Err(error) = self.handle_frame(now, conn_id, header, payload) {
+                self.on_input_error(now, conn_id, error);
             }
         }
     }
@@ -35,32 +35,32 @@ impl Session {
     /// Returns whether the driver should read the connection now: not while a JOIN is undecided,
     /// and not while the peer does not read this side's responses.
     #[must_use]
-    pub fn wants_input(&self, conn: ConnId) -> bool {
-        self.conns.find(conn).is_some_and(|conn| {
+    pub fn wants_input(&self, conn_id: ConnId) -> bool {
+        self.conns.find(conn_id).is_some_and(|conn| {
             !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
-                && conn.out.peer_caused_bytes() < self.config.limits.max_buffered_output
+                && conn.control_queue.peer_caused_bytes() < self.config.limits.max_buffered_output
         })
     }
 
     fn next_frame(
         &mut self,
         now: Instant,
-        id: ConnId,
+        conn_id: ConnId,
         buf: &mut BytesMut,
     ) -> Option<(FrameHeader, Bytes)> {
-        let max = self.config.max_frame_size;
-        let conn = self.conns.find_mut(id)?;
+        let max_frame_size = self.config.max_frame_size;
+        let conn = self.conns.find_mut(conn_id)?;
         match conn.state {
             ConnState::Preface => {
-                let received = buf.len().min(wire::PREFACE.len());
-                if buf.get(..received) != wire::PREFACE.get(..received) {
-                    self.on_input_error(now, id, Cause::BadPreface.into());
+                let available_bytes = buf.len().min(wire::PREFACE.len());
+                if buf.get(..available_bytes) != wire::PREFACE.get(..available_bytes) {
+                    self.on_input_error(now, conn_id, Cause::BadPreface.into());
                     return None;
                 }
-                if received < wire::PREFACE.len() {
+                if available_bytes < wire::PREFACE.len() {
                     return None;
                 }
-                buf.advance(received);
+                buf.advance(available_bytes);
                 conn.state = ConnState::Settings;
             }
             ConnState::JoinPending(_) => return None,
@@ -70,12 +70,12 @@ impl Session {
             }
             ConnState::Settings | ConnState::Open => {}
         }
-        let head = FrameHeader::parse(buf)?;
-        if head.length > max {
-            self.on_input_error(now, id, Cause::FrameTooLong.into());
+        let header = FrameHeader::parse(buf)?;
+        if header.length > max_frame_size {
+            self.on_input_error(now, conn_id, Cause::FrameTooLong.into());
             return None;
         }
-        let length = head.length as usize;
+        let length = header.length as usize;
         if buf.len() < FRAME_HEADER_BYTES + length {
             if length > TYPICAL_READ_BYTES {
                 // The frame arrives in many reads, and each would move it to a larger buffer.
@@ -84,125 +84,134 @@ impl Session {
             return None;
         }
         buf.advance(FRAME_HEADER_BYTES);
-        Some((head, buf.split_to(length).freeze()))
+        Some((header, buf.split_to(length).freeze()))
     }
 
     fn handle_frame(
         &mut self,
         now: Instant,
-        id: ConnId,
-        head: FrameHeader,
+        conn_id: ConnId,
+        header: FrameHeader,
         payload: Bytes,
     ) -> Result<(), InputError> {
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let code_points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if let Some(assembly) = &conn.field_block
-            && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
+            && (header.kind != kind::CONTINUATION || header.stream != assembly.stream)
         {
             return Err(Cause::ExpectedContinuation.into());
         }
         if matches!(conn.state, ConnState::Settings)
-            && (head.kind != kind::SETTINGS || head.flags & 1 != 0)
+            && (header.kind != kind::SETTINGS || header.flags & 1 != 0)
         {
             return Err(Cause::FirstFrameNotSettings.into());
         }
         let smig_on = conn.peer_settings.max_open_migrations > 0 && conn.cid.is_some();
-        self.mark_frame_received(id, &head);
-        let frame = wire::parse(head, payload, points.as_ref().filter(|_| smig_on))?;
-        self.dispatch(now, id, frame)
+        self.mark_frame_received(conn_id, &header);
+        let frame = wire::parse(header, payload, code_points.as_ref().filter(|_| smig_on))?;
+        self.dispatch(now, conn_id, frame)
     }
 
-    fn dispatch(&mut self, now: Instant, conn: ConnId, frame: Frame) -> Result<(), InputError> {
+    fn dispatch(&mut self, now: Instant, conn_id: ConnId, frame: Frame) -> Result<(), InputError> {
         match frame {
-            Frame::Data { stream, data, charged, end } => {
-                self.on_data(now, conn, stream, data, charged, end)
+            Frame::Data { stream, data, charged_bytes: charged, end } => {
+                self.on_data(now, conn_id, stream, data, charged, end)
             }
             Frame::Headers { stream, block, end, last } => {
-                self.on_block(now, conn, stream, BlockKind::Headers(end), block, last)
+                self.on_first_fragment(now, conn_id, stream, BlockKind::Headers(end), block, last)
             }
-            Frame::PushPromise { stream, promised, block, last } => {
-                self.on_block(now, conn, stream, BlockKind::Promise(promised), block, last)
-            }
+            Frame::PushPromise { stream, promised, block, last } => self.on_first_fragment(
+                now,
+                conn_id,
+                stream,
+                BlockKind::Promise(promised),
+                block,
+                last,
+            ),
             Frame::Continuation { stream, block, last } => {
-                self.on_continuation(now, conn, stream, &block, last)
+                self.on_continuation(now, conn_id, stream, &block, last)
             }
-            Frame::Priority => self.on_priority(conn),
-            Frame::Unknown => self.on_ignored_frame(conn),
-            Frame::Reset { stream, code } => self.on_reset(now, conn, stream, code),
-            Frame::Settings(payload) => self.on_settings(now, conn, &payload),
-            Frame::SettingsAck => self.on_settings_ack(conn),
-            Frame::Ping(opaque) => self.on_ping(conn, opaque),
-            Frame::Pong(opaque) => self.on_pong(conn, opaque),
-            Frame::GoAway { last, code, debug } => self.on_goaway(conn, last, code, &debug),
+            Frame::Priority => self.on_priority(conn_id),
+            Frame::Unknown => self.on_ignored_frame(conn_id),
+            Frame::Reset { stream, code } => self.on_reset(now, conn_id, stream, code),
+            Frame::Settings(payload) => self.on_settings(now, conn_id, &payload),
+            Frame::SettingsAck => self.on_settings_ack(conn_id),
+            Frame::Ping(opaque) => self.on_ping(conn_id, opaque),
+            Frame::Pong(opaque) => self.on_pong(conn_id, opaque),
+            Frame::GoAway { last_id: last, code, debug } => {
+                self.on_goaway(conn_id, last, code, &debug)
+            }
             Frame::WindowUpdate { stream, increment } => {
-                self.on_window_update(now, conn, stream, increment)
+                self.on_window_update(now, conn_id, stream, increment)
             }
             Frame::PriorityUpdate { stream, priority } => {
-                self.on_priority_update(conn, stream, priority)
+                self.on_priority_update(conn_id, stream, priority)
             }
             Frame::Migrate { stream, migrate, end } => {
-                self.on_migrate(now, conn, stream, migrate, end)
+                self.on_migrate(now, conn_id, stream, migrate, end)
             }
             Frame::MigrateAck { stream, migrate, end } => {
-                self.on_migrate_ack(now, conn, stream, migrate, end)
+                self.on_migrate_ack(now, conn_id, stream, migrate, end)
             }
-            Frame::Join(join) => self.on_join(now, conn, join),
+            Frame::Join(join) => self.on_join(now, conn_id, join),
         }
     }
 
     /// Handles a frame that has no effect here; many consecutive ones indicate an attack.
-    fn on_ignored_frame(&mut self, id: ConnId) -> Result<(), InputError> {
-        self.count_empty(id)
+    fn on_ignored_frame(&mut self, conn_id: ConnId) -> Result<(), InputError> {
+        self.count_empty_frame(conn_id)
     }
 
     /// Handles PRIORITY, which has no effect here (RFC 9113 section 5.3.2). Its limit is higher:
     /// browsers send up to three for each open stream of a page when its layout is computed, and
     /// again when it is scrolled.
-    fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
+    fn on_priority(&mut self, conn_id: ConnId) -> Result<(), InputError> {
         let max = self.config.max_concurrent_streams.max(100).saturating_mul(8);
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        conn.abuse.consecutive_priorities += 1;
-        if conn.abuse.consecutive_priorities > max {
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        conn.abuse.consecutive_priority_frames += 1;
+        if conn.abuse.consecutive_priority_frames > max {
             return Err(Cause::TooManyPriorityFrames.into());
         }
         Ok(())
     }
 
     /// Counts a frame that has no effect (CVE-2019-9518).
-    pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), InputError> {
+    pub(crate) fn count_empty_frame(&mut self, conn_id: ConnId) -> Result<(), InputError> {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
         let max = self.config.limits.max_consecutive_empty_frames;
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
-        conn.abuse.consecutive_empty += 1;
-        if conn.abuse.consecutive_empty > max {
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        conn.abuse.consecutive_empty_frames += 1;
+        if conn.abuse.consecutive_empty_frames > max {
             return Err(Cause::TooManyEmptyFrames.into());
         }
         Ok(())
     }
 
-    fn on_block(
+    fn on_first_fragment(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         block_kind: BlockKind,
-        block: Bytes,
+        fragment: Bytes,
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         if let BlockKind::Promise(_) = block_kind {
-            self.check_promise(id, stream)?;
+            self.check_promise(conn_id, stream_id)?;
         }
         match last {
-            wire::LastFragment::Yes => self.on_field_block(now, id, stream, block_kind, &block),
+            wire::LastFragment::Yes => {
+                self.on_field_block(now, conn_id, stream_id, block_kind, &fragment)
+            }
             wire::LastFragment::No => {
-                if block.is_empty() {
-                    self.count_empty(id)?;
+                if fragment.is_empty() {
+                    self.count_empty_frame(conn_id)?;
                 }
-                self.arm(now);
-                if let Some(conn) = self.conns.known_mut(id) {
+                self.arm_tick(now);
+                if let Some(conn) = self.conns.find_known_mut(conn_id) {
                     conn.field_block =
-                        Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
+                        Some(FieldBlockAssembly::new(stream_id, block_kind, &fragment, now));
                 }
                 Ok(())
             }
@@ -212,13 +221,13 @@ impl Session {
     fn on_continuation(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         fragment: &Bytes,
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         let Some(mut assembly) = conn.field_block.take() else {
             return Err(Cause::UnexpectedContinuation.into());
         };
@@ -228,11 +237,11 @@ impl Session {
             return Ok(());
         }
         let block_kind = assembly.kind;
-        self.on_field_block(now, id, stream, block_kind, &assembly.into_block())
+        self.on_field_block(now, conn_id, stream_id, block_kind, &assembly.into_block())
     }
 
     /// Handles the end of the peer's side of the transport.
-    pub fn handle_eof(&mut self, now: Instant, conn: ConnId) {
-        self.handle_lost(now, conn, crate::session::LostReason::Closed);
+    pub fn handle_eof(&mut self, now: Instant, conn_id: ConnId) {
+        self.handle_lost(now, conn_id, crate::session::LostReason::Closed);
     }
 }

@@ -48,15 +48,15 @@ impl Session {
                 violations.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
-        for &at in stream.binding.vacated() {
+        for &at in stream.binding.vacated_addrs() {
             let is_live = self.conns.find(at.conn).is_some_and(|conn| !conn.is_dead());
             if is_live && self.vacated_key(at) != Some(key) {
                 violations.push(format!("{key:?} has left {at:?}, where it has no entry"));
             }
         }
-        let conn = stream.binding.send_addr().conn;
-        let is_live = self.conns.find(conn).is_some_and(|conn| !conn.is_dead());
-        if is_live && stream.has_frames() && stream.binding.scheduled() != Some(conn) {
+        let conn_id = stream.binding.send_addr().conn;
+        let is_live = self.conns.find(conn_id).is_some_and(|conn| !conn.is_dead());
+        if is_live && stream.has_frames() && stream.binding.scheduled_on() != Some(conn_id) {
             violations.push(format!("{key:?} could send and is not scheduled"));
         }
     }
@@ -69,43 +69,49 @@ impl Session {
                 violations.push(format!("{}/{id} maps to a stream that is elsewhere", conn.id));
             }
         }
-        let has_left = |at: StreamAddr, stream: &Stream| stream.binding.vacated().contains(&at);
-        for (id, key) in conn.vacated_in_order() {
+        let has_left =
+            |at: StreamAddr, stream: &Stream| stream.binding.vacated_addrs().contains(&at);
+        for (id, key) in conn.vacated_keys_in_order() {
             let at = StreamAddr { conn: conn.id, id };
             if !self.streams.find(key).is_some_and(|stream| has_left(at, stream)) {
                 violations
                     .push(format!("{}/{id} was left by a stream that was not there", conn.id));
             }
         }
-        let places = conn.scheduler.len() + conn.blocked_streams.len();
-        let is_here = |stream: &Stream| stream.binding.scheduled() == Some(conn.id);
-        let scheduled = self.streams.iter().filter(|(_, stream)| is_here(stream)).count();
-        if places != scheduled {
-            violations
-                .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
+        let entry_count = conn.scheduler.len() + conn.blocked_streams.len();
+        let is_here = |stream: &Stream| stream.binding.scheduled_on() == Some(conn.id);
+        let scheduled_count = self.streams.iter().filter(|(_, stream)| is_here(stream)).count();
+        if entry_count != scheduled_count {
+            violations.push(format!(
+                "{}: {entry_count} scheduler entries, {scheduled_count} streams",
+                conn.id
+            ));
         }
         if !conn.deferred_migrates.is_empty()
             && !matches!(conn.membership, Membership::Joining { .. })
         {
             violations.push(format!("{}: MIGRATEs wait for a JOIN that was answered", conn.id));
         }
-        let held = self.buffered_bytes(conn);
-        if conn.recv_window.outstanding() != held {
-            let missing = conn.recv_window.outstanding();
-            violations
-                .push(format!("{}: {missing} bytes of window used, {held} buffered", conn.id));
+        let occupied_bytes = self.buffered_bytes(conn);
+        if conn.recv_window.outstanding() != occupied_bytes {
+            let outstanding_bytes = conn.recv_window.outstanding();
+            violations.push(format!(
+                "{}: {outstanding_bytes} bytes of window used, {occupied_bytes} buffered",
+                conn.id
+            ));
         }
     }
 
     /// Returns the received bytes that occupy the connection's receive window, wherever they are
     /// buffered.
     fn buffered_bytes(&self, conn: &Connection) -> u64 {
-        let unbound: u64 = conn.carriers.iter().map(|early| early.window_bytes()).sum();
+        let unbound_bytes: u64 =
+            conn.unbound_carriers.iter().map(|early| early.window_bytes()).sum();
         let of_stream = |stream: &Stream| -> u64 {
             let early = stream.binding.open_migration().filter(|open| open.to.conn == conn.id);
-            let early = early.map_or(0, |open| open.early.window_bytes());
+            let early = early.map_or(0, |open| open.early_frames.window_bytes());
             early + stream.recv.window_bytes_on(conn.id)
         };
-        unbound + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
+        unbound_bytes + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
     }
 }

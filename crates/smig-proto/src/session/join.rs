@@ -124,10 +124,12 @@ fn server_mac(
 impl Session {
     /// Supplies the material that [`Event::KeyingMaterialNeeded`] requested. `nonce` is 16 fresh
     /// random bytes.
-    pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let (side, key, window) = (self.side, self.key.clone(), self.config.connection_window);
-        let Some(conn) = self.conns.live_mut(id) else { return };
+    pub fn handle_keying_material(&mut self, conn_id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
+        let code_points =
+            self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let (side, key, window) =
+            (self.side, self.session_key.clone(), self.config.connection_window);
+        let Some(conn) = self.conns.find_live_mut(conn_id) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
             Membership::KeyingFounder => {
@@ -137,23 +139,27 @@ impl Session {
                     join.0.copy_from_slice(first);
                     join.1[..16].copy_from_slice(rest);
                     let proof = Join::Proof { nonce: join.0, mac: join.1 };
-                    wire::join(&mut conn.out.frames, &points, proof);
+                    wire::write_join(&mut conn.control_queue.frames, &code_points, proof);
                     conn.membership = Membership::Joining { nonce: join.0, exporter: [0; 32] };
                     conn.announce_window(window);
-                    self.key = Some(SessionKey(material));
+                    self.session_key = Some(SessionKey(material));
                     return;
                 }
                 conn.membership = Membership::Joined;
-                self.key = Some(SessionKey(material));
+                self.session_key = Some(SessionKey(material));
                 self.record_conn_number(cid);
-                self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
+                self.events.push_back(Event::SessionEstablished { conn: conn_id, app: cid.app });
             }
             Membership::KeyingJoin => {
                 let Some(key) = key.debug_expect("a join starts only when the key is known") else {
                     return;
                 };
                 let mac = client_mac(&key, cid, nonce, material);
-                wire::join(&mut conn.out.frames, &points, Join::Proof { nonce, mac });
+                wire::write_join(
+                    &mut conn.control_queue.frames,
+                    &code_points,
+                    Join::Proof { nonce, mac },
+                );
                 conn.membership = Membership::Joining { nonce, exporter: material };
                 conn.announce_window(window);
             }
@@ -175,13 +181,13 @@ impl Session {
     pub(crate) fn on_join(
         &mut self,
         now: Instant,
-        id: ConnId,
+        conn_id: ConnId,
         join: Join,
     ) -> Result<(), InputError> {
         match (join, self.side) {
-            (Join::Proof { nonce, mac }, Side::Server) => self.on_join_proof(id, nonce, mac),
-            (Join::Ack { nonce, mac }, Side::Client) => self.on_join_ack(now, id, nonce, mac),
-            (Join::Refused(reason), Side::Client) => self.on_join_refused(now, id, reason),
+            (Join::Proof { nonce, mac }, Side::Server) => self.on_join_proof(conn_id, nonce, mac),
+            (Join::Ack { nonce, mac }, Side::Client) => self.on_join_ack(now, conn_id, nonce, mac),
+            (Join::Refused(reason), Side::Client) => self.on_join_refused(now, conn_id, reason),
             (Join::Proof { .. }, Side::Client)
             | (Join::Ack { .. } | Join::Refused(_), Side::Server) => {
                 Err(Cause::UnexpectedJoin.into())
@@ -191,34 +197,35 @@ impl Session {
 
     fn on_join_proof(
         &mut self,
-        id: ConnId,
+        conn_id: ConnId,
         nonce: [u8; 16],
         mac: [u8; 32],
     ) -> Result<(), InputError> {
-        self.count_reply(id)?;
+        self.count_reply(conn_id)?;
         let is_only_connection = self.conns.len() == 1;
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
         // joined cannot join.
-        let late = conn.peer_ids.highest() > StreamId::CONNECTION || conn.carriers.len() > 0;
-        if late || !is_only_connection || conn.join_permission == JoinPermission::Forbidden {
+        let is_late =
+            conn.peer_ids.highest_used() > StreamId::CONNECTION || conn.unbound_carriers.len() > 0;
+        if is_late || !is_only_connection || conn.join_permission == JoinPermission::Forbidden {
             return Err(Cause::UnexpectedJoin.into());
         }
         let (_, unused) = mac.split_at(16);
         if conn.spec.security == Security::TrustedCleartext && unused.iter().all(|&b| b == 0) {
-            return self.found_on_cleartext(id, cid, nonce, mac);
+            return self.establish_on_cleartext(conn_id, cid, nonce, mac);
         }
         conn.state = ConnState::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
-        self.events.push_back(Event::JoinRequested { conn: id, cid });
+        self.events.push_back(Event::JoinRequested { conn: conn_id, cid });
         Ok(())
     }
 
     /// Handles the JOIN that transmits K on the first cleartext connection
     /// (SMIG-3.9/cleartext-key).
-    fn found_on_cleartext(
+    fn establish_on_cleartext(
         &mut self,
-        id: ConnId,
+        conn_id: ConnId,
         cid: Cid,
         nonce: [u8; 16],
         mac: [u8; 32],
@@ -228,34 +235,35 @@ impl Session {
         first.copy_from_slice(&nonce);
         rest.copy_from_slice(mac.split_at(16).0);
         let key = SessionKey(key);
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let code_points =
+            self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let server_nonce = derive_nonce(nonce);
-        let answer = server_mac(&key, cid, (nonce, server_nonce), [0; 32]);
-        if let Some(conn) = self.conns.known_mut(id) {
-            wire::join(
-                &mut conn.out.frames,
-                &points,
-                Join::Ack { nonce: server_nonce, mac: answer },
+        let ack_mac = server_mac(&key, cid, (nonce, server_nonce), [0; 32]);
+        if let Some(conn) = self.conns.find_known_mut(conn_id) {
+            wire::write_join(
+                &mut conn.control_queue.frames,
+                &code_points,
+                Join::Ack { nonce: server_nonce, mac: ack_mac },
             );
             conn.membership = Membership::Joined;
             conn.join_permission = JoinPermission::Forbidden;
         }
-        self.key = Some(key);
+        self.session_key = Some(key);
         self.record_conn_number(cid);
-        self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
+        self.events.push_back(Event::SessionEstablished { conn: conn_id, app: cid.app });
         Ok(())
     }
 
     fn on_join_ack(
         &mut self,
         now: Instant,
-        id: ConnId,
+        conn_id: ConnId,
         server_nonce: [u8; 16],
         mac: [u8; 32],
     ) -> Result<(), InputError> {
-        let key = self.key.clone();
+        let key = self.session_key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if conn.membership == Membership::JoiningFormer {
             conn.membership = Membership::Former;
             return Ok(());
@@ -271,36 +279,36 @@ impl Session {
         }
         conn.membership = Membership::Joined;
         let event = if founded {
-            Event::Joined { conn: id }
+            Event::Joined { conn: conn_id }
         } else {
-            Event::SessionEstablished { conn: id, app: cid.app }
+            Event::SessionEstablished { conn: conn_id, app: cid.app }
         };
         self.events.push_back(event);
-        self.process_deferred(now, id);
+        self.process_deferred_migrates(now, conn_id);
         Ok(())
     }
 
     fn on_join_refused(
         &mut self,
         now: Instant,
-        id: ConnId,
+        conn_id: ConnId,
         reason: JoinRefusal,
     ) -> Result<(), InputError> {
-        let Some(conn) = self.conns.known_mut(id) else { return Ok(()) };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::NotMember;
         // The JOIN of a cleartext founder must precede every stream (SMIG-4.8/new-session).
-        let late = conn.spec.security == Security::TrustedCleartext
-            && conn.local_ids.highest() > StreamId::CONNECTION;
-        let cid = conn.cid.filter(|_| !late);
-        self.events.push_back(Event::JoinRefused { conn: id, reason });
-        self.process_deferred(now, id);
+        let is_late = conn.spec.security == Security::TrustedCleartext
+            && conn.local_ids.highest_used() > StreamId::CONNECTION;
+        let cid = conn.cid.filter(|_| !is_late);
+        self.events.push_back(Event::JoinRefused { conn: conn_id, reason });
+        self.process_deferred_migrates(now, conn_id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds a new one, and streams
             // cannot move from or to the old connections (SMIG-4.8/new-session).
-            for conn in self.conns.iter_mut().filter(|conn| conn.id != id) {
+            for conn in self.conns.iter_mut().filter(|conn| conn.id != conn_id) {
                 conn.membership = match conn.membership {
                     Membership::Joined | Membership::Former => Membership::Former,
                     Membership::Joining { .. } | Membership::JoiningFormer => {
@@ -311,33 +319,34 @@ impl Session {
                     }
                 };
             }
-            let conns: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
-            for conn in conns {
-                self.process_deferred(now, conn);
+            let conn_ids: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
+            for conn_id in conn_ids {
+                self.process_deferred_migrates(now, conn_id);
             }
-            self.found_session(id, cid);
-            self.arm(now);
+            self.begin_founding(conn_id, cid);
+            self.arm_tick(now);
         }
         Ok(())
     }
 
     /// Server: refuses a JOIN. After [`JoinRefusal::UnknownSession`] the connection founds its own
     /// session; otherwise it is an ordinary HTTP/2 connection.
-    pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conns.find_mut(id) else { return };
+    pub fn refuse_join(&mut self, now: Instant, conn_id: ConnId, reason: JoinRefusal) {
+        let code_points =
+            self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let Some(conn) = self.conns.find_mut(conn_id) else { return };
         if !matches!(conn.state, ConnState::JoinPending(_)) {
             return;
         }
         conn.state = ConnState::Open;
-        wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
+        wire::write_join(&mut conn.control_queue.frames, &code_points, Join::Refused(reason));
         conn.abuse.refused_joins += 1;
         if conn.abuse.refused_joins >= 3 {
-            return self.fail_connection(now, id, Cause::TooManyJoins);
+            return self.fail_connection(now, conn_id, Cause::TooManyJoins);
         }
         if reason != JoinRefusal::UnknownSession {
             conn.membership = Membership::NotMember;
-            self.key = None;
+            self.session_key = None;
         } else if conn.spec.security == Security::Tls13 {
             // In cleartext, another JOIN transmits the key.
             conn.join_permission = JoinPermission::Forbidden;
@@ -347,11 +356,11 @@ impl Session {
     /// Server: removes a connection with an undecided JOIN from the session, so that the driver can
     /// pass it, with its transport, to the session that it requests to join. Returns `None` if no
     /// JOIN is undecided there.
-    pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
-        let conn = self.conns.find(id)?;
+    pub fn detach(&mut self, conn_id: ConnId) -> Option<DetachedConnection> {
+        let conn = self.conns.find(conn_id)?;
         let ConnState::JoinPending(join) = &conn.state else { return None };
         let (cid, join) = (conn.cid?, join.clone());
-        let conn = Box::new(self.conns.remove(id)?);
+        let conn = Box::new(self.conns.remove(conn_id)?);
         Some(DetachedConnection { conn, cid, join })
     }
 
@@ -368,10 +377,10 @@ impl Session {
         exporter: [u8; 32],
     ) -> Result<JoinProof, JoinRefusal> {
         let cid = detached.cid;
-        let (Some(key), Some(smig)) = (&self.key, &self.config.smig) else {
+        let (Some(key), Some(smig)) = (&self.session_key, &self.config.smig) else {
             return Err(JoinRefusal::UnknownSession);
         };
-        if self.app != Some(cid.app) {
+        if self.app_id != Some(cid.app) {
             return Err(JoinRefusal::UnknownSession);
         }
         let members = self.conns.iter().filter(|conn| conn.is_joined());
@@ -403,28 +412,34 @@ impl Session {
         proof: &JoinProof,
         nonce: [u8; 16],
     ) -> ConnId {
-        let id = self.new_conn_id();
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let conn_id = self.new_conn_id();
+        let code_points =
+            self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let mut conn = *detached.conn;
-        conn.id = id;
+        conn.id = conn_id;
         conn.state = ConnState::Open;
         conn.membership = Membership::Joined;
-        if let Some(key) = self.key.as_ref().debug_expect("the proof was verified with it") {
+        if let Some(key) = self.session_key.as_ref().debug_expect("the proof was verified with it")
+        {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
-            wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
+            wire::write_join(
+                &mut conn.control_queue.frames,
+                &code_points,
+                Join::Ack { nonce, mac },
+            );
         }
         self.record_conn_number(proof.cid);
         self.conns.push(conn);
         for member in self.conns.iter_mut() {
             member.join_permission = JoinPermission::Forbidden;
         }
-        self.arm(now);
-        self.events.push_back(Event::Joined { conn: id });
+        self.arm_tick(now);
+        self.events.push_back(Event::Joined { conn: conn_id });
         if self.is_closing {
             // The JOIN was in flight when the session was shut down.
-            self.drain(now, id);
+            self.drain(now, conn_id);
         }
-        id
+        conn_id
     }
 
     /// Server: creates a session from a connection that another session refused.
@@ -436,19 +451,19 @@ impl Session {
         reason: JoinRefusal,
     ) -> (Self, ConnId) {
         let mut session = Self::server(config, now);
-        let id = session.new_conn_id();
+        let conn_id = session.new_conn_id();
         let DetachedConnection { conn, cid, join } = detached;
         let mut conn = *conn;
-        conn.id = id;
+        conn.id = conn_id;
         conn.state = ConnState::JoinPending(join);
-        session.app = Some(cid.app);
+        session.app_id = Some(cid.app);
         session.conns.push(conn);
         if reason == JoinRefusal::UnknownSession {
-            session.found_session(id, cid);
+            session.begin_founding(conn_id, cid);
         }
-        session.refuse_join(now, id, reason);
-        session.arm(now);
-        (session, id)
+        session.refuse_join(now, conn_id, reason);
+        session.arm_tick(now);
+        (session, conn_id)
     }
 
     /// Client: returns whether another connection may be opened and added to the session: both ends
@@ -460,7 +475,7 @@ impl Session {
         let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
         self.side == Side::Client
             && !self.is_closing
-            && self.key.is_some()
+            && self.session_key.is_some()
             && founded
             && live.count() < smig.max_connections.min(MAX_CONNECTIONS)
     }

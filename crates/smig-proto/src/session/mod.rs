@@ -52,11 +52,11 @@ use join::SessionKey;
 pub struct Session {
     pub(crate) side: Side,
     pub(crate) config: Arc<Config>,
-    pub(crate) app: Option<AppId>,
-    pub(crate) key: Option<SessionKey>,
+    pub(crate) app_id: Option<AppId>,
+    pub(crate) session_key: Option<SessionKey>,
     conn_numbers: ConnNumbers,
     pub(crate) conns: Connections,
-    pub(crate) next_conn: u32,
+    pub(crate) last_conn_id: u32,
     pub(crate) streams: Arena,
     pub(crate) events: VecDeque<Event>,
     /// Number of the peer's streams that count against the limit, in the entire session (RFC 9113
@@ -91,15 +91,16 @@ impl Session {
 
     fn new(side: Side, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
-        let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
-        let migrations = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
+        let reset_bucket = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
+        let migrations_per_second =
+            config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
         Self {
             side,
-            app,
-            key: None,
+            app_id: app,
+            session_key: None,
             conn_numbers: ConnNumbers::default(),
             conns: Connections::default(),
-            next_conn: 0,
+            last_conn_id: 0,
             streams: Arena::default(),
             events: VecDeque::new(),
             open_peer_streams: 0,
@@ -109,9 +110,13 @@ impl Session {
             local_resets: 0,
             reset_budget: match side {
                 Side::Client => ResetBudget::of_server(),
-                Side::Server => ResetBudget::of_client(resets),
+                Side::Server => ResetBudget::of_client(reset_bucket),
             },
-            migration_budget: TokenBucket::new(migrations.saturating_mul(4), migrations, now),
+            migration_budget: TokenBucket::new(
+                migrations_per_second.saturating_mul(4),
+                migrations_per_second,
+                now,
+            ),
             next_tick: None,
             is_closing: false,
             config,
@@ -121,30 +126,30 @@ impl Session {
     /// Adds a connection whose transport is ready. Queues SETTINGS immediately, and a client's
     /// preface.
     pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
-        let id = self.new_conn_id();
+        let conn_id = self.new_conn_id();
         let state = match self.side {
             Side::Client => ConnState::Settings,
             Side::Server => ConnState::Preface,
         };
-        let mut conn = Connection::new(id, spec, state, now);
+        let mut conn = Connection::new(conn_id, spec, state, now);
         if let (Side::Client, Some(app), true) =
-            (self.side, self.app, spec.may_offer_extension(&self.config))
+            (self.side, self.app_id, spec.may_announce_extension(&self.config))
             && self.may_assign_cid()
         {
-            conn.cid = self.conn_numbers.next().map(|number| Cid { app, number });
+            conn.cid = self.conn_numbers.allocate().map(|number| Cid { app, number });
         }
         self.write_preface(&mut conn);
         let cid = conn.cid.filter(|_| self.side == Side::Client);
         self.conns.push(conn);
         if let Some(cid) = cid {
-            self.begin_join(id, cid, spec.security);
+            self.begin_join(conn_id, cid, spec.security);
         }
         let window = self.config.connection_window;
-        if let Some(conn) = self.conns.find_mut(id).filter(|conn| !conn.owes_join()) {
+        if let Some(conn) = self.conns.find_mut(conn_id).filter(|conn| !conn.owes_join()) {
             conn.announce_window(window);
         }
-        self.arm(now);
-        id
+        self.arm_tick(now);
+        conn_id
     }
 
     /// Client: returns whether a new connection may have a CID. Without K it would found the
@@ -154,12 +159,12 @@ impl Session {
             let undecided = matches!(conn.state, ConnState::Settings);
             conn.cid.is_some() && (undecided || conn.is_member())
         };
-        self.key.is_some() || !self.conns.iter().any(may_found)
+        self.session_key.is_some() || !self.conns.iter().any(may_found)
     }
 
     pub(crate) const fn new_conn_id(&mut self) -> ConnId {
-        self.next_conn += 1;
-        ConnId(self.next_conn)
+        self.last_conn_id += 1;
+        ConnId(self.last_conn_id)
     }
 
     fn write_preface(&self, conn: &mut Connection) {
@@ -173,10 +178,10 @@ impl Session {
         ];
         match self.side {
             Side::Client => {
-                conn.out.frames.extend_from_slice(wire::PREFACE);
-                let push = config.push == crate::config::Push::Enabled;
-                entries.push(Setting::EnablePush(u32::from(push)));
-                if !push {
+                conn.control_queue.frames.extend_from_slice(wire::PREFACE);
+                let is_push_enabled = config.push == crate::config::Push::Enabled;
+                entries.push(Setting::EnablePush(u32::from(is_push_enabled)));
+                if !is_push_enabled {
                     // A server without push opens no streams.
                     entries.retain(|entry| !matches!(entry, Setting::MaxConcurrentStreams(_)));
                 }
@@ -187,18 +192,18 @@ impl Session {
                 }
             }
         }
-        let mut points = wire::CodePoints::default();
+        let mut code_points = wire::CodePoints::default();
         let may_announce = self.side == Side::Server || conn.cid.is_some();
         if let (Some(smig), true) =
-            (&config.smig, may_announce && conn.spec.may_offer_extension(config))
+            (&config.smig, may_announce && conn.spec.may_announce_extension(config))
         {
-            points = smig.code_points;
+            code_points = smig.code_points;
             entries.push(Setting::Smig(smig.max_open_migrations));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::to_settings) {
                 entries.extend([Setting::CidHi(hi), Setting::CidMid(mid), Setting::CidLo(low)]);
             }
         }
-        wire::settings(&mut conn.out.frames, &entries, &points);
+        wire::write_settings(&mut conn.control_queue.frames, &entries, &code_points);
     }
 
     /// Returns the next notification for the driver or the application.
@@ -215,7 +220,7 @@ impl Session {
     /// Returns the session's AppID, if known.
     #[must_use]
     pub const fn app_id(&self) -> Option<AppId> {
-        self.app
+        self.app_id
     }
 
     /// Returns whether no stream is open.

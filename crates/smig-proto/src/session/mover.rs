@@ -5,8 +5,8 @@ use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
 use crate::migrate::{
-    Answer, Departure, DueResets, EndBeforeAnswer, LossEffect, MigrateError, MigrationState,
-    MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
+    Answer, DueResets, EndBeforeAnswer, LossEffect, MigrateError, MigrationPreconditions,
+    MigrationState, MigrationTarget, Mover, OpenMigration, PendingAnswer, check_offer,
 };
 use crate::session::{Event, Session};
 use crate::stream::{RecvState, SendBeforeAnswer, Stream, StreamKey};
@@ -31,21 +31,21 @@ impl Session {
         // C1, even during an open migration: C2 may have ended (SMIG-8.9/c2-ends-early).
         let from = stream.binding.recv_addr();
         let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
-        let departure = Departure {
+        let preconditions = MigrationPreconditions {
             migration: stream.binding.migration(),
-            ended: stream.has_failed() || stream.is_complete(),
+            has_ended: stream.has_failed() || stream.is_complete(),
             migrations: stream.binding.migration_count(),
             max_migrations: smig.max_migrations_per_stream,
             c1_joined: c1.is_joined(),
-            deferred: self.is_deferred(from),
-            open_migrations: self.open_migrations(),
+            is_deferred: self.is_deferred(from),
+            open_migrations: self.open_migration_count(),
             max_open_migrations: c1.peer_settings.max_open_migrations,
         };
-        departure.check()?;
+        preconditions.check()?;
         let before_answer = SendBeforeAnswer::for_side(self.side, smig.replay_limit);
         let target = match to {
             MigrationTarget::Offer => {
-                check_offer(self.side, stream.offered)?;
+                check_offer(self.side, stream.was_offered_or_declined)?;
                 self.send_offer(key, from);
                 return Ok(());
             }
@@ -59,10 +59,10 @@ impl Session {
         }
         let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
         // SMIG-5.2/choice-of-s2
-        let id = c2.local_ids.next(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
+        let s2 = c2.local_ids.allocate(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
         c2.role = ConnectionRole::Bulk;
-        c2.streams.insert(id, key);
-        self.begin_migration(now, key, StreamAddr { conn: target, id }, cid, before_answer);
+        c2.streams.insert(s2, key);
+        self.begin_migration(now, key, StreamAddr { conn: target, id: s2 }, cid, before_answer);
         Ok(())
     }
 
@@ -77,22 +77,22 @@ impl Session {
         before_answer: SendBeforeAnswer,
     ) {
         self.unschedule(key);
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         let from = stream.binding.send_addr();
-        let Some(c1) = self.conns.known(from.conn) else { return };
+        let Some(c1) = self.conns.find_known(from.conn) else { return };
         let end = stream.send.end_stream_flag();
         let open = OpenMigration::new(to, cid, now, c1.peer_settings.initial_window);
         let dst = open.dst();
         stream.send.begin_replay(before_answer);
         stream.binding.begin(open);
         self.send_migrate(from, Migrate { dst: Some(dst) }, end.flag());
-        self.arm(now);
+        self.arm_tick(now);
         self.schedule(key);
     }
 
     /// Returns the number of this side's unanswered migrations and offers in the session, including
     /// those of streams that have ended since (SMIG-5.9/open-limit).
-    pub(crate) fn open_migrations(&self) -> usize {
+    pub(crate) fn open_migration_count(&self) -> usize {
         let is_open = |stream: &Stream| match stream.binding.migration() {
             MigrationState::Open(_) | MigrationState::Offered => true,
             MigrationState::Idle | MigrationState::OfferReceived => false,
@@ -102,18 +102,18 @@ impl Session {
     }
 
     fn send_offer(&mut self, key: StreamKey, from: StreamAddr) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         stream.binding.begin_offer();
-        stream.offered = true;
+        stream.was_offered_or_declined = true;
         self.send_migrate(from, Migrate { dst: None }, 0);
     }
 
     /// Sends MIGRATE, unless its connection has ended.
     pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
-        let points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(points) = points.debug_expect("the extension is on") else { return };
-        if let Some(conn) = self.conns.live_mut(on.conn) {
-            wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
+        let code_points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(points) = code_points.debug_expect("the extension is on") else { return };
+        if let Some(conn) = self.conns.find_live_mut(on.conn) {
+            wire::write_migrate(&mut conn.control_queue.frames, &points, on.id, migrate, flags);
         }
     }
 
@@ -121,14 +121,16 @@ impl Session {
     pub(crate) fn on_migrate_ack(
         &mut self,
         now: Instant,
-        conn: ConnId,
-        id: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let at = StreamAddr { conn, id };
-        let Some(key) = self.key_at(conn, id) else { return self.on_stray_answer(at, migrate) };
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let at = StreamAddr { conn: conn_id, id: stream_id };
+        let Some(key) = self.key_at(conn_id, stream_id) else {
+            return self.on_stray_answer(at, migrate);
+        };
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match stream.binding.on_answer(at, migrate.dst)? {
             Answer::OfferDeclined => {
                 self.events.push_back(Event::MigrationDeclined { stream: key });
@@ -143,7 +145,7 @@ impl Session {
     /// SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
         let pending =
-            self.conns.known_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
+            self.conns.find_known_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
         if let Some(pending) = pending {
             if let Some(code) = pending.on_answer(migrate.dst)? {
                 self.queue_reset(at, code);
@@ -165,22 +167,22 @@ impl Session {
         open: OpenMigration,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let Some(stream) = self.streams.known_mut(key) else { return Ok(()) };
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let from = stream.binding.recv_addr();
         stream.send.end_replay();
-        let received = stream.recv.received();
+        let received = stream.recv.received_bytes();
         self.rebind(key, open.to, Mover::Local);
         self.events.push_back(Event::Migrated {
             stream: key,
             from: from.conn,
             to: open.to.conn,
             mover: Mover::Local,
-            received,
+            recv_offset: received,
         });
-        let ended = self.apply_barrier_end(now, key, end);
+        let barrier_result = self.apply_barrier_end(now, key, end);
         // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
-        let early = self.apply_early(now, key, open.to, open.early);
-        ended.and(early)?;
+        let early_result = self.apply_early_frames(now, key, open.to, open.early_frames);
+        barrier_result.and(early_result)?;
         self.finish_if_complete(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conns.find(open.to.conn).is_none_or(Connection::is_dead) {
@@ -226,14 +228,14 @@ impl Session {
         open: OpenMigration,
         end: EndStream,
     ) -> Result<(), InputError> {
-        let (credit, stopped) = (open.increments_on_carrier, open.early.is_stopped());
+        let (increments, is_stopped) = (open.increments_on_carrier, open.early_frames.is_stopped());
         let from = self.undo_migration(key, open);
-        if credit > 0 {
-            self.send_stream_credit(key, credit);
+        if increments > 0 {
+            self.send_window_update(key, increments);
         }
         self.events.push_back(Event::MigrationDeclined { stream: key });
         self.apply_barrier_end(now, key, end)?;
-        if stopped && let Some(from) = from {
+        if is_stopped && let Some(from) = from {
             // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
             self.queue_reset(from, ErrorCode::NoError);
             let charge = self.reset_budget.debit(Offence::Reset);
@@ -252,25 +254,25 @@ impl Session {
         open: OpenMigration,
     ) -> Option<StreamAddr> {
         self.unschedule(key);
-        let stream = self.streams.known_mut(key)?;
+        let stream = self.streams.find_known_mut(key)?;
         let from = stream.binding.recv_addr();
-        let window = self.conns.known(from.conn)?.peer_settings.initial_window;
-        let used = stream.has_used_carrier(&open);
-        let OpenMigration { to, early, initial_window, .. } = open;
+        let window = self.conns.find_known(from.conn)?.peer_settings.initial_window;
+        let carrier_used = stream.has_used_carrier(&open);
+        let OpenMigration { to, early_frames: early, initial_window, .. } = open;
         if stream.binding.adjusts_send_window(from.conn) {
             // Overflows only if the peer violates flow control; the window is then left as it is
             // (SMIG-7.5/undone-barrier).
-            let by = i64::from(window) - i64::from(initial_window);
-            let _fits = stream.send.window.adjust(by);
+            let delta = i64::from(window) - i64::from(initial_window);
+            let _ignored_overflow = stream.send.window.adjust(delta);
         }
         let heads = stream.send.resume();
         self.unmap(to);
         self.return_credit(to.conn, early.into_credit());
-        if used {
+        if carrier_used {
             // SMIG-6.11/close-abandoned
             self.queue_reset(to, ErrorCode::Cancel);
         }
-        self.ignore_from_peer(to);
+        self.ignore_late_frames(to);
         for (head, end) in heads {
             self.frame_response(from, &head, end);
         }
@@ -279,17 +281,17 @@ impl Session {
     }
 
     /// Handles the loss of a stream's connection, or of C1 or C2 of an open migration.
-    pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost: ConnId) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
-        let complete = stream.has_ended_both_directions();
-        match stream.binding.on_connection_lost(lost, complete) {
+    pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost_conn: ConnId) {
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
+        let both_ended = stream.has_ended_both_directions();
+        match stream.binding.on_connection_lost(lost_conn, both_ended) {
             LossEffect::AwaitAnswer => self.unschedule(key),
-            LossEffect::Fail => self.fail_with_connection(key, lost),
+            LossEffect::Fail => self.fail_with_connection(key, lost_conn),
             LossEffect::Complete(open) => {
                 stream.send.end_replay();
                 // If the follower accepts, its stream is on the carrier.
                 self.rebind(key, open.to, Mover::Local);
-                self.drop_early(*open);
+                self.drop_early_frames(*open);
                 self.finish_if_complete(key);
             }
         }
@@ -297,25 +299,29 @@ impl Session {
 
     /// Sends the resets that are due when a stream ends during an open migration, and records what
     /// its answer requires. Does nothing without an open migration.
-    pub(crate) fn end_migration(&mut self, key: StreamKey, end: EndBeforeAnswer) {
-        let Some(stream) = self.streams.known(key) else { return };
+    pub(crate) fn end_migration(&mut self, key: StreamKey, end_kind: EndBeforeAnswer) {
+        let Some(stream) = self.streams.find_known(key) else { return };
         let Some(open) = stream.binding.open_migration() else { return };
         let (s1, s2, dst) = (stream.binding.recv_addr(), open.to, open.dst());
-        let DueResets { reset_s2, on_decline } =
-            open.on_end_before_answer(end, stream.has_used_carrier(open));
+        let DueResets { reset_s2, reset_s1_on_decline: on_decline } =
+            open.on_end_before_answer(end_kind, stream.has_used_carrier(open));
         if let Some(code) = reset_s2 {
             self.queue_reset(s2, code);
         }
         // No answer arrives on a connection that has ended.
-        if let Some(c1) = self.conns.live_mut(s1.conn) {
-            c1.pending_answers.push(PendingAnswer { s1: s1.id, dst, reset: on_decline });
+        if let Some(c1) = self.conns.find_live_mut(s1.conn) {
+            c1.pending_answers.push(PendingAnswer {
+                s1: s1.id,
+                dst,
+                reset_s1_on_decline: on_decline,
+            });
         }
     }
 
     /// Drops the frames that waited for the answer. A MIGRATE among them must be answered itself
     /// (SMIG-5.10/always-answer).
-    pub(crate) fn drop_early(&mut self, open: OpenMigration) {
-        let OpenMigration { to, early, .. } = open;
+    pub(crate) fn drop_early_frames(&mut self, open: OpenMigration) {
+        let OpenMigration { to, early_frames: early, .. } = open;
         early.into_items().into_iter().for_each(|item| self.drop_early_frame(to, item));
     }
 }

@@ -34,7 +34,7 @@ impl Session {
                 let increment = stream.recv.window.give_back(stream_credit);
                 self.return_credit(conn, conn_credit);
                 if let Some(increment) = increment {
-                    self.send_stream_credit(key, increment);
+                    self.send_window_update(key, increment);
                 }
                 ReadResult::Data(data)
             }

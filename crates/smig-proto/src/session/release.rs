@@ -19,18 +19,18 @@ impl Session {
         if stream.has_failed() || !stream.is_complete() {
             return;
         }
-        let released = stream.key_state != KeyState::Held;
+        let is_released = stream.key_state != KeyState::Held;
         let addr = stream.binding.send_addr();
         let had_body = stream.send.has_sent_body();
-        let vacated = stream.binding.take_vacated();
+        let vacated_addrs = stream.binding.take_vacated_addrs();
         stream.binding.end_offer();
         self.unmap(addr);
         if had_body && let Some(conn) = self.conns.find_mut(addr.conn) {
             // The peer may have responded before the end of the request had arrived.
             conn.departed_stream_needs_output = true;
         }
-        self.forget_vacated(&vacated);
-        if released {
+        self.forget_vacated_addrs(&vacated_addrs);
+        if is_released {
             self.free(key);
         }
     }
@@ -65,14 +65,14 @@ impl Session {
             }
             return;
         }
-        let received = stream.recv.state() == RecvState::Ended;
-        let ended = stream.send.state() == SendState::Ended;
-        if received && (ended || !stream.send.is_open()) {
+        let recv_ended = stream.recv.state() == RecvState::Ended;
+        let send_ended = stream.send.state() == SendState::Ended;
+        if recv_ended && (send_ended || !stream.send.is_open()) {
             // Queued data is still sent.
             return;
         }
-        let ordinary = stream.request_kind != RequestKind::Tunnel;
-        if ended && ordinary && self.side == Side::Server {
+        let is_not_tunnel = stream.request_kind != RequestKind::Tunnel;
+        if send_ended && is_not_tunnel && self.side == Side::Server {
             // The response is complete; the rest of the request is not needed.
             stream.key_state = KeyState::Draining(0);
             return self.discard_unread(key);
@@ -83,7 +83,7 @@ impl Session {
     /// Drops the data that a released stream has received. If a client continues to send, requests
     /// that it stop.
     pub(crate) fn discard_unread(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
         let exceeded =
@@ -100,12 +100,12 @@ impl Session {
     /// section 8.1). Waits for the answer to an open move of this side: after a decline the
     /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         if stream.recv.state() == RecvState::Ended {
             return;
         }
-        let settled = stream.binding.open_migration().is_none();
-        if settled && stream.send.state() == SendState::Ended {
+        let has_no_open_migration = stream.binding.open_migration().is_none();
+        if has_no_open_migration && stream.send.state() == SendState::Ended {
             self.reset_locally(key, ResetReason::Application(ErrorCode::NoError, None));
         } else {
             stream.stop_due = true;
@@ -145,7 +145,7 @@ impl Session {
             }
             (code, ..) => code,
         };
-        let (addr, settled) = (
+        let (addr, is_migration_idle) = (
             stream.binding.send_addr(),
             matches!(stream.binding.migration(), MigrationState::Idle),
         );
@@ -153,8 +153,8 @@ impl Session {
             self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());
         let conn = self.conns.find(addr.conn);
         let may_close = conn.is_some_and(Connection::may_end_with_its_stream)
-            && !self.has_deferred_from(addr.conn);
-        if self.side == Side::Client && settled && has_other_connection && may_close {
+            && !self.has_deferred_migrate_from(addr.conn);
+        if self.side == Side::Client && is_migration_idle && has_other_connection && may_close {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.reset_uncounted(key, ResetReason::Application(code, None));
             self.mark_dead(addr.conn, None);

@@ -19,8 +19,8 @@ pub(super) enum ResetReason {
 
 impl Session {
     pub(crate) fn queue_reset(&mut self, at: StreamAddr, code: ErrorCode) {
-        if let Some(conn) = self.conns.live_mut(at.conn) {
-            wire::reset(&mut conn.out.frames, at.id, code);
+        if let Some(conn) = self.conns.find_live_mut(at.conn) {
+            wire::write_reset(&mut conn.control_queue.frames, at.id, code);
         }
     }
 
@@ -28,16 +28,17 @@ impl Session {
     pub(crate) fn on_reset(
         &mut self,
         now: Instant,
-        id: ConnId,
-        stream: StreamId,
+        conn_id: ConnId,
+        stream_id: StreamId,
         code: ErrorCode,
     ) -> Result<(), InputError> {
-        let at = StreamAddr { conn: id, id: stream };
-        if let Some(key) = self.key_at(id, stream) {
+        let at = StreamAddr { conn: conn_id, id: stream_id };
+        if let Some(key) = self.key_at(conn_id, stream_id) {
             if self.buffer_stop(key, at, code) {
                 return Ok(());
             }
-            let has_sent_response = self.streams.known(key).is_some_and(Stream::has_sent_response);
+            let has_sent_response =
+                self.streams.find_known(key).is_some_and(Stream::has_sent_response);
             let offence =
                 if has_sent_response { Offence::ResetAfterResponse } else { Offence::Reset };
             let (charge, paid) = self.reset_budget.charge(now, offence);
@@ -46,16 +47,16 @@ impl Session {
             return Ok(());
         }
         if self.vacated_key(at).is_some() {
-            return Err(InputError::Stream(stream, Cause::StreamClosed));
+            return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
-        match self.id_state(id, stream) {
+        match self.id_state(conn_id, stream_id) {
             IdState::Ignored => {
-                self.close_from_peer(at);
+                self.stop_ignoring_late_frames(at);
                 Ok(())
             }
             IdState::Closed => Ok(()),
-            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
-                self.close_unbound(at, None);
+            IdState::Idle | IdState::Skipped if self.may_be_carrier(conn_id, stream_id) => {
+                self.close_unbound_carrier(at, None);
                 Ok(())
             }
             IdState::Skipped => Ok(()),
@@ -115,7 +116,7 @@ impl Session {
         }
         let processed = Processed::Maybe;
         let error = StreamError { code, initiator, cause, connection: addr.conn, processed };
-        self.finish_failed(key, error, None);
+        self.finish_failed_stream(key, error, None);
         true
     }
 
@@ -146,7 +147,7 @@ impl Session {
         self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, code));
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
-        self.finish_failed(key, error, Some(at));
+        self.finish_failed_stream(key, error, Some(at));
     }
 
     /// Client: buffers RST_STREAM(NO_ERROR) on the carrier of an open move of this side. The frame
@@ -165,12 +166,12 @@ impl Session {
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_migration(&mut self, key: StreamKey, at: StreamAddr) {
         self.end_migration(key, EndBeforeAnswer::ResetByPeer(at, ErrorCode::NoError));
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         // Most requests that are stopped have no open move.
         let Some(open) = stream.binding.revert() else { return };
         self.unmap(open.to);
-        self.ignore_from_peer(open.to);
-        self.drop_early(*open);
+        self.ignore_late_frames(open.to);
+        self.drop_early_frames(*open);
         self.events.push_back(Event::MigrationDeclined { stream: key });
     }
 
@@ -178,10 +179,10 @@ impl Session {
     /// rest. The response must not be discarded (RFC 9113 section 8.1).
     fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
         self.unschedule(key);
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         stream.send.abort();
         let is_awaited = core::mem::take(&mut stream.send.awaits_capacity);
-        self.ignore_from_peer(at);
+        self.ignore_late_frames(at);
         if is_awaited {
             // Wake a writer that waits for send capacity: this direction takes no more data.
             self.events.push_back(Event::Writable { stream: key });
@@ -192,23 +193,23 @@ impl Session {
     }
 
     /// Fails a stream whose connection was lost, unless it has ended meanwhile.
-    pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
+    pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost_conn: ConnId) {
         if self.streams.find(key).is_none_or(Stream::has_failed) {
             return;
         }
         self.end_migration(key, EndBeforeAnswer::LostC1);
         let error = StreamError {
-            code: self.conns.find(lost).map_or(ErrorCode::Cancel, Connection::end_code),
+            code: self.conns.find(lost_conn).map_or(ErrorCode::Cancel, Connection::end_code),
             initiator: Initiator::Transport,
             cause: Some(Cause::ConnectionLost),
-            connection: lost,
+            connection: lost_conn,
             processed: Processed::Maybe,
         };
-        self.finish_failed(key, error, None);
+        self.finish_failed_stream(key, error, None);
     }
 
     /// Fails the stream at `at`, which the peer's GOAWAY excludes.
-    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: StreamAddr) {
+    pub(crate) fn fail_excluded_stream(&mut self, key: StreamKey, at: StreamAddr) {
         let Charge { .. } = self.reset_budget.debit(Offence::Reset);
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.has_failed()) else {
             return;
@@ -222,47 +223,52 @@ impl Session {
             connection: at.conn,
             processed,
         };
-        self.finish_failed(key, error, None);
+        self.finish_failed_stream(key, error, None);
     }
 
-    /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
-    /// address on which the peer's RST_STREAM arrived, if any: no frame may follow there.
-    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
+    /// Removes a failed stream from its connections and notifies the application. `reset_addr` is
+    /// where the peer's RST_STREAM arrived, if it did: no frame may follow there.
+    fn finish_failed_stream(
+        &mut self,
+        key: StreamKey,
+        error: StreamError,
+        reset_addr: Option<StreamAddr>,
+    ) {
         self.unschedule(key);
-        let Some(stream) = self.streams.known_mut(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         let window = stream.recv.window.value();
         stream.error = Some(error.clone());
         stream.send.abort();
         let credits = stream.recv.abort();
         let addrs: Vec<StreamAddr> = stream.binding.addrs().collect();
-        let vacated = stream.binding.take_vacated();
+        let vacated_addrs = stream.binding.take_vacated_addrs();
         let migration = stream.binding.end();
-        let held = stream.key_state == KeyState::Held;
+        let is_held = stream.key_state == KeyState::Held;
         self.max_reset_window = self.max_reset_window.max(window);
         if let MigrationState::Open(open) = migration {
-            self.drop_early(*open);
+            self.drop_early_frames(*open);
         }
         for (conn, credit) in credits {
             self.return_credit(conn, credit);
         }
         for at in addrs {
             self.unmap(at);
-            if reset_at != Some(at) {
-                self.ignore_from_peer(at);
+            if reset_addr != Some(at) {
+                self.ignore_late_frames(at);
             }
         }
-        self.forget_vacated(&vacated);
-        if held {
+        self.forget_vacated_addrs(&vacated_addrs);
+        if is_held {
             self.events.push_back(Event::Reset { stream: key, error });
         } else {
             self.free(key);
         }
     }
 
-    pub(super) fn forget_vacated(&mut self, addrs: &[StreamAddr]) {
+    pub(super) fn forget_vacated_addrs(&mut self, addrs: &[StreamAddr]) {
         for at in addrs {
             if let Some(conn) = self.conns.find_mut(at.conn) {
-                conn.vacated.remove(&at.id);
+                conn.vacated_streams.remove(&at.id);
             }
         }
     }

@@ -23,7 +23,7 @@ impl Session {
     }
 
     /// Starts the tick, because a timeout has started.
-    pub(crate) fn arm(&mut self, now: Instant) {
+    pub(crate) fn arm_tick(&mut self, now: Instant) {
         if self.next_tick.is_none() {
             self.next_tick = Some(now + TICK_INTERVAL);
         }
@@ -35,13 +35,13 @@ impl Session {
             return;
         }
         self.next_tick = None;
-        let ids: Vec<ConnId> = self.conns.iter().map(|conn| conn.id).collect();
-        for id in ids {
-            self.check_connection(now, id);
+        let conn_ids: Vec<ConnId> = self.conns.iter().map(|conn| conn.id).collect();
+        for conn_id in conn_ids {
+            self.check_connection_timeouts(now, conn_id);
         }
-        self.check_streams(now);
+        self.check_stream_timeouts(now);
         if self.can_time_out() {
-            self.arm(now);
+            self.arm_tick(now);
         }
     }
 
@@ -50,7 +50,7 @@ impl Session {
             || self.conns.iter().any(|conn| {
                 matches!(conn.state, ConnState::Preface | ConnState::Settings)
                     || conn.field_block.is_some()
-                    || conn.carriers.len() > 0
+                    || conn.unbound_carriers.len() > 0
                     || !conn.pending_answers.is_empty()
                     || !(conn.settings_acked || conn.is_dead())
                     || conn.awaits_join()
@@ -58,51 +58,58 @@ impl Session {
             })
     }
 
-    fn check_connection(&mut self, now: Instant, id: ConnId) {
+    fn check_connection_timeouts(&mut self, now: Instant, conn_id: ConnId) {
         let config = Arc::clone(&self.config);
-        let Some(conn) = self.conns.known_mut(id) else { return };
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return };
         if conn.is_dead() {
             return;
         }
         let join_timeout = config.smig.as_ref().map(|smig| smig.join_timeout);
-        if let Some(cause) = expired_timeout(now, conn, &config.limits, join_timeout) {
-            return self.fail_connection(now, id, cause);
+        if let Some(cause) = check_peer_timeouts(now, conn, &config.limits, join_timeout) {
+            return self.fail_connection(now, conn_id, cause);
         }
         let late = |since| now.saturating_duration_since(since) >= config.limits.drain_timeout;
         if conn.goaway.drain_started_at.is_some_and(late) {
             // Streams that the peer opened before it received the GOAWAY are assumed to have
             // arrived.
             end_drain(conn);
-            self.events.push_back(Event::LimitHit { conn: id, limit: "drain PING answer time" });
+            self.events
+                .push_back(Event::LimitHit { conn: conn_id, limit: "drain PING answer time" });
         }
         if let Some(timeout) = config.smig.as_ref().map(|smig| smig.unbound_timeout) {
-            let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
-            let before = Instant::from_nanos(before);
+            let cutoff_nanos = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
+            let cutoff = Instant::from_nanos(cutoff_nanos);
             while let Some(carrier) =
-                self.conns.find(id).and_then(|conn| conn.carriers.find_expired(before))
+                self.conns.find(conn_id).and_then(|conn| conn.unbound_carriers.find_expired(cutoff))
             {
-                self.close_unbound(StreamAddr { conn: id, id: carrier }, Some(ErrorCode::Cancel));
-                self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
+                self.close_unbound_carrier(
+                    StreamAddr { conn: conn_id, id: carrier },
+                    Some(ErrorCode::Cancel),
+                );
+                self.events
+                    .push_back(Event::LimitHit { conn: conn_id, limit: "unbound carrier time" });
             }
         }
     }
 
-    fn check_streams(&mut self, now: Instant) {
+    fn check_stream_timeouts(&mut self, now: Instant) {
         let answer_timeout = self.config.smig.as_ref().map(|smig| smig.answer_timeout);
-        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
+        let (stall_timeout, min_bytes) =
+            (self.config.limits.stall_timeout, self.config.limits.stall_bytes);
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let Some(stream) = self.streams.known_mut(key) else { continue };
-            let unanswered = stream.binding.open_migration().is_some_and(|open| {
-                let waited = now.saturating_duration_since(open.since);
+            let Some(stream) = self.streams.find_known_mut(key) else { continue };
+            let answer_timed_out = stream.binding.open_migration().is_some_and(|open| {
+                let waited = now.saturating_duration_since(open.started_at);
                 answer_timeout.is_some_and(|timeout| waited >= timeout)
             });
-            let conn = stream.binding.send_addr().conn;
-            if unanswered {
-                self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
+            let conn_id = stream.binding.send_addr().conn;
+            if answer_timed_out {
+                self.events
+                    .push_back(Event::LimitHit { conn: conn_id, limit: "migration answer time" });
                 self.fail_by_timeout(key, Cause::CarrierTimeout);
-            } else if stream.is_stalled(now, least, timeout) {
-                self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
+            } else if stream.check_stalled(now, min_bytes, stall_timeout) {
+                self.events.push_back(Event::LimitHit { conn: conn_id, limit: "stalled stream" });
                 self.fail_by_timeout(key, Cause::Stalled);
             } else if stream.key_state.count_drain_tick() {
                 // Check this last: it stays true at each further tick, and the request to stop has
@@ -116,19 +123,19 @@ impl Session {
     /// that no state is kept indefinitely.
     #[must_use]
     pub fn has_obligations(&self) -> bool {
-        self.open_migrations() > 0
+        self.open_migration_count() > 0
             || self.conns.iter().any(|conn: &Connection| {
-                conn.carriers.len() > 0
+                conn.unbound_carriers.len() > 0
                     || !conn.pending_answers.is_empty()
                     || !conn.deferred_migrates.is_empty()
-                    || !conn.vacated.is_empty()
+                    || !conn.vacated_streams.is_empty()
             })
     }
 }
 
-/// Returns the cause for which a connection must end, if a timeout for the peer's next message has
-/// expired.
-fn expired_timeout(
+/// Updates `join_awaited_since`. Returns the cause for which a connection must end, if a timeout
+/// for the peer's next message has expired.
+fn check_peer_timeouts(
     now: Instant,
     conn: &mut Connection,
     limits: &Limits,
@@ -152,6 +159,6 @@ fn expired_timeout(
         return Some(Cause::JoinTimeout);
     }
     let block =
-        conn.field_block.as_ref().filter(|block| expired(block.since, limits.headers_timeout));
+        conn.field_block.as_ref().filter(|block| expired(block.started_at, limits.headers_timeout));
     block.map(|_| Cause::SlowHeaders)
 }

@@ -16,25 +16,25 @@ pub struct ConnectionView {
     /// Its CID, if the extension is on.
     pub cid: Option<Cid>,
     /// Whether it belongs to the session: streams can move from and to it.
-    pub joined: bool,
+    pub is_joined: bool,
     /// Its purpose.
     pub role: ConnectionRole,
     /// Number of streams on it.
-    pub streams: usize,
+    pub stream_count: usize,
     /// Whether new streams may be opened here or moved here.
     pub accepts_streams: bool,
     /// Bytes of DATA payload that were framed.
-    pub data_sent: u64,
+    pub data_bytes_sent: u64,
     /// Bytes of DATA payload that were received.
-    pub data_received: u64,
+    pub data_bytes_received: u64,
     /// The connection's send window, in bytes.
     pub send_window: i64,
     /// The connection's receive window, in bytes.
     pub recv_window: i64,
     /// Received bytes that occupy the receive window: unread, or waiting for a barrier.
-    pub unread: u64,
+    pub unread_bytes: u64,
     /// Number of carriers on it that no MIGRATE has named yet.
-    pub unbound_carriers: usize,
+    pub unbound_carrier_count: usize,
 }
 
 /// State of a stream.
@@ -45,13 +45,13 @@ pub struct StreamView {
     /// Its ID there.
     pub id: StreamId,
     /// Bytes of body that were framed.
-    pub sent: u64,
+    pub sent_bytes: u64,
     /// Bytes of body that are queued and not framed.
-    pub queued: usize,
+    pub queued_bytes: usize,
     /// Bytes of body that were received.
-    pub received: u64,
+    pub received_bytes: u64,
     /// Bytes of the announced length that are not queued yet, when sending.
-    pub unqueued: Option<u64>,
+    pub unqueued_bytes: Option<u64>,
     /// The announced length of the received body, in bytes.
     pub content_length: Option<u64>,
     /// Its priority.
@@ -59,9 +59,9 @@ pub struct StreamView {
     /// Number of times that it moved.
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
-    pub migrating: bool,
+    pub is_migrating: bool,
     /// Whether it is a CONNECT tunnel.
-    pub tunnel: bool,
+    pub is_tunnel: bool,
     /// The stream's send window, in bytes, which may be negative.
     pub send_window: i64,
     /// The stream's receive window, in bytes.
@@ -123,16 +123,16 @@ fn connection_view(conn: &Connection) -> ConnectionView {
     ConnectionView {
         id: conn.id,
         cid: conn.cid,
-        joined: conn.membership == Membership::Joined,
+        is_joined: conn.membership == Membership::Joined,
         role: conn.role,
-        streams: conn.streams.len(),
+        stream_count: conn.streams.len(),
         accepts_streams: conn.accepts_streams(),
-        data_sent: conn.data_sent,
-        data_received: conn.data_received,
+        data_bytes_sent: conn.data_bytes_sent,
+        data_bytes_received: conn.data_bytes_received,
         send_window: conn.send_window.value(),
         recv_window: conn.recv_window.value(),
-        unread: conn.recv_window.outstanding(),
-        unbound_carriers: conn.carriers.len(),
+        unread_bytes: conn.recv_window.outstanding(),
+        unbound_carrier_count: conn.unbound_carriers.len(),
     }
 }
 
@@ -141,15 +141,15 @@ fn stream_view(stream: &Stream) -> StreamView {
     StreamView {
         connection: addr.conn,
         id: addr.id,
-        sent: stream.send.sent(),
-        queued: stream.send.queued(),
-        received: stream.recv.received(),
-        unqueued: stream.send.content_left(),
+        sent_bytes: stream.send.sent_bytes(),
+        queued_bytes: stream.send.queued_bytes(),
+        received_bytes: stream.recv.received_bytes(),
+        unqueued_bytes: stream.send.unqueued_bytes(),
         content_length: stream.recv.content_length(),
         priority: stream.priority,
         migrations: stream.binding.migration_count(),
-        migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
-        tunnel: stream.request_kind == RequestKind::Tunnel,
+        is_migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
+        is_tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),
     }

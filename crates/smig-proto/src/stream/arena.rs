@@ -48,13 +48,13 @@ impl Arena {
     /// Returns a stream that cannot have been freed: the caller has already found it, or an address
     /// maps to it.
     #[track_caller]
-    pub(crate) fn known(&self, key: StreamKey) -> Option<&Stream> {
+    pub(crate) fn find_known(&self, key: StreamKey) -> Option<&Stream> {
         self.find(key).debug_expect("the stream is in the session")
     }
 
-    /// Like [`Self::known`].
+    /// Like [`Self::find_known`].
     #[track_caller]
-    pub(crate) fn known_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+    pub(crate) fn find_known_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
         self.find_mut(key).debug_expect("the stream is in the session")
     }
 

@@ -18,9 +18,9 @@ pub(crate) struct Binding {
     addr: StreamAddr,
     migration: MigrationState,
     /// Former addresses; frames that arrive there are errors (SMIG-5.19/behind-barrier).
-    vacated: Vec<StreamAddr>,
+    vacated_addrs: Vec<StreamAddr>,
     /// The connection whose scheduler has an entry for the stream, or whose window it waits for.
-    scheduled: Option<ConnId>,
+    scheduled_on: Option<ConnId>,
     /// Number of migrations that either side began.
     migrations: u8,
 }
@@ -31,8 +31,8 @@ impl Binding {
         Self {
             addr,
             migration: MigrationState::Idle,
-            vacated: Vec::new(),
-            scheduled: None,
+            vacated_addrs: Vec::new(),
+            scheduled_on: None,
             migrations: 0,
         }
     }
@@ -58,8 +58,8 @@ impl Binding {
     }
 
     /// Returns the former addresses.
-    pub(crate) fn vacated(&self) -> &[StreamAddr] {
-        &self.vacated
+    pub(crate) fn vacated_addrs(&self) -> &[StreamAddr] {
+        &self.vacated_addrs
     }
 
     pub(crate) const fn migration_count(&self) -> u8 {
@@ -84,7 +84,7 @@ impl Binding {
     /// Returns the buffer for the follower's frames, if `at` is the carrier of an open migration:
     /// its barrier has not arrived.
     pub(crate) fn early_frames_at(&mut self, at: StreamAddr) -> Option<&mut EarlyFrames> {
-        self.open_migration_mut().filter(|open| open.to == at).map(|open| &mut open.early)
+        self.open_migration_mut().filter(|open| open.to == at).map(|open| &mut open.early_frames)
     }
 
     /// Records a WINDOW_UPDATE that was sent, in case it was sent on the carrier of an open
@@ -104,7 +104,7 @@ impl Binding {
 
     /// The same for the receive window and the acknowledgement, until the peer's barrier is read.
     pub(crate) fn adjusts_recv_window(&self, conn: ConnId) -> bool {
-        self.addr.conn == conn && self.vacated.is_empty()
+        self.addr.conn == conn && self.vacated_addrs.is_empty()
     }
 
     /// Server: records an offer (SMIG-6.1/offer).
@@ -116,7 +116,7 @@ impl Binding {
     /// The mover's barrier was sent: this side's direction continues at the carrier
     /// (SMIG-5.3/mover-barrier).
     pub(crate) fn begin(&mut self, open: OpenMigration) {
-        debug_assert!(self.open_migration().is_none() && self.scheduled.is_none(), "{self:?}");
+        debug_assert!(self.open_migration().is_none() && self.scheduled_on.is_none(), "{self:?}");
         self.migrations = self.migrations.saturating_add(1);
         self.migration = MigrationState::Open(Box::new(open));
     }
@@ -126,12 +126,12 @@ impl Binding {
     /// the stream has left.
     pub(crate) fn rebind(&mut self, to: StreamAddr, mover: Mover) -> StreamAddr {
         debug_assert!(self.open_migration().is_none(), "{self:?}");
-        debug_assert!(self.scheduled.is_none_or(|conn| conn == to.conn), "{self:?}");
+        debug_assert!(self.scheduled_on.is_none_or(|conn| conn == to.conn), "{self:?}");
         if mover == Mover::Peer {
             self.migrations = self.migrations.saturating_add(1);
         }
         let old_addr = core::mem::replace(&mut self.addr, to);
-        self.vacated.push(old_addr);
+        self.vacated_addrs.push(old_addr);
         old_addr
     }
 
@@ -168,9 +168,9 @@ impl Binding {
     pub(crate) fn on_offer(
         &mut self,
         was_declined: bool,
-        joined: bool,
+        c1_joined: bool,
     ) -> Result<OfferResponse, Cause> {
-        self.migration.on_offer(was_declined, joined)
+        self.migration.on_offer(was_declined, c1_joined)
     }
 
     /// See [`MigrationState::decline_offer`].
@@ -179,8 +179,8 @@ impl Binding {
     }
 
     /// See [`MigrationState::on_connection_lost`].
-    pub(crate) fn on_connection_lost(&mut self, lost: ConnId, complete: bool) -> LossEffect {
-        self.migration.on_connection_lost(lost, complete)
+    pub(crate) fn on_connection_lost(&mut self, lost_conn: ConnId, both_ended: bool) -> LossEffect {
+        self.migration.on_connection_lost(lost_conn, both_ended)
     }
 
     /// See [`MigrationState::on_excluded`].
@@ -202,22 +202,22 @@ impl Binding {
     }
 
     /// Forgets the former addresses, because the stream has ended.
-    pub(crate) fn take_vacated(&mut self) -> Vec<StreamAddr> {
-        core::mem::take(&mut self.vacated)
+    pub(crate) fn take_vacated_addrs(&mut self) -> Vec<StreamAddr> {
+        core::mem::take(&mut self.vacated_addrs)
     }
 
-    pub(crate) const fn scheduled(&self) -> Option<ConnId> {
-        self.scheduled
+    pub(crate) const fn scheduled_on(&self) -> Option<ConnId> {
+        self.scheduled_on
     }
 
     /// Records an entry in a connection's scheduler, or among those that wait for its window.
     pub(crate) const fn set_scheduled(&mut self, conn: ConnId) {
-        self.scheduled = Some(conn);
+        self.scheduled_on = Some(conn);
     }
 
     /// Records that the entry was removed. Returns the connection that had it.
     pub(crate) const fn take_scheduled(&mut self) -> Option<ConnId> {
-        self.scheduled.take()
+        self.scheduled_on.take()
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
             recv: RecvHalf::new(1000, RecvState::Ended),
             priority: Priority::sequential(5),
             frame_received: false,
-            offered: false,
+            was_offered_or_declined: false,
             key_state: KeyState::Held,
             stop_due: false,
             stall: StallClock::new(Instant::from_nanos(0)),
@@ -268,15 +268,15 @@ mod tests {
 
     /// The state that a migration must not change.
     fn portable_state(stream: &Stream) -> impl PartialEq + core::fmt::Debug + use<> {
-        let send = (stream.send.state(), stream.send.queued(), stream.send.sent());
-        let recv = (stream.recv.state(), stream.recv.received());
+        let send = (stream.send.state(), stream.send.queued_bytes(), stream.send.sent_bytes());
+        let recv = (stream.recv.state(), stream.recv.received_bytes());
         let windows = (stream.send.window.value(), stream.recv.window.value());
         (send, recv, windows, stream.priority, stream.opener, stream.request_kind)
     }
 
     /// The state that a migration replaces.
     fn bound_state(stream: &Stream) -> (StreamAddr, StreamAddr, Vec<StreamAddr>, u8, bool) {
-        let Binding { vacated, migrations, .. } = &stream.binding;
+        let Binding { vacated_addrs: vacated, migrations, .. } = &stream.binding;
         let (send, recv) = (stream.binding.send_addr(), stream.binding.recv_addr());
         (send, recv, vacated.clone(), *migrations, stream.binding.adjusts_send_window(S1.conn))
     }
@@ -284,49 +284,49 @@ mod tests {
     #[test]
     fn a_follower_replaces_both_addresses_and_keeps_the_portable_half() {
         let mut stream = response();
-        let before = portable_state(&stream);
+        let state_before = portable_state(&stream);
         assert_eq!(bound_state(&stream), (S1, S1, vec![], 0, true));
         // SMIG-5.14/moved, SMIG-7.1/windows-move
         assert_eq!(stream.binding.rebind(S2, Mover::Peer), S1);
         assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 1, false));
-        assert_eq!(portable_state(&stream), before);
+        assert_eq!(portable_state(&stream), state_before);
     }
 
     #[test]
     fn a_mover_replaces_one_address_with_each_barrier() {
         let mut stream = response();
-        let before = portable_state(&stream);
+        let state_before = portable_state(&stream);
         stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
         stream.binding.begin(open_migration_to(S2));
         // SMIG-7.4/initial-window: its direction has left S1, the follower's has not.
         assert_eq!(bound_state(&stream), (S2, S1, vec![], 1, false));
         assert!(stream.binding.adjusts_recv_window(S1.conn));
         assert_eq!(stream.binding.addrs().collect::<Vec<_>>(), [S1, S2]);
-        assert_eq!(portable_state(&stream), before);
+        assert_eq!(portable_state(&stream), state_before);
         let answer = stream.binding.on_answer(S1, Some(open_migration_to(S2).dst()));
         let Ok(Answer::Accepted(open)) = answer else { panic!("{answer:?}") };
         stream.send.end_replay();
         assert_eq!(stream.binding.rebind(open.to, Mover::Local), S1);
         assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 1, false));
         assert!(!stream.binding.adjusts_recv_window(S1.conn));
-        assert_eq!(portable_state(&stream), before);
+        assert_eq!(portable_state(&stream), state_before);
     }
 
     #[test]
     fn a_decline_undoes_the_barrier_and_the_frames_after_it() {
         // SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-7.5/undone-barrier
         let mut stream = response();
-        let before = portable_state(&stream);
+        let state_before = portable_state(&stream);
         stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
         stream.binding.begin(open_migration_to(S2));
         assert!(stream.send.take(30).end.is_end());
-        assert_ne!(portable_state(&stream), before);
+        assert_ne!(portable_state(&stream), state_before);
         let answer = stream.binding.on_answer(S1, None);
         assert!(matches!(answer, Ok(Answer::Declined(open)) if open.to == S2));
         assert!(stream.send.resume().is_empty(), "no head was sent on the carrier");
         // The attempt counts.
         assert_eq!(bound_state(&stream), (S1, S1, vec![], 1, true));
-        assert_eq!(portable_state(&stream), before);
+        assert_eq!(portable_state(&stream), state_before);
         assert_eq!(stream.send.take(1000).bytes, 30);
     }
 

@@ -81,7 +81,7 @@ pub(crate) struct Stream {
     pub(crate) frame_received: bool,
     /// The stream was offered (server), or an offer was declined (client): no second offer
     /// (SMIG-6.4/offered-once).
-    pub(crate) offered: bool,
+    pub(crate) was_offered_or_declined: bool,
     pub(crate) key_state: KeyState,
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.
@@ -133,15 +133,20 @@ impl Stream {
         open.increments_on_carrier > 0 || self.send.has_sent_behind_barrier()
     }
 
-    /// Returns whether a stream with data to send has sent fewer than `min_bytes` within
-    /// `timeout`, because of the peer.
-    pub(crate) fn is_stalled(&mut self, now: Instant, min_bytes: u64, timeout: Duration) -> bool {
-        let sent = self.send.sent();
-        if self.has_failed() || self.send.queued() == 0 {
+    /// Updates the stall clock. Returns whether a stream with data to send has sent fewer than
+    /// `min_bytes` within `timeout`, because of the peer.
+    pub(crate) fn check_stalled(
+        &mut self,
+        now: Instant,
+        min_bytes: u64,
+        timeout: Duration,
+    ) -> bool {
+        let sent = self.send.sent_bytes();
+        if self.has_failed() || self.send.queued_bytes() == 0 {
             self.stall.restart(now, sent);
             return false;
         }
-        self.stall.is_stalled(now, sent, min_bytes, timeout)
+        self.stall.check_stalled(now, sent, min_bytes, timeout)
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.

@@ -42,9 +42,9 @@ pub(crate) struct RecvHalf {
     trailers: Option<HeaderMap>,
     pub(crate) window: RecvWindow,
     content_length: Option<u64>,
-    received: u64,
+    received_bytes: u64,
     /// Number of 1xx responses so far.
-    pub(crate) informational: u32,
+    pub(crate) informational_count: u32,
     /// The application was notified, and has not read up to [`RecvItem::Pending`] since.
     pub(crate) is_notified: bool,
 }
@@ -59,8 +59,8 @@ impl RecvHalf {
             trailers: None,
             window: RecvWindow::of_stream(window),
             content_length: None,
-            received: 0,
-            informational: 0,
+            received_bytes: 0,
+            informational_count: 0,
             is_notified: false,
         }
     }
@@ -69,8 +69,8 @@ impl RecvHalf {
         self.state
     }
 
-    pub(crate) const fn received(&self) -> u64 {
-        self.received
+    pub(crate) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     pub(crate) const fn content_length(&self) -> Option<u64> {
@@ -89,24 +89,24 @@ impl RecvHalf {
     pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<Option<u32>, (Cause, Credit)> {
         let Chunk { data, padding, conn, credit } = chunk;
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
-        self.received += data.len() as u64;
-        if self.content_length.is_some_and(|expected| self.received > expected) {
+        self.received_bytes += data.len() as u64;
+        if self.content_length.is_some_and(|expected| self.received_bytes > expected) {
             return Err((Cause::BadContentLength, credit));
         }
-        let Some(mut charged) = self.window.charge(bytes) else {
-            return Err((Cause::StreamWindow, credit));
+        let Some(mut stream_credit) = self.window.charge(bytes) else {
+            return Err((Cause::StreamWindowExceeded, credit));
         };
         // Padding is consumed on arrival.
-        let due = self.window.give_back(charged.split(padding));
-        self.unread_credit.merge(charged);
+        let due_increment = self.window.give_back(stream_credit.split(padding));
+        self.unread_credit.merge(stream_credit);
         if data.is_empty() {
             credit.forfeit();
-            return Ok(due);
+            return Ok(due_increment);
         }
         if data.len() >= MIN_UNCOALESCED_BYTES {
             self.seal_tail();
             self.queue.push_back(Chunk { data, padding: 0, conn, credit });
-            return Ok(due);
+            return Ok(due_increment);
         }
         if self
             .tail
@@ -122,12 +122,12 @@ impl RecvHalf {
             }
             none => *none = Some((data.into_bytes_mut(), conn, credit)),
         }
-        Ok(due)
+        Ok(due_increment)
     }
 
     /// Records END_STREAM. Fails if the length of the body differs from content-length.
     pub(crate) fn on_end(&mut self) -> Result<(), Cause> {
-        if self.content_length.is_some_and(|expected| self.received != expected) {
+        if self.content_length.is_some_and(|expected| self.received_bytes != expected) {
             return Err(Cause::BadContentLength);
         }
         self.state = RecvState::Ended;
@@ -172,10 +172,10 @@ impl RecvHalf {
     }
 
     /// Returns the bytes of a connection's receive window that unread body occupies.
-    pub(crate) fn window_bytes_on(&self, id: ConnId) -> u64 {
+    pub(crate) fn window_bytes_on(&self, conn_id: ConnId) -> u64 {
         let queued = self.queue.iter().map(|chunk| (chunk.conn, &chunk.credit));
         let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
-        let here = queued.chain(tail).filter(|&(conn, _)| conn == id);
+        let here = queued.chain(tail).filter(|&(conn, _)| conn == conn_id);
         here.map(|(_, credit)| u64::from(credit.bytes())).sum()
     }
 

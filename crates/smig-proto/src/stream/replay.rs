@@ -41,7 +41,7 @@ pub(crate) struct Replay {
     /// Whether DATA with END_STREAM is among them.
     pub(super) end: EndStream,
     /// The state of the direction at the barrier.
-    pub(super) state: SendState,
+    pub(super) state_at_barrier: SendState,
 }
 
 impl Replay {
@@ -53,7 +53,7 @@ impl Replay {
             bytes: 0,
             trailers: None,
             end: EndStream::No,
-            state,
+            state_at_barrier: state,
         }
     }
 

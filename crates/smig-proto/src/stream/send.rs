@@ -36,8 +36,8 @@ pub(crate) enum SendEnd {
 /// Part of a body that will be sent as one DATA frame.
 #[derive(Debug)]
 pub(crate) struct Payload {
-    pub(crate) parts: Vec<Bytes>,
-    pub(crate) first: Option<Bytes>,
+    pub(crate) further_parts: Vec<Bytes>,
+    pub(crate) first_part: Option<Bytes>,
     pub(crate) bytes: usize,
     pub(crate) end: EndStream,
 }
@@ -46,14 +46,14 @@ pub(crate) struct Payload {
 pub(crate) struct SendHalf {
     state: SendState,
     queue: VecDeque<Bytes>,
-    queued: usize,
+    queued_bytes: usize,
     end: SendEnd,
     pub(crate) window: SendWindow,
     /// Bytes that the application may still queue according to content-length.
-    content_left: Option<u64>,
+    unqueued_bytes: Option<u64>,
     /// Bytes of body that were framed, without those that a declined migration returned to the
     /// queue.
-    sent: u64,
+    sent_bytes: u64,
     /// DATA or trailers were framed, possibly on a carrier that was declined.
     has_sent_body: bool,
     /// The application found the buffer full and must be notified when there is room.
@@ -67,11 +67,11 @@ impl SendHalf {
         Self {
             state,
             queue: VecDeque::new(),
-            queued: 0,
+            queued_bytes: 0,
             end: SendEnd::Open,
             window: SendWindow::new(window),
-            content_left: None,
-            sent: 0,
+            unqueued_bytes: None,
+            sent_bytes: 0,
             has_sent_body: false,
             awaits_capacity: false,
             replay: None,
@@ -82,12 +82,12 @@ impl SendHalf {
         self.state
     }
 
-    pub(crate) const fn queued(&self) -> usize {
-        self.queued
+    pub(crate) const fn queued_bytes(&self) -> usize {
+        self.queued_bytes
     }
 
-    pub(crate) const fn sent(&self) -> u64 {
-        self.sent
+    pub(crate) const fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Returns whether DATA, even if empty, or trailers were sent.
@@ -95,8 +95,8 @@ impl SendHalf {
         self.has_sent_body
     }
 
-    pub(crate) const fn content_left(&self) -> Option<u64> {
-        self.content_left
+    pub(crate) const fn unqueued_bytes(&self) -> Option<u64> {
+        self.unqueued_bytes
     }
 
     /// Returns whether the application may still queue body.
@@ -116,20 +116,20 @@ impl SendHalf {
     /// Records that the head was written.
     pub(crate) fn on_head(&mut self, end: EndStream, content_length: Option<u64>) {
         self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
-        self.content_left = content_length;
+        self.unqueued_bytes = content_length;
     }
 
     /// Queues body. Returns false if it exceeds the announced content-length.
     #[must_use]
     pub(crate) fn queue(&mut self, data: Bytes) -> bool {
-        if let Some(left) = &mut self.content_left {
+        if let Some(left) = &mut self.unqueued_bytes {
             match left.checked_sub(data.len() as u64) {
                 Some(rest) => *left = rest,
                 None => return false,
             }
         }
         if !data.is_empty() {
-            self.queued += data.len();
+            self.queued_bytes += data.len();
             self.queue.push_back(data);
         }
         true
@@ -140,7 +140,7 @@ impl SendHalf {
     #[must_use]
     pub(crate) fn finish(&mut self, end: SendEnd) -> bool {
         self.end = end;
-        self.content_left.is_none_or(|left| left == 0)
+        self.unqueued_bytes.is_none_or(|left| left == 0)
     }
 
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
@@ -149,7 +149,7 @@ impl SendHalf {
         if self.state != SendState::Body || self.replay.as_ref().is_some_and(|r| !r.may_send()) {
             return false;
         }
-        if self.queued == 0 {
+        if self.queued_bytes == 0 {
             !matches!(self.end, SendEnd::Open)
         } else {
             self.window.available() > 0
@@ -159,7 +159,9 @@ impl SendHalf {
     /// Returns the trailers, if only they are left to send.
     pub(crate) fn due_trailers(&self) -> Option<&HeaderMap> {
         match &self.end {
-            SendEnd::Trailers(trailers) if self.state == SendState::Body && self.queued == 0 => {
+            SendEnd::Trailers(trailers)
+                if self.state == SendState::Body && self.queued_bytes == 0 =>
+            {
                 Some(trailers)
             }
             SendEnd::Trailers(_) | SendEnd::Open | SendEnd::Data => None,
@@ -170,43 +172,44 @@ impl SendHalf {
     pub(crate) fn on_trailers_sent(&mut self) {
         self.state = SendState::Ended;
         self.has_sent_body = true;
-        let sent = core::mem::replace(&mut self.end, SendEnd::Data);
-        if let (SendEnd::Trailers(trailers), Some(replay)) = (sent, &mut self.replay) {
+        let sent_end = core::mem::replace(&mut self.end, SendEnd::Data);
+        if let (SendEnd::Trailers(trailers), Some(replay)) = (sent_end, &mut self.replay) {
             replay.trailers = Some(trailers);
         }
     }
 
     /// Takes at most `limit` bytes for the next DATA frame, and counts them as sent.
     pub(crate) fn take(&mut self, limit: usize) -> Payload {
-        let bytes = self.queued.min(limit).min(self.window.available());
-        let mut payload = Payload { parts: Vec::new(), first: None, bytes, end: EndStream::No };
-        let mut left = bytes;
-        while left > 0 {
+        let bytes = self.queued_bytes.min(limit).min(self.window.available());
+        let mut payload =
+            Payload { further_parts: Vec::new(), first_part: None, bytes, end: EndStream::No };
+        let mut remaining_bytes = bytes;
+        while remaining_bytes > 0 {
             let front = self.queue.front_mut();
             let Some(front) = front.debug_expect("the queue holds `queued` bytes") else { break };
-            let part = if front.len() <= left {
+            let part = if front.len() <= remaining_bytes {
                 self.queue.pop_front().unwrap_or_default()
             } else {
-                front.split_to(left)
+                front.split_to(remaining_bytes)
             };
-            left -= part.len();
-            match payload.first {
-                None => payload.first = Some(part),
-                Some(_) => payload.parts.push(part),
+            remaining_bytes -= part.len();
+            match payload.first_part {
+                None => payload.first_part = Some(part),
+                Some(_) => payload.further_parts.push(part),
             }
         }
-        self.queued -= bytes;
-        self.sent += bytes as u64;
+        self.queued_bytes -= bytes;
+        self.sent_bytes += bytes as u64;
         self.has_sent_body = true;
         self.window.consume(bytes);
-        if self.queued == 0 && matches!(self.end, SendEnd::Data) {
+        if self.queued_bytes == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
             self.state = SendState::Ended;
         }
         if let Some(replay) = &mut self.replay {
             replay.end = payload.end;
             replay.bytes += bytes;
-            replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
+            replay.data.extend(payload.first_part.iter().chain(&payload.further_parts).cloned());
         }
         payload
     }
@@ -238,15 +241,15 @@ impl SendHalf {
     /// that content-length still permits does not change: the application has queued them.
     pub(crate) fn resume(&mut self) -> Vec<(ResponseHead, EndStream)> {
         let Some(replay) = self.replay.take() else { return Vec::new() };
-        let Replay { heads, data, bytes, trailers, end, state, .. } = *replay;
+        let Replay { heads, data, bytes, trailers, end, state_at_barrier: state, .. } = *replay;
         for part in data.into_iter().rev() {
             self.queue.push_front(part);
         }
-        self.queued += bytes;
-        self.sent -= bytes as u64;
+        self.queued_bytes += bytes;
+        self.sent_bytes -= bytes as u64;
         // Overflows only if the peer has granted too much credit meanwhile; the window is then left
         // as it is (SMIG-6.9/lost-bytes).
-        let _fits = self.window.adjust(bytes as i64);
+        let _ignored_overflow = self.window.adjust(bytes as i64);
         self.state = state;
         if let Some(trailers) = trailers {
             self.end = SendEnd::Trailers(trailers);
@@ -262,7 +265,7 @@ impl SendHalf {
     /// Drops everything, after a reset of the stream.
     pub(crate) fn abort(&mut self) {
         self.queue = VecDeque::new();
-        self.queued = 0;
+        self.queued_bytes = 0;
         self.end = SendEnd::Data;
         self.state = SendState::Ended;
         self.replay = None;

@@ -8,20 +8,20 @@ use crate::time::Instant;
 /// Progress of a transfer: the byte count at the last sufficient progress, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct StallClock {
-    since: Instant,
-    bytes: u64,
+    last_progress_at: Instant,
+    bytes_at_last_progress: u64,
 }
 
 impl StallClock {
     /// Creates a clock for a transfer that starts at `now`.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self { since: now, bytes: 0 }
+        Self { last_progress_at: now, bytes_at_last_progress: 0 }
     }
 
     /// Updates the clock of a stream that has data to send. Returns true if fewer than
     /// `min_bytes` were transferred within `timeout`.
-    pub fn is_stalled(
+    pub fn check_stalled(
         &mut self,
         now: Instant,
         bytes: u64,
@@ -29,16 +29,16 @@ impl StallClock {
         timeout: Duration,
     ) -> bool {
         // A declined migration decreases the count, which is not progress.
-        self.bytes = self.bytes.min(bytes);
-        if bytes - self.bytes >= min_bytes {
-            (self.since, self.bytes) = (now, bytes);
+        self.bytes_at_last_progress = self.bytes_at_last_progress.min(bytes);
+        if bytes - self.bytes_at_last_progress >= min_bytes {
+            (self.last_progress_at, self.bytes_at_last_progress) = (now, bytes);
             return false;
         }
-        now.saturating_duration_since(self.since) >= timeout
+        now.saturating_duration_since(self.last_progress_at) >= timeout
     }
 
     /// Restarts the clock, while there is nothing to transfer.
     pub const fn restart(&mut self, now: Instant, bytes: u64) {
-        (self.since, self.bytes) = (now, bytes);
+        (self.last_progress_at, self.bytes_at_last_progress) = (now, bytes);
     }
 }

@@ -10,11 +10,11 @@ use crate::priority::Priority;
 /// A frame that passed the stateless checks for its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// `charged` is the length of the payload including padding, which flow control counts.
+    /// `charged_bytes` is the payload's length including padding, which flow control counts.
     Data {
         stream: StreamId,
         data: Bytes,
-        charged: u32,
+        charged_bytes: u32,
         end: EndStream,
     },
     Headers {
@@ -40,7 +40,7 @@ pub(crate) enum Frame {
     Ping([u8; 8]),
     Pong([u8; 8]),
     GoAway {
-        last: StreamId,
+        last_id: StreamId,
         code: ErrorCode,
         debug: Bytes,
     },
@@ -86,47 +86,47 @@ impl LastFragment {
 
 /// Parses a frame from its header and its complete payload.
 ///
-/// While the extension is off (`points` is `None`), SMig's frames are unknown frames.
+/// While the extension is off (`code_points` is `None`), SMig's frames are unknown frames.
 pub(crate) fn parse(
-    head: FrameHeader,
+    header: FrameHeader,
     payload: Bytes,
-    points: Option<&CodePoints>,
+    code_points: Option<&CodePoints>,
 ) -> Result<Frame, InputError> {
-    match head.kind {
-        kind::DATA => data(head, payload),
-        kind::HEADERS => headers(head, payload),
-        kind::PRIORITY => priority(head, &payload),
-        kind::RST_STREAM => reset(head, &payload),
-        kind::SETTINGS => settings(head, payload),
-        kind::PUSH_PROMISE => push_promise(head, payload),
-        kind::PING => ping(head, &payload),
-        kind::GOAWAY => goaway(head, payload),
-        kind::WINDOW_UPDATE => window_update(head, &payload),
+    match header.kind {
+        kind::DATA => parse_data(header, payload),
+        kind::HEADERS => parse_headers(header, payload),
+        kind::PRIORITY => parse_priority(header, &payload),
+        kind::RST_STREAM => parse_reset(header, &payload),
+        kind::SETTINGS => parse_settings(header, payload),
+        kind::PUSH_PROMISE => parse_push_promise(header, payload),
+        kind::PING => parse_ping(header, &payload),
+        kind::GOAWAY => parse_goaway(header, payload),
+        kind::WINDOW_UPDATE => parse_window_update(header, &payload),
         kind::CONTINUATION => {
-            check_on_stream(head)?;
-            let last = LastFragment::from_flags(head.flags);
-            Ok(Frame::Continuation { stream: head.stream, block: payload, last })
+            check_on_stream(header)?;
+            let last = LastFragment::from_flags(header.flags);
+            Ok(Frame::Continuation { stream: header.stream, block: payload, last })
         }
-        kind::PRIORITY_UPDATE => priority_update(head, &payload),
-        other => match points {
-            Some(points) if other == points.migrate => migrate(head, &payload),
-            Some(points) if other == points.join => join(head, &payload),
+        kind::PRIORITY_UPDATE => parse_priority_update(header, &payload),
+        other => match code_points {
+            Some(points) if other == points.migrate => parse_migrate(header, &payload),
+            Some(points) if other == points.join => parse_join(header, &payload),
             _ => Ok(Frame::Unknown),
         },
     }
 }
 
-fn check_on_stream(head: FrameHeader) -> Result<(), InputError> {
-    if head.stream.is_connection() { Err(Cause::FrameOnStreamZero.into()) } else { Ok(()) }
+fn check_on_stream(header: FrameHeader) -> Result<(), InputError> {
+    if header.stream.is_connection() { Err(Cause::FrameOnStreamZero.into()) } else { Ok(()) }
 }
 
-fn check_on_connection(head: FrameHeader) -> Result<(), InputError> {
-    if head.stream.is_connection() { Ok(()) } else { Err(Cause::FrameNotOnStreamZero.into()) }
+fn check_on_connection(header: FrameHeader) -> Result<(), InputError> {
+    if header.stream.is_connection() { Ok(()) } else { Err(Cause::FrameNotOnStreamZero.into()) }
 }
 
 /// Removes padding (RFC 9113 section 6.1).
-fn unpad(head: FrameHeader, mut payload: Bytes) -> Result<Bytes, InputError> {
-    if head.flags & flag::PADDED == 0 {
+fn unpad(header: FrameHeader, mut payload: Bytes) -> Result<Bytes, InputError> {
+    if header.flags & flag::PADDED == 0 {
         return Ok(payload);
     }
     let Some(&pad) = payload.first() else {
@@ -142,28 +142,28 @@ fn unpad(head: FrameHeader, mut payload: Bytes) -> Result<Bytes, InputError> {
     }
 }
 
-fn data(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
-    let data = unpad(head, payload)?;
+fn parse_data(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
+    let data = unpad(header, payload)?;
     Ok(Frame::Data {
-        stream: head.stream,
+        stream: header.stream,
         data,
-        charged: head.length,
-        end: EndStream::from_flags(head.flags),
+        charged_bytes: header.length,
+        end: EndStream::from_flags(header.flags),
     })
 }
 
-fn headers(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
-    let mut block = unpad(head, payload)?;
-    if head.flags & flag::PRIORITY != 0 {
+fn parse_headers(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
+    let mut block = unpad(header, payload)?;
+    if header.flags & flag::PRIORITY != 0 {
         let Some(&dependency) = block.first_chunk::<4>() else {
             return Err(Cause::FrameSize.into());
         };
         if block.len() < 5 {
             return Err(Cause::FrameSize.into());
         }
-        if StreamId::from_wire(dependency) == head.stream {
+        if StreamId::from_wire(dependency) == header.stream {
             // A connection error: the field block is not decoded, so the HPACK contexts would
             // diverge.
             return Err(Cause::SelfDependency.into());
@@ -171,23 +171,23 @@ fn headers(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
         block.advance(5);
     }
     Ok(Frame::Headers {
-        stream: head.stream,
+        stream: header.stream,
         block,
-        end: EndStream::from_flags(head.flags),
-        last: LastFragment::from_flags(head.flags),
+        end: EndStream::from_flags(header.flags),
+        last: LastFragment::from_flags(header.flags),
     })
 }
 
-fn priority(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
+fn parse_priority(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
     let Some(&dependency) = payload.first_chunk::<4>() else {
-        return Err(InputError::Stream(head.stream, Cause::FrameSize));
+        return Err(InputError::Stream(header.stream, Cause::FrameSize));
     };
     if payload.len() != 5 {
-        return Err(InputError::Stream(head.stream, Cause::FrameSize));
+        return Err(InputError::Stream(header.stream, Cause::FrameSize));
     }
-    if StreamId::from_wire(dependency) == head.stream {
-        return Err(InputError::Stream(head.stream, Cause::SelfDependency));
+    if StreamId::from_wire(dependency) == header.stream {
+        return Err(InputError::Stream(header.stream, Cause::SelfDependency));
     }
     Ok(Frame::Priority)
 }
@@ -196,15 +196,15 @@ fn exact_payload<const N: usize>(payload: &[u8]) -> Result<[u8; N], InputError> 
     payload.try_into().map_err(|_| Cause::FrameSize.into())
 }
 
-fn reset(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
+fn parse_reset(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
     let code = ErrorCode::from_wire(u32::from_be_bytes(exact_payload(payload)?));
-    Ok(Frame::Reset { stream: head.stream, code })
+    Ok(Frame::Reset { stream: header.stream, code })
 }
 
-fn settings(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
-    check_on_connection(head)?;
-    if head.flags & flag::ACK != 0 {
+fn parse_settings(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_connection(header)?;
+    if header.flags & flag::ACK != 0 {
         return if payload.is_empty() {
             Ok(Frame::SettingsAck)
         } else {
@@ -214,50 +214,50 @@ fn settings(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
     SettingsPayload::new(payload).map(Frame::Settings).ok_or_else(|| Cause::FrameSize.into())
 }
 
-fn push_promise(head: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
-    let mut block = unpad(head, payload)?;
+fn parse_push_promise(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
+    let mut block = unpad(header, payload)?;
     let Some(&promised) = block.first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
     };
     block.advance(4);
     Ok(Frame::PushPromise {
-        stream: head.stream,
+        stream: header.stream,
         promised: StreamId::from_wire(promised),
         block,
-        last: LastFragment::from_flags(head.flags),
+        last: LastFragment::from_flags(header.flags),
     })
 }
 
-fn ping(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_connection(head)?;
+fn parse_ping(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(header)?;
     let opaque = exact_payload(payload)?;
-    Ok(if head.flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) })
+    Ok(if header.flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) })
 }
 
-fn goaway(head: FrameHeader, mut payload: Bytes) -> Result<Frame, InputError> {
-    check_on_connection(head)?;
+fn parse_goaway(header: FrameHeader, mut payload: Bytes) -> Result<Frame, InputError> {
+    check_on_connection(header)?;
     let Some(&[l0, l1, l2, l3, c0, c1, c2, c3]) = payload.first_chunk::<8>() else {
         return Err(Cause::FrameSize.into());
     };
     payload.advance(8);
     Ok(Frame::GoAway {
-        last: StreamId::from_wire([l0, l1, l2, l3]),
+        last_id: StreamId::from_wire([l0, l1, l2, l3]),
         code: ErrorCode::from_wire(u32::from_be_bytes([c0, c1, c2, c3])),
         debug: payload,
     })
 }
 
-fn window_update(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_window_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
     let increment = u32::from_be_bytes(exact_payload(payload)?) & 0x7fff_ffff;
     if increment == 0 {
-        return Err(InputError::for_stream(head.stream, Cause::ZeroIncrement));
+        return Err(InputError::for_stream(header.stream, Cause::ZeroIncrement));
     }
-    Ok(Frame::WindowUpdate { stream: head.stream, increment })
+    Ok(Frame::WindowUpdate { stream: header.stream, increment })
 }
 
-fn priority_update(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_connection(head)?;
+fn parse_priority_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(header)?;
     let Some((&id, value)) = payload.split_first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
     };
@@ -268,18 +268,18 @@ fn priority_update(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputErr
     Ok(Frame::PriorityUpdate { stream, priority: Priority::parse(value) })
 }
 
-fn migrate(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_stream(head)?;
+fn parse_migrate(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_stream(header)?;
     let migrate = Migrate::parse(payload).ok_or(Cause::FrameSize)?;
-    let (stream, end) = (head.stream, EndStream::from_flags(head.flags));
-    Ok(if head.flags & flag::SMIG_ACK == 0 {
+    let (stream, end) = (header.stream, EndStream::from_flags(header.flags));
+    Ok(if header.flags & flag::SMIG_ACK == 0 {
         Frame::Migrate { stream, migrate, end }
     } else {
         Frame::MigrateAck { stream, migrate, end }
     })
 }
 
-fn join(head: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
-    check_on_connection(head)?;
-    Join::parse(head.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
+fn parse_join(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+    check_on_connection(header)?;
+    Join::parse(header.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
 }

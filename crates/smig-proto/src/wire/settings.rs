@@ -41,7 +41,7 @@ pub(crate) enum Setting {
 }
 
 impl Setting {
-    fn from_wire(id: u16, value: u32, points: &CodePoints) -> Self {
+    fn from_wire(id: u16, value: u32, code_points: &CodePoints) -> Self {
         match id {
             0x1 => Self::HeaderTableSize(value),
             0x2 => Self::EnablePush(value),
@@ -51,16 +51,16 @@ impl Setting {
             0x6 => Self::MaxHeaderListSize(value),
             0x8 => Self::EnableConnectProtocol(value),
             0x9 => Self::NoRfc7540Priorities(value),
-            _ if id == points.settings_smig => Self::Smig(value),
-            _ if id == points.settings_cid => Self::CidHi(value),
-            _ if id == points.settings_cid.wrapping_add(1) => Self::CidMid(value),
-            _ if id == points.settings_cid.wrapping_add(2) => Self::CidLo(value),
+            _ if id == code_points.settings_smig => Self::Smig(value),
+            _ if id == code_points.settings_cid => Self::CidHi(value),
+            _ if id == code_points.settings_cid.wrapping_add(1) => Self::CidMid(value),
+            _ if id == code_points.settings_cid.wrapping_add(2) => Self::CidLo(value),
             _ => Self::Unknown,
         }
     }
 
     /// Returns identifier and value as they are written.
-    pub(crate) fn to_wire(self, points: &CodePoints) -> (u16, u32) {
+    pub(crate) fn to_wire(self, code_points: &CodePoints) -> (u16, u32) {
         match self {
             Self::HeaderTableSize(v) => (0x1, v),
             Self::EnablePush(v) => (0x2, v),
@@ -70,10 +70,10 @@ impl Setting {
             Self::MaxHeaderListSize(v) => (0x6, v),
             Self::EnableConnectProtocol(v) => (0x8, v),
             Self::NoRfc7540Priorities(v) => (0x9, v),
-            Self::Smig(v) => (points.settings_smig, v),
-            Self::CidHi(v) => (points.settings_cid, v),
-            Self::CidMid(v) => (points.settings_cid.wrapping_add(1), v),
-            Self::CidLo(v) => (points.settings_cid.wrapping_add(2), v),
+            Self::Smig(v) => (code_points.settings_smig, v),
+            Self::CidHi(v) => (code_points.settings_cid, v),
+            Self::CidMid(v) => (code_points.settings_cid.wrapping_add(1), v),
+            Self::CidLo(v) => (code_points.settings_cid.wrapping_add(2), v),
             Self::Unknown => (0, 0),
         }
     }
@@ -89,16 +89,16 @@ impl SettingsPayload {
         payload.len().is_multiple_of(6).then_some(Self(payload))
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn entry_count(&self) -> usize {
         self.0.len() / 6
     }
 
-    pub(crate) fn iter(&self, points: CodePoints) -> impl Iterator<Item = Setting> + '_ {
+    pub(crate) fn iter(&self, code_points: CodePoints) -> impl Iterator<Item = Setting> + '_ {
         self.0.as_chunks::<6>().0.iter().map(move |&[i0, i1, v0, v1, v2, v3]| {
             Setting::from_wire(
                 u16::from_be_bytes([i0, i1]),
                 u32::from_be_bytes([v0, v1, v2, v3]),
-                &points,
+                &code_points,
             )
         })
     }

@@ -11,7 +11,7 @@ pub(crate) struct Migrate {
 }
 
 impl Migrate {
-    pub(crate) const LENGTH: u32 = 16;
+    pub(crate) const PAYLOAD_BYTES: u32 = 16;
 
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let (cid, rest) = payload.split_first_chunk::<12>()?;

@@ -131,9 +131,9 @@ proptest! {
                 break;
             }
             fields.retain(|field| !matches!(field, Field::Malformed(..)));
-            let again = encode(&mut Encoder::new(), &fields);
+            let reencoded = encode(&mut Encoder::new(), &fields);
             let mut decoded = Vec::new();
-            Decoder::new(4096).decode(&again, |field| decoded.push(field)).unwrap();
+            Decoder::new(4096).decode(&reencoded, |field| decoded.push(field)).unwrap();
             prop_assert_eq!(decoded, fields);
         }
     }

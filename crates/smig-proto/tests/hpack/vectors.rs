@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use smig_proto::hpack::{Decoder, Encoder, Field, Pseudo};
 
 /// The vectors, decompressed.
-fn text() -> String {
+fn decompress_stories() -> String {
     let compressed = include_bytes!("stories.zst");
     let mut text = String::new();
     ruzstd::decoding::StreamingDecoder::new(&compressed[..])
@@ -20,7 +20,7 @@ fn text() -> String {
 
 type FieldList<'a> = Vec<(&'a str, &'a str)>;
 
-struct Encoded<'a> {
+struct EncodedStory<'a> {
     encoder: &'a str,
     story: &'a str,
     /// Each with the new SETTINGS_HEADER_TABLE_SIZE that applies from it on, if any.
@@ -30,40 +30,41 @@ struct Encoded<'a> {
 #[derive(Default)]
 struct Vectors<'a> {
     stories: HashMap<&'a str, Vec<FieldList<'a>>>,
-    encoded: Vec<Encoded<'a>>,
+    encoded_stories: Vec<EncodedStory<'a>>,
 }
 
 impl<'a> Vectors<'a> {
     fn parse(text: &'a str) -> Self {
         let mut vectors = Self::default();
-        let (mut story, mut list, mut limit) = (Vec::new(), FieldList::new(), None);
+        let (mut lists, mut list, mut limit) = (Vec::new(), FieldList::new(), None);
         let mut name = "";
         for line in text.lines() {
             if let Some(next) = line.strip_prefix("story ") {
                 vectors
                     .stories
-                    .insert(std::mem::replace(&mut name, next), std::mem::take(&mut story));
+                    .insert(std::mem::replace(&mut name, next), std::mem::take(&mut lists));
             } else if let Some(which) = line.strip_prefix("encoder ") {
                 let (encoder, story) = which.split_once(' ').expect("an encoder and a story");
-                vectors.encoded.push(Encoded { encoder, story, blocks: Vec::new() });
+                vectors.encoded_stories.push(EncodedStory { encoder, story, blocks: Vec::new() });
             } else if let Some(size) = line.strip_prefix("limit ") {
                 limit = Some(size.parse().expect("a size"));
             } else if let Some(field) = line.split_once('\t') {
                 list.push(field);
             } else if line.is_empty() {
-                story.push(std::mem::take(&mut list));
+                lists.push(std::mem::take(&mut list));
             } else {
-                let encoded = vectors.encoded.last_mut().expect("blocks follow their encoder");
+                let encoded =
+                    vectors.encoded_stories.last_mut().expect("blocks follow their encoder");
                 encoded.blocks.push((limit.take(), line));
             }
         }
-        vectors.stories.insert(name, story);
+        vectors.stories.insert(name, lists);
         vectors.stories.remove("");
         vectors
     }
 }
 
-fn hex(text: &str) -> Vec<u8> {
+fn parse_hex(text: &str) -> Vec<u8> {
     let digit = |digit: u8| (digit as char).to_digit(16).expect("a hexadecimal digit") as u8;
     text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
@@ -86,35 +87,40 @@ fn is_field_of_line(field: &Field, (name, value): (&str, &str)) -> bool {
     }
 }
 
-fn decode(decoder: &mut Decoder, block: &[u8], list: &[(&str, &str)], what: &str) {
+fn decode_and_compare(decoder: &mut Decoder, block: &[u8], list: &[(&str, &str)], context: &str) {
     let mut expected = list.iter();
     decoder
         .decode(block, |field| {
             let line = *expected.next().expect("as many fields as in the story");
-            assert!(is_field_of_line(&field, line), "{what}: {field:?} is not {line:?}");
+            assert!(is_field_of_line(&field, line), "{context}: {field:?} is not {line:?}");
         })
-        .unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(expected.next().is_none(), "{what}: fields are missing");
+        .unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(expected.next().is_none(), "{context}: fields are missing");
 }
 
 #[test]
 fn blocks_of_every_encoder_are_decoded() {
-    let text = text();
+    let text = decompress_stories();
     let vectors = Vectors::parse(&text);
-    let mut blocks = 0;
-    for Encoded { encoder, story, blocks: encoded } in &vectors.encoded {
+    let mut block_count = 0;
+    for EncodedStory { encoder, story, blocks: encoded_blocks } in &vectors.encoded_stories {
         let lists = &vectors.stories[story];
-        assert_eq!(encoded.len(), lists.len());
+        assert_eq!(encoded_blocks.len(), lists.len());
         let mut decoder = Decoder::new(4096);
-        for (place, ((limit, block), list)) in encoded.iter().zip(lists).enumerate() {
+        for (index, ((limit, block), list)) in encoded_blocks.iter().zip(lists).enumerate() {
             if let Some(limit) = limit {
                 decoder.set_max_table_size(*limit);
             }
-            decode(&mut decoder, &hex(block), list, &format!("{encoder}, story {story}, {place}"));
-            blocks += 1;
+            decode_and_compare(
+                &mut decoder,
+                &parse_hex(block),
+                list,
+                &format!("{encoder}, story {story}, {index}"),
+            );
+            block_count += 1;
         }
     }
-    assert_eq!((vectors.stories.len(), blocks), (32, 47_142));
+    assert_eq!((vectors.stories.len(), block_count), (32, 47_142));
 }
 
 fn encode(encoder: &mut Encoder, list: &[(&str, &str)], out: &mut BytesMut) {
@@ -133,22 +139,25 @@ fn encode(encoder: &mut Encoder, list: &[(&str, &str)], out: &mut BytesMut) {
 
 #[test]
 fn our_blocks_are_decoded_and_as_compact_as_those_of_nghttp2() {
-    let text = text();
+    let text = decompress_stories();
     let vectors = Vectors::parse(&text);
-    let (mut ours, mut theirs) = (0, 0);
-    for Encoded { story, blocks, .. } in
-        vectors.encoded.iter().filter(|encoded| encoded.encoder == "nghttp2")
+    let (mut our_bytes, mut nghttp2_bytes) = (0, 0);
+    for EncodedStory { story, blocks, .. } in
+        vectors.encoded_stories.iter().filter(|encoded| encoded.encoder == "nghttp2")
     {
         let mut encoder = Encoder::new();
         let mut decoder = Decoder::new(4096);
-        for (place, list) in vectors.stories[story].iter().enumerate() {
+        for (index, list) in vectors.stories[story].iter().enumerate() {
             let mut block = BytesMut::new();
             encode(&mut encoder, list, &mut block);
-            decode(&mut decoder, &block, list, &format!("story {story}, {place}"));
-            ours += block.len();
+            decode_and_compare(&mut decoder, &block, list, &format!("story {story}, {index}"));
+            our_bytes += block.len();
         }
-        theirs += blocks.iter().map(|(_, block)| block.len() / 2).sum::<usize>();
+        nghttp2_bytes += blocks.iter().map(|(_, block)| block.len() / 2).sum::<usize>();
     }
-    assert!(ours * 100 <= theirs * 102, "{ours} bytes, nghttp2 needs {theirs}");
-    println!("{ours} bytes, nghttp2 {theirs}");
+    assert!(
+        our_bytes * 100 <= nghttp2_bytes * 102,
+        "{our_bytes} bytes, nghttp2 needs {nghttp2_bytes}"
+    );
+    println!("{our_bytes} bytes, nghttp2 {nghttp2_bytes}");
 }

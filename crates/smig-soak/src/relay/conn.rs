@@ -31,18 +31,18 @@ const FIN_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct RelayedConn {
     number: usize,
     starts_session: bool,
-    up: Half,
-    down: Half,
-    ended: AtomicBool,
+    up: DirectionState,
+    down: DirectionState,
+    has_ended: AtomicBool,
     reset_requested: Notify,
 }
 
 /// One direction: its planned faults and its state.
 #[derive(Debug)]
-struct Half {
+struct DirectionState {
     faults: Vec<(u64, RelayFault)>,
     relayed_bytes: AtomicU64,
-    stalled: AtomicBool,
+    is_stalled: AtomicBool,
 }
 
 /// How the relay ended a connection before its ends closed it.
@@ -52,24 +52,29 @@ enum KillMethod {
     Fin,
 }
 
-impl Half {
-    fn new(number: usize, direction: RelayDirection, planned: &[PlannedFault]) -> Self {
-        let own =
-            planned.iter().filter(|fault| (fault.conn, fault.direction) == (number, direction));
-        let mut faults: Vec<_> = own.map(|fault| (fault.at, fault.fault)).collect();
+impl DirectionState {
+    fn new(number: usize, direction: RelayDirection, planned_faults: &[PlannedFault]) -> Self {
+        let own = planned_faults
+            .iter()
+            .filter(|fault| (fault.conn, fault.direction) == (number, direction));
+        let mut faults: Vec<_> = own.map(|fault| (fault.offset, fault.fault)).collect();
         faults.sort_by_key(|&(at, _)| at);
-        Self { faults, relayed_bytes: AtomicU64::new(0), stalled: AtomicBool::new(false) }
+        Self { faults, relayed_bytes: AtomicU64::new(0), is_stalled: AtomicBool::new(false) }
     }
 }
 
 impl RelayedConn {
-    pub(super) fn new(number: usize, others: &[Arc<Self>], planned: &[PlannedFault]) -> Self {
+    pub(super) fn new(
+        number: usize,
+        earlier_conns: &[Arc<Self>],
+        planned_faults: &[PlannedFault],
+    ) -> Self {
         Self {
             number,
-            starts_session: others.iter().all(|conn| conn.ended.load(Ordering::Relaxed)),
-            up: Half::new(number, RelayDirection::Up, planned),
-            down: Half::new(number, RelayDirection::Down, planned),
-            ended: AtomicBool::new(false),
+            starts_session: earlier_conns.iter().all(|conn| conn.has_ended.load(Ordering::Relaxed)),
+            up: DirectionState::new(number, RelayDirection::Up, planned_faults),
+            down: DirectionState::new(number, RelayDirection::Down, planned_faults),
+            has_ended: AtomicBool::new(false),
             reset_requested: Notify::new(),
         }
     }
@@ -79,10 +84,10 @@ impl RelayedConn {
     }
 
     fn role(&self) -> KilledRole {
-        let passed = |half: &Half| half.relayed_bytes.load(Ordering::Relaxed);
+        let relayed_bytes = |half: &DirectionState| half.relayed_bytes.load(Ordering::Relaxed);
         if self.starts_session {
             KilledRole::Interactive
-        } else if passed(&self.up) + passed(&self.down) >= MIN_BULK_BYTES {
+        } else if relayed_bytes(&self.up) + relayed_bytes(&self.down) >= MIN_BULK_BYTES {
             KilledRole::Bulk
         } else {
             KilledRole::Other
@@ -92,13 +97,13 @@ impl RelayedConn {
 
 impl fmt::Display for RelayedConn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let half = |half: &Half| {
-            let passed = half.relayed_bytes.load(Ordering::Relaxed);
-            let stalled = if half.stalled.load(Ordering::Relaxed) { " (stalled)" } else { "" };
-            format!("{passed}{stalled}")
+        let describe_direction = |half: &DirectionState| {
+            let relayed_bytes = half.relayed_bytes.load(Ordering::Relaxed);
+            let stalled = if half.is_stalled.load(Ordering::Relaxed) { " (stalled)" } else { "" };
+            format!("{relayed_bytes}{stalled}")
         };
-        let state = if self.ended.load(Ordering::Relaxed) { "ended" } else { "open" };
-        let (up, down) = (half(&self.up), half(&self.down));
+        let state = if self.has_ended.load(Ordering::Relaxed) { "ended" } else { "open" };
+        let (up, down) = (describe_direction(&self.up), describe_direction(&self.down));
         write!(f, "connection {} {state}, up {up}, down {down}", self.number)
     }
 }
@@ -108,15 +113,15 @@ struct EndedGuard(Arc<RelayedConn>);
 
 impl Drop for EndedGuard {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Relaxed);
+        self.0.has_ended.store(true, Ordering::Relaxed);
     }
 }
 
 /// Relays a connection from its first byte to its end.
 pub(super) async fn relay(mut client: TcpStream, conn: Arc<RelayedConn>, state: Arc<RelayState>) {
     let _ended = EndedGuard(Arc::clone(&conn));
-    let Ok(mut server) = TcpStream::connect(state.server).await else {
-        state.refused.fetch_add(1, Ordering::Relaxed);
+    let Ok(mut server) = TcpStream::connect(state.server_addr).await else {
+        state.failed_connects.fetch_add(1, Ordering::Relaxed);
         return;
     };
     for tcp in [&client, &server] {
@@ -135,11 +140,11 @@ pub(super) async fn relay(mut client: TcpStream, conn: Arc<RelayedConn>, state: 
     };
     match outcome {
         Ok(()) => {}
-        Err(EndReason::Aborted) => reset(&client, &server),
+        Err(EndReason::Aborted) => reset_on_drop(&client, &server),
         Err(EndReason::Killed(method)) => {
-            state.record(Kill { role: conn.role() });
+            state.record_kill(Kill { role: conn.role() });
             match method {
-                KillMethod::Reset => reset(&client, &server),
+                KillMethod::Reset => reset_on_drop(&client, &server),
                 KillMethod::Fin => close_gracefully(client, server).await,
             }
         }
@@ -163,51 +168,51 @@ impl From<io::Error> for EndReason {
 
 /// Relays one direction until its sender closes it.
 async fn relay_direction(
-    mut from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
-    half: &Half,
+    mut reader: ReadHalf<'_>,
+    mut writer: WriteHalf<'_>,
+    direction_state: &DirectionState,
     state: &RelayState,
 ) -> Result<(), EndReason> {
     let mut buffer = vec![0; MAX_READ_BYTES];
-    let mut faults: VecDeque<_> = half.faults.iter().copied().collect();
-    let (mut passed, mut slow_until) = (0, 0);
+    let mut faults: VecDeque<_> = direction_state.faults.iter().copied().collect();
+    let (mut relayed_bytes, mut slow_until) = (0, 0);
     loop {
         while let Some(&(at, fault)) = faults.front()
-            && at <= passed
+            && at <= relayed_bytes
         {
             faults.pop_front();
             match fault {
                 RelayFault::Reset => return Err(EndReason::Killed(KillMethod::Reset)),
                 RelayFault::Fin => return Err(EndReason::Killed(KillMethod::Fin)),
-                RelayFault::Slow(bytes) => slow_until = passed + bytes,
-                RelayFault::Stall(time) if !state.draining.load(Ordering::Relaxed) => {
-                    half.stalled.store(true, Ordering::Relaxed);
+                RelayFault::Slow(bytes) => slow_until = relayed_bytes + bytes,
+                RelayFault::Stall(time) if !state.is_draining.load(Ordering::Relaxed) => {
+                    direction_state.is_stalled.store(true, Ordering::Relaxed);
                     tokio::time::sleep(time).await;
-                    half.stalled.store(false, Ordering::Relaxed);
+                    direction_state.is_stalled.store(false, Ordering::Relaxed);
                 }
                 RelayFault::Stall(_) => {}
             }
         }
-        let slow = passed < slow_until && !state.draining.load(Ordering::Relaxed);
-        if slow {
+        let is_slow = relayed_bytes < slow_until && !state.is_draining.load(Ordering::Relaxed);
+        if is_slow {
             tokio::time::sleep(SLOW_READ_DELAY).await;
         }
-        let max_read = if slow { MAX_SLOW_READ_BYTES } else { MAX_READ_BYTES };
-        let to_next_fault = faults.front().map_or(u64::MAX, |&(at, _)| at - passed);
+        let max_read = if is_slow { MAX_SLOW_READ_BYTES } else { MAX_READ_BYTES };
+        let to_next_fault = faults.front().map_or(u64::MAX, |&(at, _)| at - relayed_bytes);
         let limit = max_read.min(usize::try_from(to_next_fault).unwrap_or(usize::MAX));
-        let read = from.read(buffer.get_mut(..limit).unwrap_or_default()).await?;
-        if read == 0 {
-            to.shutdown().await?;
+        let read_len = reader.read(buffer.get_mut(..limit).unwrap_or_default()).await?;
+        if read_len == 0 {
+            writer.shutdown().await?;
             return Ok(());
         }
-        to.write_all(buffer.get(..read).unwrap_or_default()).await?;
-        passed += read as u64;
-        half.relayed_bytes.store(passed, Ordering::Relaxed);
+        writer.write_all(buffer.get(..read_len).unwrap_or_default()).await?;
+        relayed_bytes += read_len as u64;
+        direction_state.relayed_bytes.store(relayed_bytes, Ordering::Relaxed);
     }
 }
 
 /// Makes both ends receive a TCP reset when the sockets are dropped.
-fn reset(client: &TcpStream, server: &TcpStream) {
+fn reset_on_drop(client: &TcpStream, server: &TcpStream) {
     for tcp in [client, server] {
         // It fails on a closed socket, which needs no reset.
         let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
@@ -239,16 +244,16 @@ mod tests {
         faults: Vec<PlannedFault>,
     ) -> (super::super::Relay, TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap();
-        let relay = super::super::Relay::start(server, faults).await.unwrap();
+        let server_addr = listener.local_addr().unwrap();
+        let relay = super::super::Relay::start(server_addr, faults).await.unwrap();
         let addr = SocketAddr::from(([127, 0, 0, 1], relay.port()));
         let client = TcpStream::connect(addr).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         (relay, client, server)
     }
 
-    fn planned(at: u64, fault: RelayFault) -> PlannedFault {
-        PlannedFault { conn: 0, direction: RelayDirection::Up, at, fault }
+    fn planned_fault(offset: u64, fault: RelayFault) -> PlannedFault {
+        PlannedFault { conn: 0, direction: RelayDirection::Up, offset, fault }
     }
 
     #[tokio::test]
@@ -257,7 +262,7 @@ mod tests {
             [(RelayFault::Fin, None), (RelayFault::Reset, Some(io::ErrorKind::ConnectionReset))]
         {
             let (relay, mut client, mut server) =
-                connect_through_relay(vec![planned(1000, fault)]).await;
+                connect_through_relay(vec![planned_fault(1000, fault)]).await;
             client.write_all(&[7; 5000]).await.unwrap();
             let mut received = Vec::new();
             let end = server.read_to_end(&mut received).await;
@@ -273,20 +278,21 @@ mod tests {
     #[tokio::test]
     async fn delays_lose_no_data() {
         let stall = RelayFault::Stall(Duration::from_millis(20));
-        let faults = vec![planned(10, stall), planned(100_000, RelayFault::Slow(200_000))];
+        let faults =
+            vec![planned_fault(10, stall), planned_fault(100_000, RelayFault::Slow(200_000))];
         let (relay, mut client, mut server) = connect_through_relay(faults).await;
-        let sent: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
-        let mut received = Vec::new();
-        let (written, read) = tokio::join!(
+        let sent_bytes: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut received_bytes = Vec::new();
+        let (write_result, read_result) = tokio::join!(
             async {
-                client.write_all(&sent).await?;
+                client.write_all(&sent_bytes).await?;
                 client.shutdown().await
             },
-            server.read_to_end(&mut received)
+            server.read_to_end(&mut received_bytes)
         );
-        written.unwrap();
-        read.unwrap();
-        assert!(received == sent);
+        write_result.unwrap();
+        read_result.unwrap();
+        assert!(received_bytes == sent_bytes);
         assert!(relay.kills().is_empty());
     }
 }

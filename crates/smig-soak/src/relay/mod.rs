@@ -27,9 +27,9 @@ pub(crate) enum RelayDirection {
 /// A fault of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RelayFault {
-    /// Both halves end with a TCP reset.
+    /// Both directions, and the connections to both ends, are closed by a TCP reset.
     Reset,
-    /// Both halves end with FIN, at any point of the data.
+    /// The connections to both ends are closed with FIN, at any point of the data.
     Fin,
     /// This direction stalls for a while.
     Stall(Duration),
@@ -44,13 +44,13 @@ impl RelayFault {
     }
 }
 
-/// A fault after `at` bytes in one direction of a connection.
+/// A fault after `offset` bytes in one direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedFault {
     /// The connection, in the order in which the client opens them.
     pub(crate) conn: usize,
     pub(crate) direction: RelayDirection,
-    pub(crate) at: u64,
+    pub(crate) offset: u64,
     pub(crate) fault: RelayFault,
 }
 
@@ -74,14 +74,14 @@ pub(crate) struct Kill {
 /// State shared by the connections of a relay.
 #[derive(Debug)]
 pub(super) struct RelayState {
-    server: SocketAddr,
+    server_addr: SocketAddr,
     faults: Vec<PlannedFault>,
     conns: Mutex<Vec<Arc<RelayedConn>>>,
     kills: Mutex<Vec<Kill>>,
     /// Connections to the server that the relay could not open; they count as kills.
-    refused: AtomicU64,
+    failed_connects: AtomicU64,
     /// The run is over: no more delays.
-    draining: AtomicBool,
+    is_draining: AtomicBool,
 }
 
 impl RelayState {
@@ -89,7 +89,7 @@ impl RelayState {
         self.conns.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn record(&self, kill: Kill) {
+    fn record_kill(&self, kill: Kill) {
         self.kills.lock().unwrap_or_else(PoisonError::into_inner).push(kill);
     }
 }
@@ -105,21 +105,24 @@ pub(crate) struct Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.accept_task.abort();
-        self.state.draining.store(true, Ordering::Relaxed);
+        self.state.is_draining.store(true, Ordering::Relaxed);
     }
 }
 
 impl Relay {
-    pub(crate) async fn start(server: SocketAddr, faults: Vec<PlannedFault>) -> io::Result<Self> {
+    pub(crate) async fn start(
+        server_addr: SocketAddr,
+        faults: Vec<PlannedFault>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let state = Arc::new(RelayState {
-            server,
+            server_addr,
             faults,
             conns: Mutex::default(),
             kills: Mutex::default(),
-            refused: AtomicU64::new(0),
-            draining: AtomicBool::new(false),
+            failed_connects: AtomicU64::new(0),
+            is_draining: AtomicBool::new(false),
         });
         let accept_task = tokio::spawn(accept(listener, Arc::clone(&state)));
         Ok(Self { addr, state, accept_task })
@@ -135,8 +138,8 @@ impl Relay {
     }
 
     /// Returns the number of connections to the server that could not be opened.
-    pub(crate) fn refused(&self) -> u64 {
-        self.state.refused.load(Ordering::Relaxed)
+    pub(crate) fn failed_connects(&self) -> u64 {
+        self.state.failed_connects.load(Ordering::Relaxed)
     }
 
     /// Returns the state of the connections, for the report of a hang.

@@ -29,7 +29,7 @@ pub(crate) const CANCEL: u32 = 8;
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// `GET https://localhost/` as a field block: indexed fields, and a literal authority.
-pub(crate) const GET: &[u8] = b"\x82\x84\x87\x41\x09localhost";
+pub(crate) const GET_FIELD_BLOCK: &[u8] = b"\x82\x84\x87\x41\x09localhost";
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Timeout of operations that are not under test: long, for machines under load.
@@ -48,8 +48,9 @@ pub(crate) fn start_server(
     configure: impl FnOnce(&mut Config),
     configure_builder: impl FnOnce(ServerBuilder) -> ServerBuilder,
 ) -> TestServer {
-    let generated = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (certificate, key) = (generated.cert.pem(), generated.signing_key.serialize_pem());
+    let generated_cert = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) =
+        (generated_cert.cert.pem(), generated_cert.signing_key.serialize_pem());
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
     let mut config = Config::server();
     // Only the timeout under test may be short.
@@ -67,13 +68,13 @@ pub(crate) fn start_server(
         .engine(config);
     let server = configure_builder(builder).start(service).unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(generated.cert.der().clone()).unwrap();
+    roots.add(generated_cert.cert.der().clone()).unwrap();
     TestServer { server, roots }
 }
 
 impl TestServer {
     /// Opens a TCP connection and sends nothing.
-    pub(crate) fn tcp(&self) -> TcpStream {
+    pub(crate) fn connect_tcp(&self) -> TcpStream {
         let tcp = TcpStream::connect(self.server.local_addrs()[0]).unwrap();
         tcp.set_nodelay(true).unwrap();
         tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
@@ -82,21 +83,21 @@ impl TestServer {
     }
 
     /// Opens a TLS connection with ALPN h2 and sends nothing in it.
-    pub(crate) fn tls(&self) -> FrameConn {
+    pub(crate) fn connect_tls(&self) -> FrameConn {
         let mut config = ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let name = ServerName::try_from("localhost").unwrap();
         let tls = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut stream = StreamOwned::new(tls, self.tcp());
+        let mut stream = StreamOwned::new(tls, self.connect_tcp());
         stream.flush().unwrap();
         FrameConn { stream }
     }
 
     /// Opens an HTTP/2 connection with empty SETTINGS.
-    pub(crate) fn http2(&self) -> FrameConn {
-        let mut conn = self.tls();
+    pub(crate) fn connect_http2(&self) -> FrameConn {
+        let mut conn = self.connect_tls();
         conn.stream.write_all(PREFACE).unwrap();
         conn.send(SETTINGS, 0, 0, &[]).unwrap();
         conn.send(SETTINGS, ACK, 0, &[]).unwrap();
@@ -105,9 +106,9 @@ impl TestServer {
 
     /// Waits until the server's counters meet a condition.
     pub(crate) fn wait_for_stats(&self, condition: impl Fn(&smig::Stats) -> bool) {
-        let since = std::time::Instant::now();
+        let start = std::time::Instant::now();
         while !condition(&self.server.stats()) {
-            assert!(since.elapsed() < IO_TIMEOUT, "{:?}", self.server.stats());
+            assert!(start.elapsed() < IO_TIMEOUT, "{:?}", self.server.stats());
             std::thread::yield_now();
         }
     }

@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use frame_conn::{
-    CANCEL, CONTINUATION, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GET, HEADERS, RST_STREAM,
-    WINDOW_UPDATE, encode_frame, start_server,
+    CANCEL, CONTINUATION, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GET_FIELD_BLOCK, HEADERS,
+    RST_STREAM, WINDOW_UPDATE, encode_frame, start_server,
 };
 
 /// A timeout of the server under test: short, so that the tests are.
@@ -17,13 +17,13 @@ const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 #[test]
 fn rapid_reset_ends_the_connection() {
     let target = start_server(|_| {}, |builder| builder);
-    let mut bystander = target.http2();
+    let mut bystander = target.connect_http2();
     bystander.assert_responsive();
-    let mut conn = target.http2();
+    let mut conn = target.connect_http2();
     conn.assert_responsive();
     // Far beyond the budget, whatever it refills meanwhile.
     for stream in (1..20_000).step_by(2) {
-        let mut pair = encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, GET);
+        let mut pair = encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, GET_FIELD_BLOCK);
         pair.extend(encode_frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
         if conn.send_bytes(&pair).is_err() {
             break;
@@ -41,12 +41,12 @@ fn rapid_reset_ends_the_connection() {
 #[test]
 fn a_reset_burst_is_answered_with_enhance_your_calm() {
     let target = start_server(|config| config.limits.reset_burst = 20, |builder| builder);
-    let mut conn = target.http2();
+    let mut conn = target.connect_http2();
     conn.assert_responsive();
     let mut burst = Vec::new();
     // Slightly more than the budget, so that GOAWAY can be read.
     for stream in (1..120).step_by(2) {
-        burst.extend(encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, GET));
+        burst.extend(encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, GET_FIELD_BLOCK));
         burst.extend(encode_frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
     }
     conn.send_bytes(&burst).unwrap();
@@ -57,7 +57,7 @@ fn a_reset_burst_is_answered_with_enhance_your_calm() {
 #[test]
 fn a_missing_handshake_times_out() {
     let target = start_server(|_| {}, |builder| builder.handshake_timeout(SHORT_TIMEOUT));
-    let mut silent = target.tcp();
+    let mut silent = target.connect_tcp();
     let mut received = Vec::new();
     silent.read_to_end(&mut received).unwrap();
     assert!(received.is_empty());
@@ -68,7 +68,7 @@ fn a_missing_handshake_times_out() {
 fn a_slow_preface_ends_the_connection() {
     let target =
         start_server(|config| config.limits.preface_timeout = SHORT_TIMEOUT, |builder| builder);
-    let mut conn = target.tls();
+    let mut conn = target.connect_tls();
     conn.read_goaway_code();
     target.wait_for_stats(|stats| stats.connections_closed == 1);
     assert_eq!(target.server.stats().limits_hit, 1);
@@ -78,9 +78,9 @@ fn a_slow_preface_ends_the_connection() {
 fn a_slow_field_block_ends_the_connection() {
     let target =
         start_server(|config| config.limits.headers_timeout = SHORT_TIMEOUT, |builder| builder);
-    let mut conn = target.http2();
+    let mut conn = target.connect_http2();
     conn.assert_responsive();
-    conn.send(HEADERS, END_STREAM, 1, GET).unwrap();
+    conn.send(HEADERS, END_STREAM, 1, GET_FIELD_BLOCK).unwrap();
     assert_eq!(conn.read_goaway_code(), Some(ENHANCE_YOUR_CALM));
     assert_eq!(target.server.stats().limits_hit, 1);
 }
@@ -88,9 +88,9 @@ fn a_slow_field_block_ends_the_connection() {
 #[test]
 fn a_flood_of_continuation_ends_the_connection() {
     let target = start_server(|_| {}, |builder| builder);
-    let mut conn = target.http2();
+    let mut conn = target.connect_http2();
     conn.assert_responsive();
-    let mut flood = encode_frame(HEADERS, END_STREAM, 1, GET);
+    let mut flood = encode_frame(HEADERS, END_STREAM, 1, GET_FIELD_BLOCK);
     for _ in 0..20 {
         flood.extend(encode_frame(CONTINUATION, 0, 1, &[]));
     }
@@ -109,9 +109,9 @@ fn a_stalled_reader_is_reset_despite_window_updates() {
         },
         |builder| builder,
     );
-    let mut conn = target.http2();
+    let mut conn = target.connect_http2();
     conn.assert_responsive();
-    conn.send(HEADERS, END_HEADERS | END_STREAM, 1, GET).unwrap();
+    conn.send(HEADERS, END_HEADERS | END_STREAM, 1, GET_FIELD_BLOCK).unwrap();
     // The client uses up its first window, then returns single bytes of credit.
     let reset = loop {
         let frame = conn.next().expect("the connection is open");
@@ -136,13 +136,13 @@ fn a_stalled_reader_is_reset_despite_window_updates() {
 #[test]
 fn too_many_connections_are_closed_and_counted() {
     let target = start_server(|_| {}, |builder| builder.max_connections(1));
-    let mut first = target.http2();
-    first.assert_responsive();
-    let mut second = target.tcp();
+    let mut first_conn = target.connect_http2();
+    first_conn.assert_responsive();
+    let mut second_conn = target.connect_tcp();
     let mut received = Vec::new();
     // A reset or FIN, without any data.
-    drop(second.read_to_end(&mut received));
+    drop(second_conn.read_to_end(&mut received));
     assert!(received.is_empty());
     target.wait_for_stats(|stats| stats.limits_hit == 1);
-    first.assert_responsive();
+    first_conn.assert_responsive();
 }

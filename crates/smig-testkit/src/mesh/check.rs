@@ -13,30 +13,30 @@ impl World {
         self.settle(AppActivity::Finishing);
         let waits_for_grace = |exchange: &ExchangeModel| {
             let client = exchange.side(Side::Client);
-            client.is_alive() && !client.is_complete() && exchange.side(Side::Server).released
+            client.is_alive() && !client.is_complete() && exchange.side(Side::Server).is_released
         };
         if self.exchanges.iter().any(waits_for_grace) {
             self.wait_for_request_grace();
         }
         self.check_quiescent();
-        for at in 0..self.exchanges.len() {
+        for number in 0..self.exchanges.len() {
             for side in Side::BOTH {
-                self.check_finished(at, side);
+                self.check_finished(number, side);
             }
         }
-        if !self.faults.is_empty() {
+        if !self.violations.is_empty() {
             return;
         }
-        for at in 0..self.exchanges.len() {
+        for number in 0..self.exchanges.len() {
             self.failures_expected = true;
-            Side::BOTH.iter().for_each(|&side| self.release(at, side));
+            Side::BOTH.iter().for_each(|&side| self.release(number, side));
         }
         self.handle_events();
         self.settle(AppActivity::Finishing);
         if self.mesh.servers.iter().any(|server| server.stream_count() > 0) {
             self.wait_for_request_grace();
         }
-        if self.mesh.client.connections().any(|conn| conn.unbound_carriers > 0) {
+        if self.mesh.client.connections().any(|conn| conn.unbound_carrier_count > 0) {
             // The MIGRATE that would name it was lost with its connection, and its mover had completed
             // (SMIG-8.8/c1-ends-at-mover): only the timeout resets it (SMIG-5.24/unbound-timeout).
             self.add_case("unbound carrier left");
@@ -49,7 +49,7 @@ impl World {
             let engine = self.mesh.session_at(side, session);
             let open: Vec<_> = engine.connections().collect();
             if !open.is_empty() {
-                self.report_fault(format!(
+                self.report_violation(format!(
                     "{side:?} session {session} was shut down but keeps {open:?}"
                 ));
             }
@@ -70,25 +70,27 @@ impl World {
     }
 
     /// Checks that an exchange is complete or failed; in a quiescent mesh it makes no further progress.
-    fn check_finished(&mut self, at: usize, side: Side) {
-        let exchange = &self.exchanges[at];
-        let (model, other) = (exchange.side(side), exchange.side(side.other()));
+    fn check_finished(&mut self, number: usize, side: Side) {
+        let exchange = &self.exchanges[number];
+        let (model, peer) = (exchange.side(side), exchange.side(side.other()));
         let is_unprocessed =
-            model.failed.as_ref().is_some_and(|error| error.processed == Processed::No);
-        if side == Side::Client && !exchange.is_push && is_unprocessed && other.key.is_some() {
-            let text =
-                format!("exchange {at}: reported as not processed, but it was: {:?}", model.failed);
-            return self.report_fault(text);
+            model.error.as_ref().is_some_and(|error| error.processed == Processed::No);
+        if side == Side::Client && !exchange.is_push && is_unprocessed && peer.key.is_some() {
+            let text = format!(
+                "exchange {number}: reported as not processed, but it was: {:?}",
+                model.error
+            );
+            return self.report_violation(text);
         }
         if model.is_alive() && !model.is_complete() {
             let view = model.key.and_then(|key| self.view(side, model.session, key));
             let text = format!(
-                "exchange {at} is stuck at {side:?}: {model:?}; other end: {other:?}; engine: {view:?}"
+                "exchange {number} is stuck at {side:?}: {model:?}; other end: {peer:?}; engine: {view:?}"
             );
-            self.report_fault(text);
-        } else if model.key.is_none() && other.is_alive() && !other.is_complete() {
-            self.report_fault(format!(
-                "exchange {at} never reached {side:?}, and {:?} waits",
+            self.report_violation(text);
+        } else if model.key.is_none() && peer.is_alive() && !peer.is_complete() {
+            self.report_violation(format!(
+                "exchange {number} never reached {side:?}, and {:?} waits",
                 side.other()
             ));
         }
@@ -101,13 +103,13 @@ impl World {
     /// Checks the invariants of a quiescent mesh: the ends agree, and every waiting stream has a reason.
     pub(crate) fn check_quiescent(&mut self) {
         self.check_engines();
-        if !self.faults.is_empty() {
+        if !self.violations.is_empty() {
             return;
         }
-        for at in 0..self.exchanges.len() {
-            self.check_agreement(at);
+        for number in 0..self.exchanges.len() {
+            self.check_agreement(number);
             for side in Side::BOTH {
-                self.check_waiting(at, side);
+                self.check_waiting(number, side);
             }
         }
         for link in 0..self.mesh.links.len() {
@@ -115,58 +117,58 @@ impl World {
         }
     }
 
-    fn check_agreement(&mut self, at: usize) {
-        let exchange = &self.exchanges[at];
+    fn check_agreement(&mut self, number: usize) {
+        let exchange = &self.exchanges[number];
         let [client, server] = &exchange.sides;
         let (Some(client_key), Some(server_key)) = (client.live_key(), server.live_key()) else {
             return;
         };
         let server_session = server.session;
-        let (Some(ours), Some(theirs)) = (
+        let (Some(client_view), Some(server_view)) = (
             self.view(Side::Client, 0, client_key),
             self.view(Side::Server, server_session, server_key),
         ) else {
             return;
         };
-        let up_open = !client.end_sent || ours.queued > 0;
-        let down_open = !server.end_sent || theirs.queued > 0;
-        if !up_open && !down_open {
+        let is_upload_open = !client.end_sent || client_view.queued_bytes > 0;
+        let is_download_open = !server.end_sent || server_view.queued_bytes > 0;
+        if !is_upload_open && !is_download_open {
             return;
         }
         let mut differences = Vec::new();
-        let here = self.mesh.link_of(Side::Client, 0, ours.connection);
-        let there = self.mesh.link_of(Side::Server, server_session, theirs.connection);
-        if here != there || ours.id != theirs.id {
+        let client_link = self.mesh.link_of(Side::Client, 0, client_view.connection);
+        let server_link = self.mesh.link_of(Side::Server, server_session, server_view.connection);
+        if client_link != server_link || client_view.id != server_view.id {
             differences.push("location");
         }
-        if up_open && ours.send_window != theirs.recv_window {
+        if is_upload_open && client_view.send_window != server_view.recv_window {
             differences.push("window of the upload");
         }
-        if down_open && theirs.send_window != ours.recv_window {
+        if is_download_open && server_view.send_window != client_view.recv_window {
             differences.push("window of the download");
         }
-        if !exchange.has_open_offer && (ours.migrating || theirs.migrating) {
+        if !exchange.has_open_offer && (client_view.is_migrating || server_view.is_migrating) {
             differences.push("whether a migration is open");
         }
         if !differences.is_empty() {
             let differences = differences.join(", ");
-            self.report_fault(format!(
-                "exchange {at}: ends differ in {differences}: client {ours:?} server {theirs:?}"
+            self.report_violation(format!(
+                "exchange {number}: ends differ in {differences}: client {client_view:?} server {server_view:?}"
             ));
         }
     }
 
     /// Checks that an end with unsent data lacks a window.
-    fn check_waiting(&mut self, at: usize, side: Side) {
-        let model = self.exchanges[at].side(side);
+    fn check_waiting(&mut self, number: usize, side: Side) {
+        let model = self.exchanges[number].side(side);
         let Some(key) = model.live_key() else { return };
         let session = model.session;
         let Some(view) = self.view(side, session, key) else { return };
         let engine = self.mesh.session_at(side, session);
         let window = engine.connection(view.connection).map_or(0, |conn| conn.send_window);
-        if view.queued > 0 && view.send_window > 0 && window > 0 {
-            self.report_fault(format!(
-                "exchange {at}: {side:?} has window and data, but does not send: {view:?}"
+        if view.queued_bytes > 0 && view.send_window > 0 && window > 0 {
+            self.report_violation(format!(
+                "exchange {number}: {side:?} has window and data, but does not send: {view:?}"
             ));
         }
     }
@@ -174,12 +176,14 @@ impl World {
     fn check_connection_windows(&mut self, link: usize) {
         let [client, server] = self.mesh.links[link].ends;
         let (Some(client_conn), Some(server_conn)) = (client.conn, server.conn) else { return };
-        let ours = self.mesh.client.connection(client_conn);
-        let theirs = self.mesh.servers[server.session].connection(server_conn);
-        let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
-        if ours.send_window != theirs.recv_window || theirs.send_window != ours.recv_window {
-            self.report_fault(format!(
-                "link {link}: ends differ in windows: {ours:?} and {theirs:?}"
+        let client_view = self.mesh.client.connection(client_conn);
+        let server_view = self.mesh.servers[server.session].connection(server_conn);
+        let (Some(client_view), Some(server_view)) = (client_view, server_view) else { return };
+        if client_view.send_window != server_view.recv_window
+            || server_view.send_window != client_view.recv_window
+        {
+            self.report_violation(format!(
+                "link {link}: ends differ in windows: {client_view:?} and {server_view:?}"
             ));
         }
     }
@@ -195,7 +199,7 @@ impl World {
         if engine.has_obligations() {
             leftovers.push("obligations".to_owned());
         }
-        let unread: u64 = engine.connections().map(|conn| conn.unread).sum();
+        let unread: u64 = engine.connections().map(|conn| conn.unread_bytes).sum();
         if unread > 0 {
             leftovers.push(format!("{unread} bytes of connection windows"));
         }
@@ -206,7 +210,7 @@ impl World {
         if !leftovers.is_empty() {
             let text =
                 format!("{side:?} session {session} keeps {}: {engine:?}", leftovers.join(", "));
-            self.report_fault(text.chars().take(400).collect());
+            self.report_violation(text.chars().take(400).collect());
         }
     }
 }

@@ -13,15 +13,15 @@ impl World {
         while let Some(event) = self.mesh.next_event() {
             self.on_driver_event(event);
         }
-        for (at, side, text) in core::mem::take(&mut self.unconfirmed_ends) {
-            if self.exchanges[at].side(side).failed.is_none() {
-                self.report_fault(format!(
-                    "exchange {at} at {side:?}: {text}, but there was no event"
+        for (number, side, text) in core::mem::take(&mut self.unconfirmed_ends) {
+            if self.exchanges[number].side(side).error.is_none() {
+                self.report_violation(format!(
+                    "exchange {number} at {side:?}: {text}, but there was no event"
                 ));
             }
         }
-        let faults = core::mem::take(&mut self.mesh.inspector.violations);
-        self.faults.extend(faults);
+        let violations = core::mem::take(&mut self.mesh.inspector.violations);
+        self.violations.extend(violations);
     }
 
     fn find_exchange(&self, side: Side, session: usize, key: StreamKey) -> Option<usize> {
@@ -34,34 +34,34 @@ impl World {
     fn on_driver_event(&mut self, DriverEvent { side, session, event }: DriverEvent) {
         match event {
             Event::Request { stream, head, end, .. } => {
-                let Some(at) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
+                let Some(number) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
                 else {
-                    return self.report_fault("a request that no application sent".to_owned());
+                    return self.report_violation("a request that no application sent".to_owned());
                 };
-                let plan = self.exchanges[at].plan;
-                let model = self.exchanges[at].side_mut(Side::Server);
+                let plan = self.exchanges[number].plan;
+                let model = self.exchanges[number].side_mut(Side::Server);
                 if model.key.is_some() || plan.is_head_only(Side::Client) != end.is_end() {
-                    self.report_fault(format!("request {at} arrived twice or changed"));
+                    self.report_violation(format!("request {number} arrived twice or changed"));
                     return;
                 }
-                let model = self.exchanges[at].side_mut(Side::Server);
+                let model = self.exchanges[number].side_mut(Side::Server);
                 (model.key, model.session) = (Some(stream), session);
-                (model.head_received, model.readable) = (true, true);
+                (model.head_received, model.is_readable) = (true, true);
                 if plan.responds_at_once {
-                    self.send_head(at);
+                    self.send_head(number);
                 }
             }
             Event::Pushed { stream, head, .. } => {
-                let Some(at) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
+                let Some(number) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
                 else {
-                    return self.report_fault("a push that no application sent".to_owned());
+                    return self.report_violation("a push that no application sent".to_owned());
                 };
-                self.exchanges[at].side_mut(Side::Client).key = Some(stream);
+                self.exchanges[number].side_mut(Side::Client).key = Some(stream);
             }
             Event::Closed { error: Some(error), .. } => {
-                let caused = error.cause.is_some_and(|cause| self.is_expected(cause));
-                if error.initiator == Initiator::Local && !caused {
-                    self.report_fault(format!("{side:?} found a connection error: {error}"));
+                let has_expected_cause = error.cause.is_some_and(|cause| self.is_expected(cause));
+                if error.initiator == Initiator::Local && !has_expected_cause {
+                    self.report_violation(format!("{side:?} found a connection error: {error}"));
                 }
             }
             Event::LimitHit { limit, .. } => self.on_limit(side, limit),
@@ -85,7 +85,7 @@ impl World {
             | "migration answer time"
             | "stalled stream" => self.add_case(limit),
             _ if may_time_out => self.add_case("a time limit of a connection"),
-            other => self.report_fault(format!("{side:?} hit the limit of {other}")),
+            other => self.report_violation(format!("{side:?} hit the limit of {other}")),
         }
     }
 
@@ -101,40 +101,40 @@ impl World {
             | Event::MigrationDeclined { stream } => *stream,
             _ => return,
         };
-        let Some(at) = self.find_exchange(side, session, stream) else {
+        let Some(number) = self.find_exchange(side, session, stream) else {
             return self
-                .report_fault(format!("{side:?}: an event for an unknown stream: {event:?}"));
+                .report_violation(format!("{side:?}: an event for an unknown stream: {event:?}"));
         };
-        let plan = self.exchanges[at].plan;
-        let model = self.exchanges[at].side_mut(side);
+        let plan = self.exchanges[number].plan;
+        let model = self.exchanges[number].side_mut(side);
         match event {
             Event::Response { head, end, .. } => {
                 let is_repeated = core::mem::replace(&mut model.head_received, true);
-                model.readable = true;
-                let is_correct = number_of(&head.headers) == Some(at) && head.status == 200;
+                model.is_readable = true;
+                let is_correct = number_of(&head.headers) == Some(number) && head.status == 200;
                 if is_repeated
                     || !is_correct
                     || end.is_end() && !plan.body_of(Side::Server).is_empty()
                 {
-                    self.report_fault(format!(
-                        "response {at} arrived twice or changed: {head:?} {end:?}"
+                    self.report_violation(format!(
+                        "response {number} arrived twice or changed: {head:?} {end:?}"
                     ));
                 }
             }
             Event::Informational { .. } => {
                 model.informational_count += 1;
-                if model.head_received || model.informational_count > plan.informational {
-                    self.report_fault(format!("1xx of {at} arrived too often or too late"));
+                if model.head_received || model.informational_count > plan.informational_count {
+                    self.report_violation(format!("1xx of {number} arrived too often or too late"));
                 }
             }
-            Event::Readable { .. } => model.readable = true,
-            Event::Writable { .. } => model.writable = true,
+            Event::Readable { .. } => model.is_readable = true,
+            Event::Writable { .. } => model.is_writable = true,
             Event::Reset { error, .. } => {
-                model.failed = Some(error.clone());
-                self.exchanges[at].has_open_offer &= side == Side::Server;
-                self.check_error(at, side, &error);
+                model.error = Some(error.clone());
+                self.exchanges[number].has_open_offer &= side == Side::Server;
+                self.check_error(number, side, &error);
             }
-            Event::MigrationOffered { .. } => self.exchanges[at].has_open_offer = true,
+            Event::MigrationOffered { .. } => self.exchanges[number].has_open_offer = true,
             Event::Migrated { mover, .. } => self.add_case(match (side, mover) {
                 (Side::Client, Mover::Local) => "migration completed by client",
                 (Side::Client, Mover::Peer) => "followed by client",
@@ -160,8 +160,9 @@ impl World {
         }
     }
 
-    fn check_error(&mut self, at: usize, side: Side, error: &StreamError) {
-        let was_abandoned = Side::BOTH.iter().any(|&side| self.exchanges[at].side(side).abandoned);
+    fn check_error(&mut self, number: usize, side: Side, error: &StreamError) {
+        let was_abandoned =
+            Side::BOTH.iter().any(|&side| self.exchanges[number].side(side).is_abandoned);
         let has_expected_cause = error.cause.is_none_or(|cause| self.is_expected(cause));
         let has_expected_code = matches!(
             error.code,
@@ -173,57 +174,67 @@ impl World {
         ) || self.mesh.inspector.timeouts_expected
             && error.code == ErrorCode::EnhanceYourCalm;
         if !self.failures_expected && error.code != ErrorCode::RefusedStream {
-            self.report_fault(format!("exchange {at} failed at {side:?} without a cause: {error}"));
+            self.report_violation(format!(
+                "exchange {number} failed at {side:?} without a cause: {error}"
+            ));
         }
         let by_user = error.initiator == Initiator::User;
         let is_stop = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
         if side == Side::Client && is_stop {
             // NO_ERROR means that the response is complete (RFC 9113 section 8.1), migrated or not.
-            self.report_fault(format!("exchange {at}: a complete response was discarded"));
+            self.report_violation(format!("exchange {number}: a complete response was discarded"));
         }
         if !has_expected_cause || !has_expected_code || (by_user && !was_abandoned) {
-            self.report_fault(format!("exchange {at} failed at {side:?} unexpectedly: {error}"));
+            self.report_violation(format!(
+                "exchange {number} failed at {side:?} unexpectedly: {error}"
+            ));
         }
         if error.cause == Some(Cause::ConnectionLost) {
-            self.check_loss(at, side, error);
+            self.check_loss(number, side, error);
         }
-        let other = self.exchanges[at].side(side.other());
+        let peer = self.exchanges[number].side(side.other());
         let by_peer = error.initiator == Initiator::Peer && error.code != ErrorCode::RefusedStream;
         // A carrier that stays unbound until the timeout is reset, while its stream continues at that end.
         let has_timed_out = self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s);
-        if by_peer && other.is_alive() && !was_abandoned && !has_timed_out {
+        if by_peer && peer.is_alive() && !was_abandoned && !has_timed_out {
             let text = "by an end that continues it";
-            self.report_fault(format!("exchange {at} was reset at {side:?} {text}: {error}"));
+            self.report_violation(format!(
+                "exchange {number} was reset at {side:?} {text}: {error}"
+            ));
         }
     }
 
     /// Checks a stream lost with its connection: there must be a cause. If the client closed the connection
     /// to cancel another stream, this one must not have depended on it (SMIG-8.4/cancel-by-close).
-    fn check_loss(&mut self, at: usize, side: Side, error: &StreamError) {
-        let session = self.exchanges[at].side(side).session;
+    fn check_loss(&mut self, number: usize, side: Side, error: &StreamError) {
+        let session = self.exchanges[number].side(side).session;
         match self.mesh.close_cause_of(side, session, error.connection) {
             Some(CloseCause::Step) => {}
-            Some(CloseCause::Cancel) if !self.was_in_progress(at, side) => {}
+            Some(CloseCause::Cancel) if !self.was_in_progress(number, side) => {}
             Some(CloseCause::Cancel) => {
                 let text = "the client closed its connection to cancel another";
-                self.report_fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+                self.report_violation(format!(
+                    "exchange {number} failed at {side:?}, for {text}: {error}"
+                ));
             }
             None if self.mesh.inspector.timeouts_expected => {}
             None => {
                 let text = "its connection ended without a cause";
-                self.report_fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+                self.report_violation(format!(
+                    "exchange {number} failed at {side:?}, for {text}: {error}"
+                ));
             }
         }
     }
 
     /// Returns whether the client still waited for a part of the exchange that neither end had abandoned.
-    fn was_in_progress(&self, at: usize, side: Side) -> bool {
-        let exchange = &self.exchanges[at];
+    fn was_in_progress(&self, number: usize, side: Side) -> bool {
+        let exchange = &self.exchanges[number];
         let [client, server] = &exchange.sides;
         let waits = match side {
             Side::Client => true,
             Side::Server => client.is_alive(),
         };
-        waits && !client.abandoned && !server.abandoned
+        waits && !client.is_abandoned && !server.is_abandoned
     }
 }

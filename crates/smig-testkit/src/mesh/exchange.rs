@@ -17,35 +17,35 @@ pub(crate) struct SideModel {
     /// The head was passed to the engine.
     pub(crate) head_sent: bool,
     /// Bytes passed to the engine.
-    pub(crate) queued: u64,
+    pub(crate) sent_bytes: u64,
     /// The end was passed to the engine.
     pub(crate) end_sent: bool,
     /// The peer's head was received.
     pub(crate) head_received: bool,
     pub(crate) informational_count: u8,
     /// Bytes read and verified.
-    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
     pub(crate) trailers_received: bool,
     /// The end was read.
     pub(crate) end_received: bool,
-    pub(crate) failed: Option<StreamError>,
+    pub(crate) error: Option<StreamError>,
     /// This application reset the stream, or released it before its end.
-    pub(crate) abandoned: bool,
-    pub(crate) released: bool,
+    pub(crate) is_abandoned: bool,
+    pub(crate) is_released: bool,
     /// This application, at the server, stopped the upload after its response.
     pub(crate) upload_stopped: bool,
     /// The application does not read at present.
-    pub(crate) paused: bool,
+    pub(crate) is_paused: bool,
     /// The engine has reported readable data.
-    pub(crate) readable: bool,
+    pub(crate) is_readable: bool,
     /// The engine has reported send capacity, or has never reported a lack of it.
-    pub(crate) writable: bool,
+    pub(crate) is_writable: bool,
 }
 
 impl SideModel {
     /// Returns whether the stream exists or has completed, and nothing ended it early.
     pub(crate) const fn is_alive(&self) -> bool {
-        self.key.is_some() && self.failed.is_none() && !self.released
+        self.key.is_some() && self.error.is_none() && !self.is_released
     }
 
     /// Returns whether both directions are complete for this application.
@@ -70,7 +70,7 @@ pub(crate) struct ExchangeModel {
 
 impl ExchangeModel {
     pub(crate) fn new(plan: Plan) -> Self {
-        let model = || SideModel { writable: true, ..SideModel::default() };
+        let model = || SideModel { is_writable: true, ..SideModel::default() };
         Self { plan, sides: [model(), model()], has_open_offer: false, is_push: false }
     }
 

@@ -13,7 +13,7 @@ const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const MIGRATE: u8 = 0xf5;
-const ACK: u8 = 2;
+const SMIG_ACK: u8 = 2;
 
 /// A fault to inject, for tests of the checks themselves. The number is how many frames of that
 /// kind pass unchanged first.
@@ -41,7 +41,7 @@ struct OpenMigration {
     link: usize,
     stream: u32,
     side: Side,
-    to: Option<(u32, u32)>,
+    destination: Option<(u32, u32)>,
     /// DATA or HEADERS were sent on the carrier.
     carrier_used: bool,
 }
@@ -71,24 +71,24 @@ pub(crate) struct FrameSource {
 
 impl FrameInspector {
     /// Inspects complete frames; returns the bytes to send.
-    pub(crate) fn inspect(&mut self, at: FrameSource, bytes: Vec<u8>) -> Vec<u8> {
-        let skip = if bytes.starts_with(PREFACE) { PREFACE.len() } else { 0 };
+    pub(crate) fn inspect(&mut self, source: FrameSource, bytes: Vec<u8>) -> Vec<u8> {
+        let preface_len = if bytes.starts_with(PREFACE) { PREFACE.len() } else { 0 };
         let mut frames = Vec::new();
-        let mut start = skip;
+        let mut start = preface_len;
         while start < bytes.len() {
             let Some(length) = frame_length(&bytes[start..]) else {
                 self.violations
-                    .push(format!("poll_transmit wrote a partial frame on link {}", at.link));
+                    .push(format!("poll_transmit wrote a partial frame on link {}", source.link));
                 return bytes;
             };
-            self.inspect_frame(at, &bytes[start..start + length]);
+            self.inspect_frame(source, &bytes[start..start + length]);
             frames.push(start..start + length);
             start += length;
         }
         if self.fault_injection.is_none() {
             return bytes;
         }
-        let mut out = bytes[..skip].to_vec();
+        let mut out = bytes[..preface_len].to_vec();
         for range in frames {
             let mut frame = bytes[range].to_vec();
             if self.inject_fault(&mut frame) {
@@ -98,88 +98,99 @@ impl FrameInspector {
         out
     }
 
-    fn inspect_frame(&mut self, at: FrameSource, frame: &[u8]) {
+    fn inspect_frame(&mut self, source: FrameSource, frame: &[u8]) {
         let (kind, flags, stream) = (frame[3], frame[4], read_u32(&frame[5..9]) & 0x7fff_ffff);
         let payload = &frame[FRAME_HEADER_BYTES..];
         if let Some(log) = &mut self.log {
-            log.push(describe(at, kind, flags, stream, payload));
+            log.push(describe(source, kind, flags, stream, payload));
         }
         match kind {
-            RST_STREAM => self.inspect_reset(at, stream, read_u32(payload)),
-            GOAWAY => self.inspect_goaway(at, read_u32(&payload[4..])),
-            MIGRATE => self.inspect_migrate(at, flags, stream, payload),
+            RST_STREAM => self.inspect_reset(source, stream, read_u32(payload)),
+            GOAWAY => self.inspect_goaway(source, read_u32(&payload[4..])),
+            MIGRATE => self.inspect_migrate(source, flags, stream, payload),
             DATA | HEADERS => {
-                let here = Some((at.conn_no, stream));
-                for open in
-                    self.open_migrations.iter_mut().filter(|m| m.side == at.side && m.to == here)
+                let location = Some((source.conn_no, stream));
+                for migration in self
+                    .open_migrations
+                    .iter_mut()
+                    .filter(|m| m.side == source.side && m.destination == location)
                 {
-                    open.carrier_used = true;
+                    migration.carrier_used = true;
                 }
             }
             _ => {}
         }
     }
 
-    fn inspect_reset(&mut self, at: FrameSource, stream: u32, code: u32) {
+    fn inspect_reset(&mut self, source: FrameSource, stream: u32, code: u32) {
         // NO_ERROR, INTERNAL_ERROR (of an application), REFUSED_STREAM, CANCEL.
         if !matches!(code, 0 | 2 | 7 | 8) {
-            self.violations
-                .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
+            self.violations.push(format!(
+                "RST_STREAM({code:#x}) on {}/{stream} by {:?}",
+                source.link, source.side
+            ));
         }
         if code == 7 {
             self.cases.insert("refused stream");
         }
-        let here = Some((at.conn_no, stream));
-        let involves =
-            |m: &&OpenMigration| m.to == here || (m.link == at.link && m.stream == stream);
+        let location = Some((source.conn_no, stream));
+        let involves = |m: &&OpenMigration| {
+            m.destination == location || (m.link == source.link && m.stream == stream)
+        };
         if self.open_migrations.iter().any(|m| involves(&m)) {
             self.cases.insert("reset during a migration");
         }
-        if code != 0 || at.side != Side::Server {
+        if code != 0 || source.side != Side::Server {
             return;
         }
         self.cases.insert("upload stopped");
         // After a decline, the response would have to be sent again (SMIG-8.19/stop-after-answer).
-        let own = |m: &&OpenMigration| involves(m) && m.side == Side::Server && m.to.is_some();
-        if self.open_migrations.iter().any(|m| own(&m)) {
-            self.violations.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
+        let is_own_migration =
+            |m: &&OpenMigration| involves(m) && m.side == Side::Server && m.destination.is_some();
+        if self.open_migrations.iter().any(|m| is_own_migration(&m)) {
+            self.violations.push(format!("NO_ERROR on {}/{stream} before the answer", source.link));
         } else if self.open_migrations.iter().any(|m| involves(&m)) {
             self.cases.insert("upload stopped during its own migration");
         }
     }
 
-    fn inspect_goaway(&mut self, at: FrameSource, code: u32) {
+    fn inspect_goaway(&mut self, source: FrameSource, code: u32) {
         // SETTINGS_TIMEOUT, and ENHANCE_YOUR_CALM for a header block that took too long.
         if code != 0 && !(self.timeouts_expected && matches!(code, 4 | 0xb)) {
-            self.violations.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
+            self.violations
+                .push(format!("GOAWAY({code:#x}) on link {} by {:?}", source.link, source.side));
         }
         self.cases.insert("goaway");
-        self.draining_links.insert(at.link);
+        self.draining_links.insert(source.link);
     }
 
-    fn inspect_migrate(&mut self, at: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
-        let (link, side) = (at.link, at.side);
+    fn inspect_migrate(&mut self, source: FrameSource, flags: u8, stream: u32, payload: &[u8]) {
+        let (link, side) = (source.link, source.side);
         let (conn_no, carrier) = (read_u32(&payload[8..]), read_u32(&payload[12..]));
-        let to = (conn_no != 0).then_some((conn_no, carrier));
-        if flags & ACK == 0 {
+        let destination = (conn_no != 0).then_some((conn_no, carrier));
+        if flags & SMIG_ACK == 0 {
             if self
                 .open_migrations
                 .iter()
                 .any(|m| m.link == link && m.stream == stream && m.side != side)
             {
-                self.cases.insert(if to.is_some() { "collision" } else { "offer in a collision" });
+                self.cases.insert(if destination.is_some() {
+                    "collision"
+                } else {
+                    "offer in a collision"
+                });
             }
             self.open_migrations.push(OpenMigration {
                 link,
                 stream,
                 side,
-                to,
+                destination,
                 carrier_used: false,
             });
             if self.draining_links.contains(&link) {
                 self.cases.insert("MIGRATE on a connection that is going away");
             }
-            self.cases.insert(match (to, side) {
+            self.cases.insert(match (destination, side) {
                 (None, _) => "offer",
                 (Some(_), Side::Client) => "MIGRATE by client",
                 (Some(_), Side::Server) => "MIGRATE by server",
@@ -190,17 +201,17 @@ impl FrameInspector {
             .open_migrations
             .iter()
             .position(|m| m.link == link && m.stream == stream && m.side != side);
-        if let Some(answered) = index.map(|index| self.open_migrations.swap_remove(index)) {
-            if to.is_none() && answered.carrier_used {
+        if let Some(migration) = index.map(|index| self.open_migrations.swap_remove(index)) {
+            if destination.is_none() && migration.carrier_used {
                 self.cases.insert("decline after the carrier was used");
             }
-            if to.is_none() && answered.to.is_none() {
+            if destination.is_none() && migration.destination.is_none() {
                 self.cases.insert("offer declined");
             }
             // The answerer's own MIGRATE there, if any, was abandoned or answers an offer.
             self.open_migrations.retain(|m| m.link != link || m.stream != stream);
         }
-        self.cases.insert(if to.is_some() { "accepting answer" } else { "decline" });
+        self.cases.insert(if destination.is_some() { "accepting answer" } else { "decline" });
     }
 
     /// Handles the failure of a connection.
@@ -211,7 +222,7 @@ impl FrameInspector {
         if self
             .open_migrations
             .iter()
-            .any(|m| m.to.is_some_and(|(to, _)| to == conn_no && conn_no != 0))
+            .any(|m| m.destination.is_some_and(|(to, _)| to == conn_no && conn_no != 0))
         {
             self.cases.insert("new connection lost during a migration");
         }
@@ -232,7 +243,7 @@ impl FrameInspector {
             }
             Some(FaultInjection::DropStreamCredit(_)) => kind == WINDOW_UPDATE && stream != 0,
             Some(FaultInjection::DropConnectionCredit(_)) => kind == WINDOW_UPDATE && stream == 0,
-            Some(FaultInjection::DropAnswer(_)) => kind == MIGRATE && flags & ACK != 0,
+            Some(FaultInjection::DropAnswer(_)) => kind == MIGRATE && flags & SMIG_ACK != 0,
             Some(FaultInjection::DropReset(_)) => kind == RST_STREAM,
             None => false,
         };
@@ -289,9 +300,9 @@ fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-fn describe(at: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {
-    let arrow = if at.side == Side::Client { "->" } else { "<-" };
-    let what = match kind {
+fn describe(source: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {
+    let arrow = if source.side == Side::Client { "->" } else { "<-" };
+    let summary = match kind {
         DATA => format!("DATA {}", payload.len()),
         HEADERS => "HEADERS".to_owned(),
         RST_STREAM => format!("RST_STREAM {:#x}", read_u32(payload)),
@@ -304,5 +315,8 @@ fn describe(at: FrameSource, kind: u8, flags: u8, stream: u32, payload: &[u8]) -
         0xf6 => "JOIN".to_owned(),
         other => format!("type {other:#x}"),
     };
-    format!("link {} (C{}) {arrow} S{stream} {what} flags {flags:#x}", at.link, at.conn_no)
+    format!(
+        "link {} (C{}) {arrow} S{stream} {summary} flags {flags:#x}",
+        source.link, source.conn_no
+    )
 }

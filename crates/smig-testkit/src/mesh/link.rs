@@ -115,13 +115,13 @@ impl Link {
             || self.former_ids[side.index()] == Some((session, conn))
     }
 
-    /// Fails the connection: of the bytes in flight, `keep` in each direction still arrive.
-    pub(crate) fn cut(&mut self, keep: [usize; 2]) {
+    /// Fails the connection: of the bytes in flight, `delivered_bytes` in each direction still arrive.
+    pub(crate) fn cut(&mut self, delivered_bytes: [usize; 2]) {
         self.has_failed = true;
-        for (pipe, keep) in self.pipes.iter_mut().zip(keep) {
+        for (pipe, bytes) in self.pipes.iter_mut().zip(delivered_bytes) {
             pipe.is_closed = true;
             pipe.backlog.clear();
-            pipe.in_flight.truncate(keep);
+            pipe.in_flight.truncate(bytes);
         }
     }
 }

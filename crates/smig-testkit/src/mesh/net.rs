@@ -137,43 +137,43 @@ impl Mesh {
         let now = self.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         let engine = self.session_mut(side, session);
-        let wanted = engine.wants_transmit(conn);
-        let taken = engine.poll_transmit(now, conn, bytes, &mut scratch);
-        if taken > 0 && !wanted {
+        let wants_transmit = engine.wants_transmit(conn);
+        let taken_bytes = engine.poll_transmit(now, conn, bytes, &mut scratch);
+        if taken_bytes > 0 && !wants_transmit {
             self.inspector
                 .violations
                 .push(format!("link {link}: {side:?} sends, but does not want to"));
         }
-        let mut flat = Vec::with_capacity(taken);
+        let mut output = Vec::with_capacity(taken_bytes);
         while !scratch.is_empty() {
             let mut slices = [IoSlice::new(&[]); 4];
             let filled = scratch.chunks(&mut slices);
-            let before = flat.len();
-            slices[..filled].iter().for_each(|slice| flat.extend_from_slice(slice));
-            let bytes = flat.len() - before;
+            let before = output.len();
+            slices[..filled].iter().for_each(|slice| output.extend_from_slice(slice));
+            let bytes = output.len() - before;
             scratch.advance(bytes);
         }
         self.scratch = scratch;
         let source = FrameSource { link, conn_no: self.links[link].conn_no, side };
-        let flat = self.inspector.inspect(source, flat);
+        let output = self.inspector.inspect(source, output);
         let pipe = &mut self.links[link].pipes[side.index()];
         if !pipe.is_closed {
-            pipe.backlog.extend_from_slice(&flat);
+            pipe.backlog.extend_from_slice(&output);
         }
         self.pump_events();
-        taken
+        taken_bytes
     }
 
     /// Takes frames and writes up to `bytes` bytes; closes the connection when its engine requests it.
     pub(crate) fn transmit(&mut self, link: usize, side: Side, bytes: usize) -> usize {
         let capacity = self.setup.pipe_capacity as usize;
-        let mut taken = 0;
+        let mut taken_bytes = 0;
         let backlog = self.links[link].pipes[side.index()].backlog.len();
         if backlog < bytes && self.links[link].pipes[side.index()].in_flight.len() < capacity {
-            taken = self.take_frames(link, side, bytes - backlog);
+            taken_bytes = self.take_frames(link, side, bytes - backlog);
         }
         let pipe = &mut self.links[link].pipes[side.index()];
-        let written = pipe.write(bytes, capacity);
+        let written_bytes = pipe.write(bytes, capacity);
         let flushed = pipe.backlog.is_empty();
         let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         if let Some(conn) = conn
@@ -182,16 +182,16 @@ impl Mesh {
         {
             self.close(link, side);
         }
-        written.max(taken)
+        written_bytes.max(taken_bytes)
     }
 
     /// Delivers up to `bytes` bytes to `to`. Returns how many left the pipe; the end counts as one.
     pub(crate) fn deliver(&mut self, link: usize, to: Side, bytes: usize) -> usize {
         let LinkEnd { session, conn } = self.links[link].ends[to.index()];
-        let from = to.other().index();
+        let sender_index = to.other().index();
         let Some(conn) = conn else {
             // This end no longer reads: bytes in flight are dropped.
-            let in_flight = &mut self.links[link].pipes[from].in_flight;
+            let in_flight = &mut self.links[link].pipes[sender_index].in_flight;
             let dropped = in_flight.len();
             in_flight.clear();
             return dropped;
@@ -199,33 +199,34 @@ impl Mesh {
         if !self.session_at(to, session).wants_input(conn) {
             return 0;
         }
-        let arrived = self.links[link].pipes[from].deliver(bytes);
-        if arrived > 0 {
+        let arrived_bytes = self.links[link].pipes[sender_index].deliver(bytes);
+        if arrived_bytes > 0 {
             self.feed(link, to);
-            if to == Side::Client && self.client.connections().any(|conn| conn.unbound_carriers > 0)
+            if to == Side::Client
+                && self.client.connections().any(|conn| conn.unbound_carrier_count > 0)
             {
                 self.inspector.cases.insert("frames before their barrier");
             }
         }
-        let pipe = &self.links[link].pipes[from];
+        let pipe = &self.links[link].pipes[sender_index];
         let has_ended = pipe.is_closed && pipe.in_flight.is_empty();
         if has_ended && self.links[link].is_open_at(to) {
             self.notify_end(link, to);
-            return arrived + 1;
+            return arrived_bytes + 1;
         }
-        arrived
+        arrived_bytes
     }
 
     /// Passes arrived bytes to the engine.
     fn feed(&mut self, link: usize, to: Side) {
         let LinkEnd { session, conn } = self.links[link].ends[to.index()];
         let Some(conn) = conn else { return };
-        let from = to.other().index();
-        let mut inbox = std::mem::take(&mut self.links[link].pipes[from].inbox);
+        let sender_index = to.other().index();
+        let mut inbox = std::mem::take(&mut self.links[link].pipes[sender_index].inbox);
         let now = self.now;
         self.session_mut(to, session).handle_input(now, conn, &mut inbox);
         // The engine leaves the beginning of a frame, or input that waits for a JOIN's answer.
-        self.links[link].pipes[from].inbox = BytesMut::from(&inbox[..]);
+        self.links[link].pipes[sender_index].inbox = BytesMut::from(&inbox[..]);
         self.pump_events();
     }
 
@@ -237,9 +238,9 @@ impl Mesh {
         self.links[link].former_ids[side.index()] = Some((session, conn));
         self.links[link].pipes[side.index()].is_closed = true;
         self.links[link].pipes[side.index()].backlog.clear();
-        let (now, broken) = (self.now, self.links[link].has_failed);
+        let (now, has_failed) = (self.now, self.links[link].has_failed);
         let engine = self.session_mut(side, session);
-        if broken {
+        if has_failed {
             engine.handle_lost(now, conn, LostReason::Failed("cut".to_owned()));
         } else {
             engine.handle_eof(now, conn);
@@ -257,17 +258,17 @@ impl Mesh {
         self.notify_end(link, side);
     }
 
-    /// Fails the connection: of the bytes in flight, `keep` thousandths still arrive.
-    pub(crate) fn cut(&mut self, link: usize, kept_thousandths: [u16; 2]) {
+    /// Fails the connection: of the bytes in flight, `delivered_permille` still arrive.
+    pub(crate) fn cut(&mut self, link: usize, delivered_permille: [u16; 2]) {
         let conn_no = self.links[link].conn_no;
         self.inspector.on_cut(link, conn_no);
-        let bytes_kept = |at: usize| {
+        let delivered_from = |at: usize| {
             let in_flight = self.links[link].pipes[at].in_flight.len();
-            in_flight * usize::from(kept_thousandths[at].min(1000)) / 1000
+            in_flight * usize::from(delivered_permille[at].min(1000)) / 1000
         };
-        let kept_bytes = [bytes_kept(0), bytes_kept(1)];
+        let delivered_bytes = [delivered_from(0), delivered_from(1)];
         self.links[link].close_cause.get_or_insert(CloseCause::Step);
-        self.links[link].cut(kept_bytes);
+        self.links[link].cut(delivered_bytes);
     }
 
     pub(crate) fn handle_timeout(&mut self, side: Side, session: usize) {
@@ -356,19 +357,19 @@ impl Mesh {
 
     /// Hands a connection over from the session where it arrived to the one that it joins.
     fn hand_over(&mut self, link: usize, session: usize, conn: ConnId, owner: usize) {
-        let Some(detached) = self.servers[session].detach(conn) else { return };
-        let exporter = self.keying_material(link, &detached.exporter_request());
+        let Some(detached_conn) = self.servers[session].detach(conn) else { return };
+        let exporter = self.keying_material(link, &detached_conn.exporter_request());
         let (now, nonce) = (self.now, self.next_nonce());
-        let end = match self.servers[owner].verify_join(&detached, exporter) {
+        let end = match self.servers[owner].verify_join(&detached_conn, exporter) {
             Ok(proof) => {
                 self.inspector.cases.insert("join accepted");
-                let conn = self.servers[owner].attach(now, detached, &proof, nonce);
+                let conn = self.servers[owner].attach(now, detached_conn, &proof, nonce);
                 LinkEnd { session: owner, conn: Some(conn) }
             }
             Err(reason) => {
                 self.inspector.cases.insert("join refused by its owner");
                 let config = self.setup.server_config();
-                let (adopted, conn) = Session::adopt(config, now, detached, reason);
+                let (adopted, conn) = Session::adopt(config, now, detached_conn, reason);
                 self.servers.push(adopted);
                 LinkEnd { session: self.servers.len() - 1, conn: Some(conn) }
             }
@@ -391,10 +392,10 @@ impl Mesh {
                 text.fold(secret, |hash, byte| mix(hash ^ u64::from(byte)))
             }
         };
-        let mut stream = Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let mut material = [0; 32];
         for part in material.chunks_mut(8) {
-            part.copy_from_slice(&stream.bits().to_be_bytes());
+            part.copy_from_slice(&rng.bits().to_be_bytes());
         }
         material
     }

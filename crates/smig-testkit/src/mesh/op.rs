@@ -104,8 +104,8 @@ impl Op {
         match rng.below(1000) {
             0..50 => Self::Connect,
             50..150 => Self::Open { on: rng.chance(30).then_some(link), plan: Plan::random(rng) },
-            150..340 => Self::Transmit { link, side, bytes: random_bytes(rng) },
-            340..540 => Self::Deliver { link, to: side, bytes: random_bytes(rng) },
+            150..340 => Self::Transmit { link, side, bytes: random_byte_count(rng) },
+            340..540 => Self::Deliver { link, to: side, bytes: random_byte_count(rng) },
             540..610 => Self::Flush { link },
             610..630 => Self::Respond { exchange },
             630..710 => Self::Write { exchange, side, bytes: rng.log_uniform(40_000) },
@@ -157,7 +157,7 @@ impl Op {
     }
 }
 
-fn random_bytes(rng: &mut Rng) -> u32 {
+fn random_byte_count(rng: &mut Rng) -> u32 {
     match rng.below(10) {
         0 => 1 + rng.below(40),
         1..4 => 1 + rng.log_uniform(20_000),

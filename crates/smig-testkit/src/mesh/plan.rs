@@ -15,21 +15,21 @@ pub struct BodyPlan {
     /// Length in bytes.
     pub length: u32,
     /// Whether content-length announces it.
-    pub announced: bool,
+    pub has_content_length: bool,
     /// Whether trailers follow.
-    pub trailers: bool,
+    pub has_trailers: bool,
 }
 
 impl BodyPlan {
     /// Returns a body with content-length and without trailers.
     #[must_use]
-    pub const fn plain(length: u32) -> Self {
-        Self { length, announced: true, trailers: false }
+    pub const fn of_length(length: u32) -> Self {
+        Self { length, has_content_length: true, has_trailers: false }
     }
 
     /// Returns whether there is neither a body nor trailers.
     pub(crate) const fn is_empty(self) -> bool {
-        self.length == 0 && !self.trailers
+        self.length == 0 && !self.has_trailers
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Plan {
     /// The response's body.
     pub down: BodyPlan,
     /// Number of 1xx responses before the final one.
-    pub informational: u8,
+    pub informational_count: u8,
     /// Bytes of padding in each head: above 16384 it needs CONTINUATION.
     pub padding: u16,
     /// Whether the server sends its response head as soon as it reads the request.
@@ -69,18 +69,22 @@ impl Plan {
     pub const fn download(length: u32) -> Self {
         Self {
             kind: ExchangeKind::Get,
-            up: BodyPlan::plain(0),
-            down: BodyPlan::plain(length),
-            informational: 0,
+            up: BodyPlan::of_length(0),
+            down: BodyPlan::of_length(length),
+            informational_count: 0,
             padding: 0,
             responds_at_once: true,
         }
     }
 
-    /// Returns an upload of `length` bytes with a response of `answer` bytes.
+    /// Returns an upload of `length` bytes with a response of `response_length` bytes.
     #[must_use]
-    pub const fn upload(length: u32, answer: u32) -> Self {
-        Self { kind: ExchangeKind::Post, up: BodyPlan::plain(length), ..Self::download(answer) }
+    pub const fn upload(length: u32, response_length: u32) -> Self {
+        Self {
+            kind: ExchangeKind::Post,
+            up: BodyPlan::of_length(length),
+            ..Self::download(response_length)
+        }
     }
 
     /// Returns a random plan.
@@ -95,33 +99,33 @@ impl Plan {
         ]);
         let body = |rng: &mut Rng| {
             let max = rng.pick(&[100, 3000, 20_000, 20_000, 150_000]);
-            let tunnel = kind == ExchangeKind::Connect;
+            let is_tunnel = kind == ExchangeKind::Connect;
             BodyPlan {
                 length: rng.log_uniform(max),
-                announced: !tunnel && rng.chance(50),
-                trailers: !tunnel && rng.chance(15),
+                has_content_length: !is_tunnel && rng.chance(50),
+                has_trailers: !is_tunnel && rng.chance(15),
             }
         };
         let up = match kind {
-            ExchangeKind::Get | ExchangeKind::Head => BodyPlan::plain(0),
+            ExchangeKind::Get | ExchangeKind::Head => BodyPlan::of_length(0),
             ExchangeKind::Post | ExchangeKind::Connect => body(rng),
         };
         let down = body(rng);
-        let informational = if rng.chance(15) { 1 } else { 0 };
+        let informational_count = if rng.chance(15) { 1 } else { 0 };
         let padding = if rng.chance(4) { 20_000 } else { 0 };
-        Self { kind, up, down, informational, padding, responds_at_once: rng.chance(70) }
+        Self { kind, up, down, informational_count, padding, responds_at_once: rng.chance(70) }
     }
 
     /// Returns a random plan for a push.
     pub fn random_push(rng: &mut Rng) -> Self {
-        Self { kind: ExchangeKind::Get, up: BodyPlan::plain(0), ..Self::random(rng) }
+        Self { kind: ExchangeKind::Get, up: BodyPlan::of_length(0), ..Self::random(rng) }
     }
 
     /// Returns the body that `side` sends; a response to HEAD has none.
     pub(crate) const fn body_of(&self, side: Side) -> BodyPlan {
         match (side, self.kind) {
             (Side::Client, _) => self.up,
-            (Side::Server, ExchangeKind::Head) => BodyPlan::plain(0),
+            (Side::Server, ExchangeKind::Head) => BodyPlan::of_length(0),
             (Side::Server, _) => self.down,
         }
     }
@@ -145,7 +149,7 @@ impl Plan {
             ExchangeKind::Connect => (Method::CONNECT, format!("t{number}:1")),
         };
         let mut headers = HeaderMap::new();
-        if self.kind == ExchangeKind::Post && self.up.announced {
+        if self.kind == ExchangeKind::Post && self.up.has_content_length {
             headers.insert("content-length", HeaderValue::from(self.up.length));
         }
         self.add_number(&mut headers, number);
@@ -155,7 +159,7 @@ impl Plan {
 
     pub(crate) fn response(&self, number: usize) -> ResponseHead {
         let mut headers = HeaderMap::new();
-        if self.kind != ExchangeKind::Connect && self.down.announced {
+        if self.kind != ExchangeKind::Connect && self.down.has_content_length {
             headers.insert("content-length", HeaderValue::from(self.down.length));
         }
         self.add_number(&mut headers, number);
@@ -196,8 +200,8 @@ fn pattern() -> &'static Bytes {
     static PATTERN: OnceLock<Bytes> = OnceLock::new();
     PATTERN.get_or_init(|| {
         let mut rng = Rng::new(7);
-        let once: Vec<u8> = (0..PATTERN_BYTES).map(|_| rng.bits() as u8).collect();
-        Bytes::from([&once[..], &once[..]].concat())
+        let period: Vec<u8> = (0..PATTERN_BYTES).map(|_| rng.bits() as u8).collect();
+        Bytes::from([&period[..], &period[..]].concat())
     })
 }
 

@@ -17,7 +17,7 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 ///
 /// # Errors
 ///
-/// The fault that the checks found.
+/// The violation that the checks found.
 pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
     run(setup, ops, None, &mut None)
 }
@@ -27,7 +27,7 @@ pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
 ///
 /// # Errors
 ///
-/// The fault that the checks found.
+/// The violation that the checks found.
 pub fn replay_with_fault(
     setup: Setup,
     ops: &[Op],
@@ -60,7 +60,7 @@ fn run(
                 log.push(format!("--- {at} {op:?}"));
             }
             world.apply(op);
-            if !world.faults.is_empty() {
+            if !world.violations.is_empty() {
                 return;
             }
         }
@@ -72,9 +72,9 @@ fn run(
     if has_log {
         *log = world.mesh.inspector.log.take();
     }
-    match (outcome, world.faults.first()) {
+    match (outcome, world.violations.first()) {
         (Err(panic), _) => Err(format!("panic: {}", panic_text(panic.as_ref()))),
-        (Ok(()), Some(fault)) => Err(fault.clone()),
+        (Ok(()), Some(violation)) => Err(violation.clone()),
         (Ok(()), None) => Ok(world.mesh.inspector.cases.iter().copied().collect()),
     }
 }

@@ -14,20 +14,20 @@ pub struct Failure {
     pub setup: Setup,
     /// Its steps, a minimal list that still fails.
     pub ops: Vec<Op>,
-    /// The fault that the checks found.
-    pub fault: String,
+    /// The violation that the checks found.
+    pub violation: String,
 }
 
 /// Removes and simplifies steps while the sequence still fails.
 pub(crate) fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let mut failure = Failure { seed, setup, ops, fault: String::new() };
+    let mut failure = Failure { seed, setup, ops, violation: String::new() };
     failure.remove_steps();
     failure.simplify_steps();
     failure.simplify_setup();
     failure.remove_steps();
-    failure.fault = replay(failure.setup, &failure.ops).err().unwrap_or_default();
+    failure.violation = replay(failure.setup, &failure.ops).err().unwrap_or_default();
     std::panic::set_hook(hook);
     failure
 }
@@ -36,7 +36,7 @@ impl Failure {
     fn remove_steps(&mut self) {
         let mut size = self.ops.len().div_ceil(2);
         while size > 0 {
-            let (mut start, before) = (0, self.ops.len());
+            let (mut start, previous_len) = (0, self.ops.len());
             while start < self.ops.len() {
                 let mut fewer = self.ops.clone();
                 fewer.drain(start..(start + size).min(self.ops.len()));
@@ -46,7 +46,7 @@ impl Failure {
                     start += size;
                 }
             }
-            if size > 1 || self.ops.len() == before {
+            if size > 1 || self.ops.len() == previous_len {
                 size /= 2;
             }
         }
@@ -66,8 +66,8 @@ impl Failure {
     }
 
     fn simplify_setup(&mut self) {
-        for simpler in SIMPLER_SETUPS {
-            let setup = simpler(self.setup);
+        for simplify in SETUP_SIMPLIFIERS {
+            let setup = simplify(self.setup);
             if replay(setup, &self.ops).is_err() {
                 self.setup = setup;
             }
@@ -87,7 +87,8 @@ fn simpler_steps(op: Op) -> Vec<Op> {
         }
         Op::Push { exchange, plan } => {
             // A push that announces a request body fails for another reason.
-            let bodiless = |plan| Plan { kind: ExchangeKind::Get, up: BodyPlan::plain(0), ..plan };
+            let bodiless =
+                |plan| Plan { kind: ExchangeKind::Get, up: BodyPlan::of_length(0), ..plan };
             let plans = simpler_plans(plan).into_iter().map(bodiless);
             plans.map(|plan| Op::Push { exchange, plan }).collect()
         }
@@ -102,7 +103,7 @@ fn simpler_steps(op: Op) -> Vec<Op> {
 
 fn simpler_plans(plan: Plan) -> Vec<Plan> {
     let short_body = |body: BodyPlan| BodyPlan { length: body.length.min(9), ..body };
-    let short_heads = Plan { informational: 0, padding: 0, ..plan };
+    let short_heads = Plan { informational_count: 0, padding: 0, ..plan };
     vec![
         Plan::download(9),
         Plan::upload(9, 9),
@@ -121,8 +122,8 @@ fn simpler_plans(plan: Plan) -> Vec<Plan> {
     ]
 }
 
-/// Each resets one parameter of the setup to its default.
-const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
+/// Functions that each reset one parameter of the setup to its default.
+const SETUP_SIMPLIFIERS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { seed: 1, ..s },
     |s| Setup { security: Setup::default().security, ..s },
     |s| Setup { client_window: Setup::default().client_window, ..s },
@@ -143,13 +144,13 @@ const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
 
 /// Returns a plan as source.
 fn plan_source(plan: Plan) -> String {
-    let base = if plan.kind == ExchangeKind::Get {
+    let base_and_source = if plan.kind == ExchangeKind::Get {
         (Plan::download(plan.down.length), format!("Plan::download({})", plan.down.length))
     } else {
         let (up, down) = (plan.up.length, plan.down.length);
         (Plan::upload(up, down), format!("Plan::upload({up}, {down})"))
     };
-    let (base, mut text) = base;
+    let (base, mut text) = base_and_source;
     let mut changes = String::new();
     let mut field = |name: &str, is_same: bool, value: String| {
         if !is_same {
@@ -159,7 +160,11 @@ fn plan_source(plan: Plan) -> String {
     field("kind", plan.kind == base.kind, format!("ExchangeKind::{:?}", plan.kind));
     field("up", plan.up == base.up, format!("{:?}", plan.up));
     field("down", plan.down == base.down, format!("{:?}", plan.down));
-    field("informational", plan.informational == 0, plan.informational.to_string());
+    field(
+        "informational_count",
+        plan.informational_count == 0,
+        plan.informational_count.to_string(),
+    );
     field("padding", plan.padding == 0, plan.padding.to_string());
     field("responds_at_once", plan.responds_at_once, plan.responds_at_once.to_string());
     if !changes.is_empty() {
@@ -170,7 +175,7 @@ fn plan_source(plan: Plan) -> String {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "sequence {:#x} fails: {}", self.seed, self.fault)?;
+        writeln!(f, "sequence {:#x} fails: {}", self.seed, self.violation)?;
         writeln!(f, "shortest sequence that fails:\nlet setup = {:?};\nlet ops = [", self.setup)?;
         for op in &self.ops {
             match *op {

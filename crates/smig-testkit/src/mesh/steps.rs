@@ -6,7 +6,7 @@ use crate::mesh::exchange::ExchangeModel;
 use crate::mesh::link::{CloseCause, Side};
 use crate::mesh::op::{MigrateTo, Op};
 use crate::mesh::plan::Plan;
-use crate::mesh::world::{AppActivity, UNLIMITED, World};
+use crate::mesh::world::{AppActivity, UNLIMITED_BYTES, World};
 
 impl World {
     pub(crate) fn step(&mut self, op: Op) {
@@ -24,51 +24,61 @@ impl World {
                 self.mesh.deliver(link, to, bytes as usize);
             }
             Op::Flush { link } => self.flush(link),
-            Op::Respond { exchange } => self.on_exchange(exchange, |world, at| world.send_head(at)),
+            Op::Respond { exchange } => {
+                self.with_exchange(exchange, |world, number| world.send_head(number))
+            }
             Op::Write { exchange, side, bytes } => {
-                self.on_exchange(exchange, |world, at| _ = world.write(at, side, bytes as usize));
-            }
-            Op::Read { exchange, side, chunks } => {
-                self.on_exchange(exchange, |world, at| _ = world.read(at, side, chunks.into()));
-            }
-            Op::Pause { exchange, side } => {
-                self.on_exchange(exchange, |world, at| {
-                    world.exchanges[at].side_mut(side).paused = true
+                self.with_exchange(exchange, |world, number| {
+                    _ = world.write(number, side, bytes as usize)
                 });
             }
-            Op::StopUpload { exchange } => self.on_exchange(exchange, Self::stop_upload),
+            Op::Read { exchange, side, chunks } => {
+                self.with_exchange(exchange, |world, number| {
+                    _ = world.read(number, side, chunks.into())
+                });
+            }
+            Op::Pause { exchange, side } => {
+                self.with_exchange(exchange, |world, number| {
+                    world.exchanges[number].side_mut(side).is_paused = true
+                });
+            }
+            Op::StopUpload { exchange } => self.with_exchange(exchange, Self::stop_upload),
             Op::Reset { exchange, side } => {
-                self.on_exchange(exchange, |world, at| world.reset(at, side))
+                self.with_exchange(exchange, |world, number| world.reset(number, side))
             }
             Op::Release { exchange, side } => {
-                self.on_exchange(exchange, |world, at| world.release(at, side))
+                self.with_exchange(exchange, |world, number| world.release(number, side))
             }
             Op::Migrate { exchange, side, to } => {
-                self.on_exchange(exchange, |world, at| world.migrate(at, side, to));
+                self.with_exchange(exchange, |world, number| world.migrate(number, side, to));
             }
-            Op::AcceptOffer { exchange, to } => self.on_exchange(exchange, |world, at| {
-                if world.exchanges[at].has_open_offer {
-                    world.migrate(at, Side::Client, to);
+            Op::AcceptOffer { exchange, to } => self.with_exchange(exchange, |world, number| {
+                if world.exchanges[number].has_open_offer {
+                    world.migrate(number, Side::Client, to);
                 }
             }),
-            Op::DeclineOffer { exchange } => self.on_exchange(exchange, Self::decline_offer),
+            Op::DeclineOffer { exchange } => self.with_exchange(exchange, Self::decline_offer),
             Op::Push { exchange, plan } => {
-                self.on_exchange(exchange, |world, at| world.push(at, plan))
+                self.with_exchange(exchange, |world, number| world.push(number, plan))
             }
             Op::Reprioritize { exchange, side, urgency } => {
-                self.on_exchange(exchange, |world, at| {
+                self.with_exchange(exchange, |world, number| {
                     let priority = match urgency % 2 {
                         0 => Priority::incremental(urgency),
                         _ => Priority::sequential(urgency),
                     };
-                    world.on_stream(at, side, |session, key| session.reprioritize(key, priority));
+                    world.with_stream(number, side, |session, key| {
+                        session.reprioritize(key, priority)
+                    });
                 })
             }
-            Op::Ping { link, side } => self.on_conn(link, side, |session, conn| session.ping(conn)),
+            Op::Ping { link, side } => {
+                self.with_conn(link, side, |session, conn| session.ping(conn))
+            }
             Op::Drain { link, side } => {
                 self.add_case("drain");
                 let now = self.mesh.now;
-                self.on_conn(link, side, |session, conn| session.drain(now, conn));
+                self.with_conn(link, side, |session, conn| session.drain(now, conn));
             }
             Op::Shutdown { side } => {
                 self.add_case("shutdown");
@@ -98,8 +108,8 @@ impl World {
     fn flush(&mut self, link: u8) {
         let link = self.link_index(link);
         for side in Side::BOTH {
-            self.mesh.transmit(link, side, UNLIMITED);
-            self.mesh.deliver(link, side.other(), UNLIMITED);
+            self.mesh.transmit(link, side, UNLIMITED_BYTES);
+            self.mesh.deliver(link, side.other(), UNLIMITED_BYTES);
         }
     }
 
@@ -107,7 +117,7 @@ impl World {
         if self.exchanges.len() >= 60 {
             return;
         }
-        let at = self.exchanges.len();
+        let number = self.exchanges.len();
         let conn = match on.map(|link| self.mesh.links[self.link_index(link)].ends[0].conn) {
             Some(None) => return,
             Some(conn) => conn,
@@ -116,7 +126,7 @@ impl World {
         let is_head_only = plan.is_head_only(Side::Client);
         let end = if is_head_only { EndStream::Yes } else { EndStream::No };
         let now = self.mesh.now;
-        let Ok(key) = self.mesh.client.open(now, conn, &plan.request(at), end) else {
+        let Ok(key) = self.mesh.client.open(now, conn, &plan.request(number), end) else {
             self.mesh.pump_events();
             return;
         };
@@ -127,59 +137,60 @@ impl World {
         self.mesh.pump_events();
     }
 
-    fn reset(&mut self, at: usize, side: Side) {
-        if self.exchanges[at].side(side).is_alive() {
-            self.exchanges[at].side_mut(side).abandoned = true;
-            self.on_stream(at, side, |session, key| session.reset(key, ErrorCode::Cancel));
+    fn reset(&mut self, number: usize, side: Side) {
+        if self.exchanges[number].side(side).is_alive() {
+            self.exchanges[number].side_mut(side).is_abandoned = true;
+            self.with_stream(number, side, |session, key| session.reset(key, ErrorCode::Cancel));
         }
     }
 
     /// Sends the complete response at the server, then stops the upload.
-    fn stop_upload(&mut self, at: usize) {
-        let exchange = &self.exchanges[at];
+    fn stop_upload(&mut self, number: usize) {
+        let exchange = &self.exchanges[number];
         if exchange.is_push || exchange.plan.kind == crate::mesh::plan::ExchangeKind::Connect {
             return;
         }
-        while self.write(at, Side::Server, UNLIMITED) > 0 {}
-        let model = self.exchanges[at].side_mut(Side::Server);
+        while self.write(number, Side::Server, UNLIMITED_BYTES) > 0 {}
+        let model = self.exchanges[number].side_mut(Side::Server);
         if model.is_alive() && model.end_sent {
-            (model.abandoned, model.upload_stopped) = (true, true);
+            (model.is_abandoned, model.upload_stopped) = (true, true);
             self.failures_expected = true;
-            self.on_stream(at, Side::Server, |s, key| s.reset(key, ErrorCode::NoError));
+            self.with_stream(number, Side::Server, |s, key| s.reset(key, ErrorCode::NoError));
         }
     }
 
-    pub(crate) fn release(&mut self, at: usize, side: Side) {
-        let model = self.exchanges[at].side_mut(side);
-        let (Some(key), false, session) = (model.key, model.released, model.session) else {
+    pub(crate) fn release(&mut self, number: usize, side: Side) {
+        let model = self.exchanges[number].side_mut(side);
+        let (Some(key), false, session) = (model.key, model.is_released, model.session) else {
             return;
         };
-        model.abandoned |= !model.is_complete();
-        model.released = true;
+        model.is_abandoned |= !model.is_complete();
+        model.is_released = true;
         self.mesh.session_mut(side, session).release(key);
         self.mesh.pump_events();
     }
 
-    fn migrate(&mut self, at: usize, side: Side, to: MigrateTo) {
-        let session = self.exchanges[at].side(side).session;
+    fn migrate(&mut self, number: usize, side: Side, to: MigrateTo) {
+        let session = self.exchanges[number].side(side).session;
         let target = match to {
             MigrateTo::Spare => MigrationTarget::Spare,
             MigrateTo::Offer => MigrationTarget::Offer,
             MigrateTo::Link(link) => {
-                let end = self.mesh.links[self.link_index(link)].ends[side.index()];
-                match end.conn.filter(|_| end.session == session) {
+                let link_end = self.mesh.links[self.link_index(link)].ends[side.index()];
+                match link_end.conn.filter(|_| link_end.session == session) {
                     Some(conn) => MigrationTarget::Connection(conn),
                     None => return,
                 }
             }
         };
         let now = self.mesh.now;
-        let migrated = self.on_stream(at, side, |session, key| session.migrate(now, key, target));
-        if migrated == Some(Ok(())) && side == Side::Client {
-            self.exchanges[at].has_open_offer = false;
+        let result =
+            self.with_stream(number, side, |session, key| session.migrate(now, key, target));
+        if result == Some(Ok(())) && side == Side::Client {
+            self.exchanges[number].has_open_offer = false;
         }
-        if migrated == Some(Ok(())) {
-            let exchange = &self.exchanges[at];
+        if result == Some(Ok(())) {
+            let exchange = &self.exchanges[number];
             if exchange.is_push {
                 self.add_case("migration of a push");
             } else if exchange.plan.kind == crate::mesh::plan::ExchangeKind::Connect {
@@ -188,10 +199,10 @@ impl World {
         }
     }
 
-    pub(crate) fn decline_offer(&mut self, at: usize) {
-        if self.exchanges[at].has_open_offer {
-            self.exchanges[at].has_open_offer = false;
-            self.on_stream(at, Side::Client, |session, key| session.decline_offer(key));
+    pub(crate) fn decline_offer(&mut self, number: usize) {
+        if self.exchanges[number].has_open_offer {
+            self.exchanges[number].has_open_offer = false;
+            self.with_stream(number, Side::Client, |session, key| session.decline_offer(key));
         }
     }
 
@@ -199,11 +210,11 @@ impl World {
         if self.exchanges.len() >= 60 {
             return;
         }
-        let at = self.exchanges.len();
+        let number = self.exchanges.len();
         let session = self.exchanges[parent].side(Side::Server).session;
-        let (now, head) = (self.mesh.now, plan.request(at));
+        let (now, head) = (self.mesh.now, plan.request(number));
         let pushed =
-            self.on_stream(parent, Side::Server, |session, key| session.push(now, key, &head));
+            self.with_stream(parent, Side::Server, |session, key| session.push(now, key, &head));
         let Some(Ok(key)) = pushed else { return };
         self.add_case("push");
         let mut exchange = ExchangeModel::new(plan);
@@ -216,9 +227,9 @@ impl World {
 
     fn close(&mut self, link: u8, side: Side) {
         let now = self.mesh.now;
-        let at = self.link_index(link);
-        self.mesh.links[at].close_cause.get_or_insert(CloseCause::Step);
-        self.on_conn(link, side, |session, conn| {
+        let index = self.link_index(link);
+        self.mesh.links[index].close_cause.get_or_insert(CloseCause::Step);
+        self.with_conn(link, side, |session, conn| {
             session.close(now, conn, ErrorCode::NoError, "closed by the test");
         });
     }

@@ -1,4 +1,4 @@
-//! A mesh with applications at both ends: applies steps, handles events, and records faults.
+//! A mesh with applications at both ends: applies steps, handles events, and records violations.
 
 use bytes::Bytes;
 use smig_proto::{Session, StreamKey};
@@ -11,14 +11,14 @@ use crate::mesh::rng::Rng;
 use crate::mesh::setup::Setup;
 
 /// More bytes than any transfer has.
-pub(crate) const UNLIMITED: usize = 1 << 24;
+pub(crate) const UNLIMITED_BYTES: usize = 1 << 24;
 
-/// Both ends, their applications, and the faults found.
+/// Both ends, their applications, and the violations found.
 #[derive(Debug)]
 pub struct World {
     pub(crate) mesh: Mesh,
     pub(crate) exchanges: Vec<ExchangeModel>,
-    pub(crate) faults: Vec<String>,
+    pub(crate) violations: Vec<String>,
     pub(crate) rng: Rng,
     /// Sessions that were shut down gracefully.
     pub(crate) shut_down_sessions: Vec<(Side, usize)>,
@@ -37,7 +37,7 @@ impl World {
         let mut world = Self {
             mesh: Mesh::new(setup),
             exchanges: Vec::new(),
-            faults: Vec::new(),
+            violations: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
             shut_down_sessions: Vec::new(),
             failures_expected: false,
@@ -48,8 +48,8 @@ impl World {
         world
     }
 
-    pub(crate) fn report_fault(&mut self, text: String) {
-        self.faults.push(text);
+    pub(crate) fn report_violation(&mut self, text: String) {
+        self.violations.push(text);
     }
 
     pub(crate) fn add_case(&mut self, case: &'static str) {
@@ -57,8 +57,8 @@ impl World {
     }
 
     /// Records that a call reported the stream as ended: an event must confirm it.
-    pub(crate) fn expect_end_event(&mut self, at: usize, side: Side, text: String) {
-        self.unconfirmed_ends.push((at, side, text));
+    pub(crate) fn expect_end_event(&mut self, number: usize, side: Side, text: String) {
+        self.unconfirmed_ends.push((number, side, text));
     }
 
     /// Applies one step.
@@ -75,29 +75,29 @@ impl World {
         for server in &self.mesh.servers {
             violations.extend(server.check_invariants());
         }
-        self.faults.extend(violations);
+        self.violations.extend(violations);
     }
 
     pub(crate) fn link_index(&self, link: u8) -> usize {
         usize::from(link) % self.mesh.links.len()
     }
 
-    pub(crate) fn on_exchange(&mut self, index: u8, act: impl FnOnce(&mut Self, usize)) {
+    pub(crate) fn with_exchange(&mut self, index: u8, act: impl FnOnce(&mut Self, usize)) {
         let is_running = |exchange: &ExchangeModel| {
             exchange.sides.iter().any(|model| model.is_alive() && !model.is_complete())
         };
-        let running =
+        let running_exchanges =
             || self.exchanges.iter().enumerate().filter(|(_, exchange)| is_running(exchange));
-        let at = match running().count() {
+        let number = match running_exchanges().count() {
             0 => (!self.exchanges.is_empty()).then(|| usize::from(index) % self.exchanges.len()),
-            count => running().nth(usize::from(index) % count).map(|(at, _)| at),
+            count => running_exchanges().nth(usize::from(index) % count).map(|(at, _)| at),
         };
-        if let Some(at) = at {
-            act(self, at);
+        if let Some(number) = number {
+            act(self, number);
         }
     }
 
-    pub(crate) fn on_conn(
+    pub(crate) fn with_conn(
         &mut self,
         link: u8,
         side: Side,
@@ -110,13 +110,13 @@ impl World {
         self.mesh.pump_events();
     }
 
-    pub(crate) fn on_stream<T>(
+    pub(crate) fn with_stream<T>(
         &mut self,
-        at: usize,
+        number: usize,
         side: Side,
         act: impl FnOnce(&mut Session, StreamKey) -> T,
     ) -> Option<T> {
-        let model = self.exchanges[at].side(side);
+        let model = self.exchanges[number].side(side);
         let key = model.live_key()?;
         let result = act(self.mesh.session_mut(side, model.session), key);
         self.mesh.pump_events();
@@ -129,27 +129,27 @@ impl World {
         for _round in 0..20_000 {
             let mut progress = self.run_network();
             self.handle_events();
-            for at in 0..self.exchanges.len() {
-                progress += self.run_applications(at, activity);
+            for number in 0..self.exchanges.len() {
+                progress += self.run_applications(number, activity);
             }
             self.handle_events();
             self.mesh.now = self.mesh.now + core::time::Duration::from_micros(100);
-            if progress == 0 || !self.faults.is_empty() {
+            if progress == 0 || !self.violations.is_empty() {
                 return;
             }
         }
-        self.report_fault("the mesh does not become quiescent".to_owned());
+        self.report_violation("the mesh does not become quiescent".to_owned());
     }
 
     fn run_network(&mut self) -> usize {
         let mut progress = 0;
         let links = self.mesh.links.len();
-        let first = self.rng.below(12) as usize;
+        let first_link = self.rng.below(12) as usize;
         let chunk_size = |rng: &mut Rng| {
-            if rng.chance(30) { 1 + rng.log_uniform(4000) as usize } else { UNLIMITED }
+            if rng.chance(30) { 1 + rng.log_uniform(4000) as usize } else { UNLIMITED_BYTES }
         };
         for turn in 0..links {
-            let link = (first + turn) % links;
+            let link = (first_link + turn) % links;
             for side in Side::BOTH {
                 let bytes = chunk_size(&mut self.rng);
                 progress += self.mesh.transmit(link, side, bytes);
@@ -160,31 +160,31 @@ impl World {
         progress
     }
 
-    fn run_applications(&mut self, at: usize, activity: AppActivity) -> usize {
+    fn run_applications(&mut self, number: usize, activity: AppActivity) -> usize {
         let mut progress = 0;
         if activity == AppActivity::Finishing {
-            if self.exchanges[at].has_open_offer {
-                self.decline_offer(at);
+            if self.exchanges[number].has_open_offer {
+                self.decline_offer(number);
                 progress += 1;
             }
-            let server = self.exchanges[at].side(Side::Server);
+            let server = self.exchanges[number].side(Side::Server);
             if server.is_alive() && !server.head_sent {
-                self.send_head(at);
+                self.send_head(number);
                 progress += 1;
             }
         }
         for side in Side::BOTH {
-            let model = self.exchanges[at].side(side);
+            let model = self.exchanges[number].side(side);
             if model.is_alive()
-                && model.readable
-                && (activity == AppActivity::Finishing || !model.paused)
+                && model.is_readable
+                && (activity == AppActivity::Finishing || !model.is_paused)
             {
-                progress += self.read(at, side, usize::MAX);
+                progress += self.read(number, side, usize::MAX);
             }
-            let model = self.exchanges[at].side(side);
-            let ready = model.head_sent && model.writable && !model.end_sent;
+            let model = self.exchanges[number].side(side);
+            let ready = model.head_sent && model.is_writable && !model.end_sent;
             if activity == AppActivity::Finishing && model.is_alive() && ready {
-                progress += self.write(at, side, usize::MAX);
+                progress += self.write(number, side, usize::MAX);
             }
             self.handle_events();
         }

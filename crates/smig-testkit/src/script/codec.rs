@@ -74,7 +74,7 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
                 encode_block(fields),
             );
         }
-        Frame::PushPromise { stream, promised, fields } => {
+        Frame::PushPromise { stream, promised_stream: promised, fields } => {
             let mut payload = BytesMut::new();
             payload.put_u32(*promised);
             payload.put_slice(&encode_block(fields));
@@ -94,7 +94,7 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
         Frame::SettingsAck => put_frame(out, kind::SETTINGS, flag::ACK, 0, &[]),
         Frame::Ping(opaque) => put_frame(out, kind::PING, 0, 0, opaque),
         Frame::Pong(opaque) => put_frame(out, kind::PING, flag::ACK, 0, opaque),
-        Frame::GoAway { last, code, debug } => {
+        Frame::GoAway { last_stream_id: last, code, debug } => {
             let mut payload = BytesMut::new();
             payload.put_u32(*last);
             payload.put_u32(code.to_wire());
@@ -109,10 +109,10 @@ pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
             put_frame(out, kind::PRIORITY_UPDATE, 0, 0, &payload);
         }
         Frame::Migrate { stream, ack, dst, end } => {
-            let (cid, id) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_bytes(cid), id));
-            let payload = [&cid[..], &id.to_be_bytes()].concat();
-            let ack = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
-            put_frame(out, kind::MIGRATE, ack | end_stream_flag(*end), *stream, &payload);
+            let (cid, dst_sid) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_bytes(cid), id));
+            let payload = [&cid[..], &dst_sid.to_be_bytes()].concat();
+            let ack_flag = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
+            put_frame(out, kind::MIGRATE, ack_flag | end_stream_flag(*end), *stream, &payload);
         }
         Frame::Join { nonce, mac, ack } => {
             let flags = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
@@ -190,11 +190,11 @@ impl FrameReader {
         kind: u8,
         first_flags: u8,
         last_flags: u8,
-        id: u32,
+        stream: u32,
         block: BytesMut,
     ) -> Option<Frame> {
         if last_flags & flag::END_HEADERS == 0 {
-            self.open_block = Some((kind, first_flags, id, block));
+            self.open_block = Some((kind, first_flags, stream, block));
             return None;
         }
         assert_eq!(
@@ -205,16 +205,20 @@ impl FrameReader {
         let mut block = block.freeze();
         if kind == kind::PUSH_PROMISE {
             let promised = block.get_u32();
-            return Some(Frame::PushPromise { stream: id, promised, fields: self.fields(&block) });
+            return Some(Frame::PushPromise {
+                stream,
+                promised_stream: promised,
+                fields: self.decode_fields(&block),
+            });
         }
         Some(Frame::Headers {
-            stream: id,
-            fields: self.fields(&block),
+            stream,
+            fields: self.decode_fields(&block),
             end: end_stream_from_flags(first_flags),
         })
     }
 
-    fn fields(&mut self, block: &[u8]) -> Fields {
+    fn decode_fields(&mut self, block: &[u8]) -> Fields {
         let mut fields = Vec::new();
         let copy = Bytes::copy_from_slice;
         let collect = |field| match field {
@@ -236,7 +240,7 @@ const fn end_stream_from_flags(flags: u8) -> EndStream {
 fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
     let mut rest = payload.clone();
     let ack = if flags & flag::SMIG_ACK == 0 { Ack::No } else { Ack::Yes };
-    let undefined = flags
+    let undefined_flags = flags
         & !match kind {
             kind::DATA => flag::END_STREAM,
             kind::SETTINGS | kind::PING => flag::ACK,
@@ -245,7 +249,10 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             _ => 0,
         };
     // SMIG-2.4/reserved-bits and RFC 9113 section 4.1: undefined flags are 0 when sent.
-    assert_eq!(undefined, 0, "undefined flags {undefined:#04x} on frame type {kind:#04x}");
+    assert_eq!(
+        undefined_flags, 0,
+        "undefined flags {undefined_flags:#04x} on frame type {kind:#04x}"
+    );
     match (kind, payload.len()) {
         (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_stream_from_flags(flags) },
         (kind::RST_STREAM, 4) => {
@@ -264,7 +271,7 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
         (kind::GOAWAY, 8..) => {
             let last = rest.get_u32();
             let code = ErrorCode::from_wire(rest.get_u32());
-            Frame::GoAway { last, code, debug: rest }
+            Frame::GoAway { last_stream_id: last, code, debug: rest }
         }
         (kind::WINDOW_UPDATE, 4) => Frame::WindowUpdate { stream, increment: rest.get_u32() },
         (kind::PRIORITY_UPDATE, 4..) => {
@@ -272,11 +279,14 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             Frame::PriorityUpdate { stream, value: rest }
         }
         (kind::MIGRATE, 16) => {
-            let id = u32::from_be_bytes(payload[12..].try_into().expect("4 bytes"));
-            let dst = parse_cid(&payload[..12]).map(|cid| (cid, id));
+            let dst_sid = u32::from_be_bytes(payload[12..].try_into().expect("4 bytes"));
+            let dst = parse_cid(&payload[..12]).map(|cid| (cid, dst_sid));
             // SMIG-2.4/reserved-bits and SMIG-2.5/zero-cid: R is 0, and so is dstSID without a
             // destination.
-            assert!(id < 1 << 31 && (dst.is_some() || id == 0), "MIGRATE with dstSID {id:#x}");
+            assert!(
+                dst_sid < 1 << 31 && (dst.is_some() || dst_sid == 0),
+                "MIGRATE with dstSID {dst_sid:#x}"
+            );
             Frame::Migrate { stream, ack, dst, end: end_stream_from_flags(flags) }
         }
         (kind::JOIN, 1) if flags == flag::REFUSED => Frame::JoinRefused(payload[0]),

@@ -51,13 +51,13 @@ impl Peer {
     #[track_caller]
     pub fn expect(&mut self, handle: ConnHandle, expected: impl Into<Frame>) {
         let expected = expected.into();
-        let Some(got) = self.link_mut(handle).frames.pop_front() else {
+        let Some(frame) = self.link_mut(handle).frames.pop_front() else {
             panic!("{handle:?}: expected {expected:?}, but the engine sent nothing");
         };
         let rest = &self.link(handle).frames;
         assert!(
-            got == expected,
-            "{handle:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}"
+            frame == expected,
+            "{handle:?}:\nexpected {expected:?}\n     got {frame:?}\n    then {rest:?}"
         );
     }
 
@@ -93,8 +93,8 @@ impl Peer {
     /// If not.
     #[track_caller]
     pub fn expect_goaway(&mut self, handle: ConnHandle, code: ErrorCode) -> u32 {
-        let last = match self.next(handle) {
-            Frame::GoAway { last, code: got, .. } if got == code => last,
+        let last_stream_id = match self.next(handle) {
+            Frame::GoAway { last_stream_id: last, code: got, .. } if got == code => last,
             other => panic!("{handle:?}: expected GOAWAY({code}), got {other:?}"),
         };
         assert!(
@@ -102,7 +102,7 @@ impl Peer {
             "{handle:?}: the connection stays open after GOAWAY({code})"
         );
         self.expect_silence_on(handle);
-        last
+        last_stream_id
     }
 
     /// Takes the first event of the session under test for which `pick` returns a value; others
@@ -125,12 +125,12 @@ impl Peer {
         session: usize,
         mut pick: impl FnMut(&Event) -> Option<T>,
     ) -> Option<T> {
-        let found = self.events.iter().enumerate().find_map(|(at, (owner, event))| {
+        let first_match = self.events.iter().enumerate().find_map(|(at, (owner, event))| {
             (*owner == session).then(|| pick(event)).flatten().map(|found| (at, found))
         });
-        let (at, found) = found?;
+        let (at, value) = first_match?;
         self.events.remove(at);
-        Some(found)
+        Some(value)
     }
 
     /// Like [`Self::try_take_event`].

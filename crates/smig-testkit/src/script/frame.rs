@@ -17,10 +17,10 @@ pub enum Frame {
     Reset { stream: u32, code: ErrorCode },
     Settings(Vec<(u16, u32)>),
     SettingsAck,
-    PushPromise { stream: u32, promised: u32, fields: Fields },
+    PushPromise { stream: u32, promised_stream: u32, fields: Fields },
     Ping([u8; 8]),
     Pong([u8; 8]),
-    GoAway { last: u32, code: ErrorCode, debug: Bytes },
+    GoAway { last_stream_id: u32, code: ErrorCode, debug: Bytes },
     WindowUpdate { stream: u32, increment: u32 },
     PriorityUpdate { stream: u32, value: Bytes },
     Migrate { stream: u32, ack: Ack, dst: Option<(Cid, u32)>, end: EndStream },
@@ -69,12 +69,14 @@ impl fmt::Debug for Frame {
             Self::Reset { stream, code } => write!(f, "RST_STREAM({stream}, {code})"),
             Self::Settings(entries) => write!(f, "SETTINGS({entries:x?})"),
             Self::SettingsAck => f.write_str("SETTINGS(ACK)"),
-            Self::PushPromise { stream, promised, fields } => {
+            Self::PushPromise { stream, promised_stream: promised, fields } => {
                 write!(f, "PUSH_PROMISE({stream}, {promised}, {fields:?})")
             }
             Self::Ping(opaque) => write!(f, "PING({opaque:x?})"),
             Self::Pong(opaque) => write!(f, "PING(ACK, {opaque:x?})"),
-            Self::GoAway { last, code, debug } => write!(f, "GOAWAY({last}, {code}, {debug:?})"),
+            Self::GoAway { last_stream_id: last, code, debug } => {
+                write!(f, "GOAWAY({last}, {code}, {debug:?})")
+            }
             Self::WindowUpdate { stream, increment } => {
                 write!(f, "WINDOW_UPDATE({stream}, +{increment})")
             }
@@ -82,8 +84,8 @@ impl fmt::Debug for Frame {
                 write!(f, "PRIORITY_UPDATE({stream}, {value:?})")
             }
             Self::Migrate { stream, ack, dst, end } => {
-                let ack = if *ack == Ack::Yes { "ACK, " } else { "" };
-                write!(f, "MIGRATE({ack}{stream} -> ")?;
+                let ack_text = if *ack == Ack::Yes { "ACK, " } else { "" };
+                write!(f, "MIGRATE({ack_text}{stream} -> ")?;
                 match dst {
                     Some((cid, id)) => write!(f, "{cid} {id}")?,
                     None => f.write_str("none")?,
@@ -225,8 +227,8 @@ pub const fn settings_ack() -> Frame {
 
 /// PUSH_PROMISE with the fields of `head`.
 #[must_use]
-pub fn push_promise(stream: u32, promised: u32, head: HeadersBuilder) -> Frame {
-    Frame::PushPromise { stream, promised, fields: head.into_fields() }
+pub fn push_promise(stream: u32, promised_stream: u32, head: HeadersBuilder) -> Frame {
+    Frame::PushPromise { stream, promised_stream, fields: head.into_fields() }
 }
 
 /// PING.
@@ -243,8 +245,8 @@ pub const fn pong(opaque: [u8; 8]) -> Frame {
 
 /// GOAWAY without debug data.
 #[must_use]
-pub const fn goaway(last: u32, code: ErrorCode) -> Frame {
-    Frame::GoAway { last, code, debug: Bytes::new() }
+pub const fn goaway(last_stream_id: u32, code: ErrorCode) -> Frame {
+    Frame::GoAway { last_stream_id, code, debug: Bytes::new() }
 }
 
 /// WINDOW_UPDATE.

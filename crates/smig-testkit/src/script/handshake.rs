@@ -68,7 +68,7 @@ impl Peer {
                 self.take_preface(handle);
                 if handle != C1
                     && self.is_smig_enabled()
-                    && self.setup.joins == JoinAnswers::Automatic
+                    && self.setup.join_answers == JoinAnswers::Automatic
                 {
                     self.expect_joined(handle);
                 }
@@ -128,7 +128,9 @@ impl Peer {
         self.send(handle, Frame::Settings(entries));
         if self.engine_side == Side::Client {
             self.send(handle, settings_ack());
-            if handle != C1 && self.is_smig_enabled() && self.setup.joins == JoinAnswers::Automatic
+            if handle != C1
+                && self.is_smig_enabled()
+                && self.setup.join_answers == JoinAnswers::Automatic
             {
                 let answer = self.join_answer(handle);
                 self.send(handle, answer);
@@ -166,7 +168,8 @@ impl Peer {
         let Frame::Join { nonce, mac, ack: Ack::No } = self.next(handle) else {
             panic!("{handle:?}: JOIN is not the engine's next frame (SMIG-4.1/client-proof)");
         };
-        let expected_mac = proof::client(self.key(), cid, nonce, self.join_exporter(handle));
+        let expected_mac =
+            proof::client_proof(self.session_key(), cid, nonce, self.join_exporter(handle));
         assert_eq!(
             mac, expected_mac,
             "{handle:?}: the client's proof is wrong (SMIG-4.1/client-proof)"
@@ -200,19 +203,19 @@ impl Peer {
 
     /// Returns K of the session.
     #[must_use]
-    pub fn key(&self) -> [u8; 32] {
-        self.key.unwrap_or_else(|| proof::session_key(C1, self.cid(C1)))
+    pub fn session_key(&self) -> [u8; 32] {
+        self.session_key.unwrap_or_else(|| proof::session_key(C1, self.cid(C1)))
     }
 
     /// Sets K.
-    pub const fn set_key(&mut self, key: [u8; 32]) {
-        self.key = Some(key);
+    pub const fn set_session_key(&mut self, key: [u8; 32]) {
+        self.session_key = Some(key);
     }
 
     /// Sets K to that of a session created on `handle`.
     #[track_caller]
-    pub fn set_key_from(&mut self, handle: ConnHandle) {
-        self.key = Some(proof::session_key(handle, self.cid(handle)));
+    pub fn set_session_key_from(&mut self, handle: ConnHandle) {
+        self.session_key = Some(proof::session_key(handle, self.cid(handle)));
     }
 
     /// Returns a valid JOIN for a client's connection.
@@ -220,7 +223,7 @@ impl Peer {
     pub fn join_request(&mut self, handle: ConnHandle) -> Frame {
         let (nonce, cid) = (self.next_nonce(), self.cid(handle));
         self.link_mut(handle).nonce = nonce;
-        let mac = proof::client(self.key(), cid, nonce, self.join_exporter(handle));
+        let mac = proof::client_proof(self.session_key(), cid, nonce, self.join_exporter(handle));
         Frame::Join { nonce, mac, ack: Ack::No }
     }
 
@@ -229,7 +232,12 @@ impl Peer {
     pub fn join_answer(&mut self, handle: ConnHandle) -> Frame {
         let (server_nonce, cid, nonce) =
             (self.next_nonce(), self.cid(handle), self.link(handle).nonce);
-        let mac = proof::server(self.key(), cid, (nonce, server_nonce), self.join_exporter(handle));
+        let mac = proof::server_proof(
+            self.session_key(),
+            cid,
+            (nonce, server_nonce),
+            self.join_exporter(handle),
+        );
         Frame::Join { nonce: server_nonce, mac, ack: Ack::Yes }
     }
 
@@ -240,8 +248,12 @@ impl Peer {
         let Frame::Join { nonce: server_nonce, mac, ack: Ack::Yes } = self.next(handle) else {
             panic!("{handle:?}: expected JOIN(ACK)");
         };
-        let expected_mac =
-            proof::server(self.key(), cid, (nonce, server_nonce), self.join_exporter(handle));
+        let expected_mac = proof::server_proof(
+            self.session_key(),
+            cid,
+            (nonce, server_nonce),
+            self.join_exporter(handle),
+        );
         assert_eq!(
             mac, expected_mac,
             "{handle:?}: the server's proof is wrong (SMIG-4.3/server-proof)"
@@ -300,15 +312,15 @@ impl Peer {
 
     fn hand_over(&mut self, handle: ConnHandle, owner: usize) {
         let (session, conn, now) = (self.link(handle).session, self.conn_id(handle), self.now);
-        let detached = self.sessions[session].detach(conn).expect("a JOIN is undecided");
-        let exporter = self.keying_material(handle, &detached.exporter_request());
+        let detached_conn = self.sessions[session].detach(conn).expect("a JOIN is undecided");
+        let exporter = self.keying_material(handle, &detached_conn.exporter_request());
         let nonce = self.next_nonce();
-        let (session, conn) = match self.sessions[owner].verify_join(&detached, exporter) {
-            Ok(proof) => (owner, self.sessions[owner].attach(now, detached, &proof, nonce)),
+        let (session, conn) = match self.sessions[owner].verify_join(&detached_conn, exporter) {
+            Ok(proof) => (owner, self.sessions[owner].attach(now, detached_conn, &proof, nonce)),
             Err(reason) => {
                 let config = self.setup.config.clone();
-                let (session, conn) = Session::adopt(config, now, detached, reason);
-                self.sessions.push(session);
+                let (new_session, conn) = Session::adopt(config, now, detached_conn, reason);
+                self.sessions.push(new_session);
                 (self.sessions.len() - 1, conn)
             }
         };

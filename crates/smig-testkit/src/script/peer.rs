@@ -42,12 +42,12 @@ pub(super) struct Link {
     pub(super) conn: ConnId,
     pub(super) cid: Option<Cid>,
     /// Sent by the peer, not consumed by the engine.
-    pub(super) unread: BytesMut,
+    pub(super) unread_input: BytesMut,
     pub(super) reader: FrameReader,
     pub(super) output: BytesMut,
     pub(super) frames: VecDeque<Frame>,
     pub(super) output_state: OutputState,
-    /// The nonce of the JOIN that this side sent or received.
+    /// The nonce of the client's JOIN, sent or received by the peer.
     pub(super) nonce: [u8; 16],
     pub(super) preface_bytes_due: usize,
     /// The engine reported the connection as closed.
@@ -66,7 +66,7 @@ pub struct Peer {
     pub(super) events: VecDeque<(usize, Event)>,
     pub(super) registry: Vec<(AppId, usize)>,
     /// K, if it is not derived from the exporter of the session's first connection.
-    pub(super) key: Option<[u8; 32]>,
+    pub(super) session_key: Option<[u8; 32]>,
     pub(super) nonce_count: u64,
     /// Bytes taken from the engine per poll.
     transmit_limit: usize,
@@ -94,7 +94,7 @@ impl Peer {
             links: Vec::new(),
             events: VecDeque::new(),
             registry: Vec::new(),
-            key: None,
+            session_key: None,
             nonce_count: 0,
             transmit_limit: 1 << 20,
         }
@@ -161,7 +161,7 @@ impl Peer {
             session,
             conn,
             cid: None,
-            unread: BytesMut::new(),
+            unread_input: BytesMut::new(),
             reader: FrameReader::new(),
             output: BytesMut::new(),
             frames: VecDeque::new(),
@@ -208,7 +208,7 @@ impl Peer {
     #[track_caller]
     pub fn send_bytes(&mut self, handle: ConnHandle, bytes: &[u8]) {
         assert_ne!(self.link(handle).output_state, OutputState::Closed, "{handle:?} is closed");
-        self.link_mut(handle).unread.extend_from_slice(bytes);
+        self.link_mut(handle).unread_input.extend_from_slice(bytes);
         self.feed(handle);
         self.pump();
     }
@@ -216,7 +216,7 @@ impl Peer {
     /// Passes the peer's bytes to the engine.
     pub(super) fn feed(&mut self, handle: ConnHandle) {
         let (now, link) = (self.now, &mut self.links[handle.0]);
-        self.sessions[link.session].handle_input(now, link.conn, &mut link.unread);
+        self.sessions[link.session].handle_input(now, link.conn, &mut link.unread_input);
     }
 
     /// Calls the session under test as the application.
@@ -336,8 +336,8 @@ impl Peer {
             return 0;
         }
         let mut out = OutputBuffer::new();
-        let taken = session.poll_transmit(self.now, link.conn, limit, &mut out);
-        assert_eq!(taken, out.len(), "poll_transmit returns how much it appended");
+        let taken_bytes = session.poll_transmit(self.now, link.conn, limit, &mut out);
+        assert_eq!(taken_bytes, out.len(), "poll_transmit returns how much it appended");
         while !out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
             let filled = out.chunks(&mut slices);
@@ -345,7 +345,7 @@ impl Peer {
             link.output.extend_from_slice(&bytes);
             out.advance(bytes.len());
         }
-        taken
+        taken_bytes
     }
 
     fn parse(&mut self, handle: ConnHandle) {
@@ -369,7 +369,7 @@ impl Peer {
             }
             Event::JoinRequested { conn, .. } => {
                 let handle = self.handle_of(session, *conn);
-                if let (Some(handle), JoinAnswers::Automatic) = (handle, self.setup.joins) {
+                if let (Some(handle), JoinAnswers::Automatic) = (handle, self.setup.join_answers) {
                     self.events.push_back((session, event));
                     return self.decide_join(handle);
                 }

@@ -35,12 +35,12 @@ fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 }
 
 /// Returns the client's proof (SMIG-4.1/client-proof).
-pub(super) fn client(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
+pub(super) fn client_proof(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
     mac(key, &[b"smig client", &cid_bytes(cid), &nonce, &e])
 }
 
 /// Returns the server's proof (SMIG-4.3/server-proof).
-pub(super) fn server(
+pub(super) fn server_proof(
     key: [u8; 32],
     cid: Cid,
     nonces: ([u8; 16], [u8; 16]),

@@ -27,7 +27,7 @@ pub struct Setup {
     /// The session's AppID.
     pub app_id: AppId,
     /// What answers JOINs.
-    pub joins: JoinAnswers,
+    pub join_answers: JoinAnswers,
 }
 
 impl Setup {
@@ -41,13 +41,13 @@ impl Setup {
             identity: Identity([7; 32]),
             settings: vec![(setting::SMIG, 16)],
             app_id: AppId::new(0x0102_0304_0506_0708),
-            joins: JoinAnswers::Automatic,
+            join_answers: JoinAnswers::Automatic,
         }
     }
 
     /// Sets an entry in the peer's first SETTINGS.
     #[must_use]
-    pub fn setting(mut self, id: u16, value: u32) -> Self {
+    pub fn with_setting(mut self, id: u16, value: u32) -> Self {
         self.settings.retain(|&(other, _)| other != id);
         self.settings.push((id, value));
         self
@@ -56,13 +56,13 @@ impl Setup {
     /// Lets the script answer JOINs.
     #[must_use]
     pub const fn with_scripted_joins(mut self) -> Self {
-        self.joins = JoinAnswers::Scripted;
+        self.join_answers = JoinAnswers::Scripted;
         self
     }
 
     /// Sets the security of the connections.
     #[must_use]
-    pub const fn security(mut self, security: Security) -> Self {
+    pub const fn with_security(mut self, security: Security) -> Self {
         self.security = security;
         self
     }

@@ -111,11 +111,11 @@ impl Peer {
     /// Asserts that the stream has not failed.
     #[track_caller]
     pub fn expect_not_failed(&mut self, key: StreamKey) {
-        let failed = self.try_take_event(|event| match event {
+        let error = self.try_take_event(|event| match event {
             Event::Reset { stream, error } if *stream == key => Some(error.clone()),
             _ => None,
         });
-        assert_eq!(failed, None, "the stream failed");
+        assert_eq!(error, None, "the stream failed");
         assert!(self.session().stream(key).is_some(), "the stream is forgotten");
     }
 
@@ -124,7 +124,9 @@ impl Peer {
     #[track_caller]
     pub fn take_migrated(&mut self, key: StreamKey) -> u64 {
         self.take_event(|event| match event {
-            Event::Migrated { stream, received, .. } if *stream == key => Some(*received),
+            Event::Migrated { stream, recv_offset: received, .. } if *stream == key => {
+                Some(*received)
+            }
             _ => None,
         })
     }

@@ -93,7 +93,7 @@ impl Spares {
     /// Closes idle spares.
     pub(super) fn close_idle(&self, turn: &mut TurnCx<'_>) {
         let primary = primary(turn);
-        let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
+        let idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
         let idle: Vec<ConnId> =
             turn.session.connections().filter(idle).map(|conn| conn.id).collect();
         for conn in idle {
@@ -112,7 +112,7 @@ impl Spares {
             return;
         }
         let primary = primary(turn);
-        let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
+        let idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
         let idle = turn.session.connections().filter(idle).count();
         self.offers.retain(|&stream| turn.session.has_offer(stream));
         let target = self.target.max(self.offers.len());

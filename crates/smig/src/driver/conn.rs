@@ -358,9 +358,9 @@ impl DriverConn {
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
             pacing_cap: self.applied_cap.or(self.own_pacing_rate).filter(|&cap| cap != u64::MAX),
-            sent: view.data_sent,
-            received: view.data_received,
-            streams: view.streams,
+            sent: view.data_bytes_sent,
+            received: view.data_bytes_received,
+            streams: view.stream_count,
         }
     }
 

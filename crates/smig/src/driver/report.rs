@@ -68,7 +68,7 @@ impl Counters {
         migration: Migration,
     ) {
         let Migration { stream, from, to, mover, received } = migration;
-        let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
+        let sent = turn.session.stream(stream).map_or(0, |view| view.sent_bytes);
         let (why, offset) = session_record.on_migrated(stream, record, mover, sent + received);
         let stream_ref = self.is_observed().then(|| session_record.stream_ref_on(stream, to));
         let addrs = self.addrs_of(turn, to);
@@ -99,8 +99,8 @@ impl Counters {
             stream: self.stream_ref(turn, session_record, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: clock::now().saturating_duration_since(record.opened),
-            sent: view.map_or(0, |view| view.sent),
-            received: view.map_or(0, |view| view.received),
+            sent: view.map_or(0, |view| view.sent_bytes),
+            received: view.map_or(0, |view| view.received_bytes),
             migrations: view.map_or(0, |view| view.migrations),
         });
     }

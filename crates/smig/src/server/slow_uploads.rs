@@ -58,7 +58,7 @@ where
                 continue;
             }
             waiting += 1;
-            let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
+            let received = turn.session.stream(exchange.key).map_or(0, |view| view.received_bytes);
             let is_read =
                 exchange.shared.as_ref().is_some_and(|shared| shared.has_waiting_reader());
             if !is_read {

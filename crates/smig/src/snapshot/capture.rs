@@ -22,7 +22,7 @@ pub(crate) fn capture<'a>(
     Some(SessionSnapshot {
         id: session_record.id(),
         peer: connections.first()?.addrs.peer,
-        can_migrate: session.connections().any(|conn| conn.joined),
+        can_migrate: session.connections().any(|conn| conn.is_joined),
         age: now.saturating_duration_since(session_record.started),
         connections,
         streams: streams.collect(),
@@ -41,7 +41,8 @@ fn connections(
 }
 
 fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {
-    if view.joined && view.streams == 0 && view.accepts_streams && Some(view.id) != primary {
+    if view.is_joined && view.stream_count == 0 && view.accepts_streams && Some(view.id) != primary
+    {
         return ConnectionRole::Spare;
     }
     match view.role {
@@ -56,18 +57,18 @@ fn stream(
     view: &StreamView,
     record: Option<&StreamRecord>,
 ) -> StreamSnapshot {
-    let to_send = view.unqueued.map(|left| view.sent + view.queued as u64 + left);
+    let to_send = view.unqueued_bytes.map(|left| view.sent_bytes + view.queued_bytes as u64 + left);
     StreamSnapshot {
         key,
         label: record.and_then(|record| record.label.as_deref().cloned()),
         connection: view.connection,
-        sent: view.sent,
-        queued: view.queued as u64,
-        received: view.received,
+        sent: view.sent_bytes,
+        queued: view.queued_bytes as u64,
+        received: view.received_bytes,
         length: to_send.max(view.content_length),
         age: record.map(|record| now.saturating_duration_since(record.opened)),
         migrations: view.migrations,
-        migrating: view.migrating,
+        migrating: view.is_migrating,
         decision: record.and_then(|record| record.decision),
     }
 }

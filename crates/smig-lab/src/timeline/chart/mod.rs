@@ -82,7 +82,7 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
         width: view.width,
         x: Axis::between(seconds(view.from_us), seconds(view.to_us), "s"),
         panels,
-        marks,
+        event_lines: marks,
     }
 }
 

@@ -246,7 +246,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     let axis = highest.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
     if !drops.is_empty() {
         let name = format!("dropped ({})", drops.len());
-        layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
+        layers.push(layer(&name, Colour::Vermilion, Shape::Rug(drops)));
     }
     Some(Panel {
         title: "Queue of the link, packets".into(),
@@ -315,7 +315,7 @@ pub(super) fn send_buffer(timeline: &Timeline, one: &Connection, view: &View) ->
     ];
     let retransmitted = retransmissions(track, view);
     if !retransmitted.is_empty() {
-        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Ticks(retransmitted)));
+        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Rug(retransmitted)));
     }
     let title = format!("Connection {}: send buffer, kB", one.title());
     Some(Panel {

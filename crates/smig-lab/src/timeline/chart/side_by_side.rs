@@ -81,7 +81,7 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
         width: view.width,
         x: Axis::between(0.0, view.to_us as f64 / 1e6, "s"),
         panels: panels.into_iter().flatten().collect(),
-        marks,
+        event_lines: marks,
     }
 }
 

@@ -119,7 +119,8 @@ fn all_panels_share_the_axis() {
 
 #[test]
 fn marks_name_their_connection_and_close_ones_are_merged() {
-    let labels: Vec<String> = whole_figure().marks.into_iter().map(|mark| mark.label).collect();
+    let labels: Vec<String> =
+        whole_figure().event_lines.into_iter().map(|mark| mark.label).collect();
     assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2", "RST_STREAM on connection 1"]);
 }
 
@@ -189,7 +190,7 @@ fn a_view_shows_only_its_interval() {
     let timeline = timeline();
     let view = View { from_us: 1_200_000, to_us: 1_500_000, width: 400.0 };
     let figure = figure(&timeline, &view);
-    assert_eq!(figure.marks, []);
+    assert_eq!(figure.event_lines, []);
     assert_eq!(figure.panels[0].layers[0].name, "receiving on connection 2");
     let svg = figure.to_element();
     assert_balanced(&svg);

@@ -20,13 +20,13 @@ pub(super) enum StaticMatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Indexing {
     /// Add an entry.
-    Index,
+    Always,
     /// Add an entry if the field was seen before.
     OnSecondUse,
     /// Do not add an entry: the value will not recur.
-    Literal,
+    WithoutIndexing,
     /// The value is a secret: no hop may add an entry (RFC 7541 section 7.1.3).
-    Never,
+    NeverIndexed,
 }
 
 /// Credentials shorter than this, in bytes, could be guessed through the table (RFC 7541 section
@@ -36,16 +36,16 @@ const MIN_UNGUESSABLE_BYTES: usize = 20;
 pub(super) fn pseudo(name: Pseudo, value: &[u8]) -> StaticMatch {
     match (name, value) {
         (Pseudo::Authority, b"") => StaticMatch::Field(1),
-        (Pseudo::Authority, _) => StaticMatch::Name(1, Indexing::Index),
+        (Pseudo::Authority, _) => StaticMatch::Name(1, Indexing::Always),
         (Pseudo::Method, b"GET") => StaticMatch::Field(2),
         (Pseudo::Method, b"POST") => StaticMatch::Field(3),
-        (Pseudo::Method, _) => StaticMatch::Name(2, Indexing::Index),
+        (Pseudo::Method, _) => StaticMatch::Name(2, Indexing::Always),
         (Pseudo::Path, b"/") => StaticMatch::Field(4),
         (Pseudo::Path, b"/index.html") => StaticMatch::Field(5),
         (Pseudo::Path, _) => StaticMatch::Name(4, Indexing::OnSecondUse),
         (Pseudo::Scheme, b"http") => StaticMatch::Field(6),
         (Pseudo::Scheme, b"https") => StaticMatch::Field(7),
-        (Pseudo::Scheme, _) => StaticMatch::Name(6, Indexing::Index),
+        (Pseudo::Scheme, _) => StaticMatch::Name(6, Indexing::Always),
         (Pseudo::Status, b"200") => StaticMatch::Field(8),
         (Pseudo::Status, b"204") => StaticMatch::Field(9),
         (Pseudo::Status, b"206") => StaticMatch::Field(10),
@@ -53,8 +53,8 @@ pub(super) fn pseudo(name: Pseudo, value: &[u8]) -> StaticMatch {
         (Pseudo::Status, b"400") => StaticMatch::Field(12),
         (Pseudo::Status, b"404") => StaticMatch::Field(13),
         (Pseudo::Status, b"500") => StaticMatch::Field(14),
-        (Pseudo::Status, _) => StaticMatch::Name(8, Indexing::Index),
-        (Pseudo::Protocol, _) => StaticMatch::Name(0, Indexing::Index),
+        (Pseudo::Status, _) => StaticMatch::Name(8, Indexing::Always),
+        (Pseudo::Protocol, _) => StaticMatch::Name(0, Indexing::Always),
     }
 }
 
@@ -73,51 +73,52 @@ pub(super) fn status(status: u16) -> Option<u8> {
 }
 
 pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> StaticMatch {
-    let (index, policy) = by_name(name);
+    let (index, policy) = index_and_policy(name);
     if value.is_sensitive() {
-        return StaticMatch::Name(index, Indexing::Never);
+        return StaticMatch::Name(index, Indexing::NeverIndexed);
     }
     if index == 16 && value.as_bytes() == b"gzip, deflate" {
         return StaticMatch::Field(16);
     }
     match policy {
-        Indexing::Never if value.len() >= MIN_UNGUESSABLE_BYTES => {
-            StaticMatch::Name(index, Indexing::Index)
+        Indexing::NeverIndexed if value.len() >= MIN_UNGUESSABLE_BYTES => {
+            StaticMatch::Name(index, Indexing::Always)
         }
-        Indexing::Never | Indexing::Index | Indexing::OnSecondUse | Indexing::Literal => {
-            StaticMatch::Name(index, policy)
-        }
+        Indexing::NeverIndexed
+        | Indexing::Always
+        | Indexing::OnSecondUse
+        | Indexing::WithoutIndexing => StaticMatch::Name(index, policy),
     }
 }
 
-/// Returns the name's index in the static table, or 0, and the policy for its fields; `Never` for
-/// credentials.
-fn by_name(name: &HeaderName) -> (u8, Indexing) {
+/// Returns the name's index in the static table, or 0, and the policy for its fields;
+/// `NeverIndexed` for credentials.
+fn index_and_policy(name: &HeaderName) -> (u8, Indexing) {
     match *name {
-        header::ACCEPT_CHARSET => (15, Indexing::Index),
-        header::ACCEPT_ENCODING => (16, Indexing::Index),
-        header::ACCEPT_LANGUAGE => (17, Indexing::Index),
-        header::ACCEPT_RANGES => (18, Indexing::Index),
-        header::ACCEPT => (19, Indexing::Index),
-        header::ACCESS_CONTROL_ALLOW_ORIGIN => (20, Indexing::Index),
-        header::AGE => (21, Indexing::Literal),
-        header::ALLOW => (22, Indexing::Index),
-        header::AUTHORIZATION => (23, Indexing::Never),
-        header::CACHE_CONTROL => (24, Indexing::Index),
+        header::ACCEPT_CHARSET => (15, Indexing::Always),
+        header::ACCEPT_ENCODING => (16, Indexing::Always),
+        header::ACCEPT_LANGUAGE => (17, Indexing::Always),
+        header::ACCEPT_RANGES => (18, Indexing::Always),
+        header::ACCEPT => (19, Indexing::Always),
+        header::ACCESS_CONTROL_ALLOW_ORIGIN => (20, Indexing::Always),
+        header::AGE => (21, Indexing::WithoutIndexing),
+        header::ALLOW => (22, Indexing::Always),
+        header::AUTHORIZATION => (23, Indexing::NeverIndexed),
+        header::CACHE_CONTROL => (24, Indexing::Always),
         header::CONTENT_DISPOSITION => (25, Indexing::OnSecondUse),
-        header::CONTENT_ENCODING => (26, Indexing::Index),
-        header::CONTENT_LANGUAGE => (27, Indexing::Index),
-        header::CONTENT_LENGTH => (28, Indexing::Literal),
+        header::CONTENT_ENCODING => (26, Indexing::Always),
+        header::CONTENT_LANGUAGE => (27, Indexing::Always),
+        header::CONTENT_LENGTH => (28, Indexing::WithoutIndexing),
         header::CONTENT_LOCATION => (29, Indexing::OnSecondUse),
-        header::CONTENT_RANGE => (30, Indexing::Literal),
-        header::CONTENT_TYPE => (31, Indexing::Index),
-        header::COOKIE => (32, Indexing::Never),
-        header::DATE => (33, Indexing::Index),
+        header::CONTENT_RANGE => (30, Indexing::WithoutIndexing),
+        header::CONTENT_TYPE => (31, Indexing::Always),
+        header::COOKIE => (32, Indexing::NeverIndexed),
+        header::DATE => (33, Indexing::Always),
         header::ETAG => (34, Indexing::OnSecondUse),
-        header::EXPECT => (35, Indexing::Index),
-        header::EXPIRES => (36, Indexing::Index),
-        header::FROM => (37, Indexing::Index),
-        header::HOST => (38, Indexing::Index),
+        header::EXPECT => (35, Indexing::Always),
+        header::EXPIRES => (36, Indexing::Always),
+        header::FROM => (37, Indexing::Always),
+        header::HOST => (38, Indexing::Always),
         header::IF_MATCH => (39, Indexing::OnSecondUse),
         header::IF_MODIFIED_SINCE => (40, Indexing::OnSecondUse),
         header::IF_NONE_MATCH => (41, Indexing::OnSecondUse),
@@ -126,38 +127,38 @@ fn by_name(name: &HeaderName) -> (u8, Indexing) {
         header::LAST_MODIFIED => (44, Indexing::OnSecondUse),
         header::LINK => (45, Indexing::OnSecondUse),
         header::LOCATION => (46, Indexing::OnSecondUse),
-        header::MAX_FORWARDS => (47, Indexing::Index),
-        header::PROXY_AUTHENTICATE => (48, Indexing::Index),
-        header::PROXY_AUTHORIZATION => (49, Indexing::Never),
-        header::RANGE => (50, Indexing::Literal),
-        header::REFERER => (51, Indexing::Index),
-        header::REFRESH => (52, Indexing::Index),
-        header::RETRY_AFTER => (53, Indexing::Literal),
-        header::SERVER => (54, Indexing::Index),
-        header::SET_COOKIE => (55, Indexing::Literal),
-        header::STRICT_TRANSPORT_SECURITY => (56, Indexing::Index),
-        header::TRANSFER_ENCODING => (57, Indexing::Index),
-        header::USER_AGENT => (58, Indexing::Index),
-        header::VARY => (59, Indexing::Index),
-        header::VIA => (60, Indexing::Index),
-        header::WWW_AUTHENTICATE => (61, Indexing::Index),
-        _ => (0, outside_static_table(name.as_str())),
+        header::MAX_FORWARDS => (47, Indexing::Always),
+        header::PROXY_AUTHENTICATE => (48, Indexing::Always),
+        header::PROXY_AUTHORIZATION => (49, Indexing::NeverIndexed),
+        header::RANGE => (50, Indexing::WithoutIndexing),
+        header::REFERER => (51, Indexing::Always),
+        header::REFRESH => (52, Indexing::Always),
+        header::RETRY_AFTER => (53, Indexing::WithoutIndexing),
+        header::SERVER => (54, Indexing::Always),
+        header::SET_COOKIE => (55, Indexing::WithoutIndexing),
+        header::STRICT_TRANSPORT_SECURITY => (56, Indexing::Always),
+        header::TRANSFER_ENCODING => (57, Indexing::Always),
+        header::USER_AGENT => (58, Indexing::Always),
+        header::VARY => (59, Indexing::Always),
+        header::VIA => (60, Indexing::Always),
+        header::WWW_AUTHENTICATE => (61, Indexing::Always),
+        _ => (0, policy_outside_static_table(name.as_str())),
     }
 }
 
 /// Returns the policy for names that the static table lacks. Some fields of tracing, gRPC and
 /// clocks are known to have a different value each time.
-fn outside_static_table(name: &str) -> Indexing {
+fn policy_outside_static_table(name: &str) -> Indexing {
     match name {
         "b3" | "traceparent" | "tracestate" | "x-b3-spanid" | "x-b3-traceid" | "x-request-id"
         | "x-request-start" | "x-trace-id" | "x-correlation-id" | "server-timing" => {
-            Indexing::Literal
+            Indexing::WithoutIndexing
         }
         "grpc-timeout"
         | "grpc-message"
         | "grpc-status-details-bin"
         | "grpc-trace-bin"
         | "grpc-tags-bin" => Indexing::OnSecondUse,
-        _ => Indexing::Index,
+        _ => Indexing::Always,
     }
 }

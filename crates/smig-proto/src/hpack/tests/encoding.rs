@@ -17,21 +17,21 @@ fn pseudo(name: Pseudo, value: &'static str) -> Field {
 /// Encodes the field alone, `times` times; returns the first byte of each block.
 fn representations(field: &Field, times: usize) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    (0..times).map(|_| block(&mut encoder, std::slice::from_ref(field))[0]).collect()
+    (0..times).map(|_| encode_block(&mut encoder, std::slice::from_ref(field))[0]).collect()
 }
 
 #[test]
-fn whole_static_entries_are_one_byte() {
+fn static_entries_are_encoded_by_index() {
     for index in 1..=61_u8 {
-        let field = fields(&mut Decoder::new(4096), &[0x80 | index]).unwrap().remove(0);
-        let written = block(&mut Encoder::new(), &[field]);
+        let field = decode_fields(&mut Decoder::new(4096), &[0x80 | index]).unwrap().remove(0);
+        let encoded = encode_block(&mut Encoder::new(), &[field]);
         if (2..=14).contains(&index) || index == 1 || index == 16 {
-            assert_eq!(written, [0x80 | index]);
+            assert_eq!(encoded, [0x80 | index]);
         } else {
             // An empty value: at least the static entry's name is used.
-            let mut rest = &written[1..];
-            let prefix = if written[0] & 0x40 != 0 { 6 } else { 4 };
-            assert_eq!(integer::decode(written[0], prefix, &mut rest), Ok(usize::from(index)));
+            let mut rest = &encoded[1..];
+            let prefix_bits = if encoded[0] & 0x40 != 0 { 6 } else { 4 };
+            assert_eq!(integer::decode(encoded[0], prefix_bits, &mut rest), Ok(usize::from(index)));
             assert_eq!(rest, [0]);
         }
     }
@@ -43,7 +43,10 @@ fn status_is_encoded_like_the_pseudo_header_field() {
         let mut out = BytesMut::new();
         Encoder::new().status(status, &mut out);
         let digits = Bytes::from(status.to_string());
-        assert_eq!(out, block(&mut Encoder::new(), &[Field::Pseudo(Pseudo::Status, digits)]));
+        assert_eq!(
+            out,
+            encode_block(&mut Encoder::new(), &[Field::Pseudo(Pseudo::Status, digits)])
+        );
     }
 }
 
@@ -120,56 +123,59 @@ fn a_field_that_would_fill_most_of_the_table_is_not_indexed() {
 fn literals_refer_to_names_in_the_dynamic_table() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
-    let first = block(&mut encoder, &[regular("x-name", "one"), regular("x-other", "1")]);
-    assert_eq!(lines(&mut decoder, &first), ["x-name: one", "x-other: 1"]);
-    let second = block(&mut encoder, &[regular("x-name", "two")]);
+    let first = encode_block(&mut encoder, &[regular("x-name", "one"), regular("x-other", "1")]);
+    assert_eq!(decode_to_lines(&mut decoder, &first), ["x-name: one", "x-other: 1"]);
+    let second = encode_block(&mut encoder, &[regular("x-name", "two")]);
     assert_eq!(second[0], 0x40 | 63);
-    assert_eq!(lines(&mut decoder, &second), ["x-name: two"]);
+    assert_eq!(decode_to_lines(&mut decoder, &second), ["x-name: two"]);
     // The newer of the two entries.
-    let third = block(&mut encoder, &[regular("x-name", "three")]);
+    let third = encode_block(&mut encoder, &[regular("x-name", "three")]);
     assert_eq!(third[0], 0x40 | 62);
-    assert_eq!(lines(&mut decoder, &third), ["x-name: three"]);
+    assert_eq!(decode_to_lines(&mut decoder, &third), ["x-name: three"]);
 }
 
 #[test]
-fn huffman_only_when_shorter() {
+fn strings_are_huffman_coded_only_when_shorter() {
     // 5 bits each: saves one byte of three. 28 bits each: raw.
-    assert_eq!(block(&mut Encoder::new(), &[regular("etag", "aaa")]), hex("0f13 8218c7"));
-    assert_eq!(block(&mut Encoder::new(), &[regular("etag", "a")]), hex("0f13 0161"));
+    assert_eq!(
+        encode_block(&mut Encoder::new(), &[regular("etag", "aaa")]),
+        parse_hex("0f13 8218c7")
+    );
+    assert_eq!(encode_block(&mut Encoder::new(), &[regular("etag", "a")]), parse_hex("0f13 0161"));
     let obs_text = Field::Regular(header::ETAG, HeaderValue::from_bytes(b"\xfe\xfe").unwrap());
-    assert_eq!(block(&mut Encoder::new(), &[obs_text]), hex("0f13 02fefe"));
+    assert_eq!(encode_block(&mut Encoder::new(), &[obs_text]), parse_hex("0f13 02fefe"));
 }
 
-fn size_updates_of(encoder: &mut Encoder) -> Vec<u8> {
+fn take_size_updates(encoder: &mut Encoder) -> Vec<u8> {
     let mut out = BytesMut::new();
     encoder.begin(&mut out);
     out.to_vec()
 }
 
 #[test]
-fn size_updates() {
+fn size_updates_signal_the_smallest_and_the_final_size() {
     let mut encoder = Encoder::new();
-    assert!(size_updates_of(&mut encoder).is_empty());
+    assert!(take_size_updates(&mut encoder).is_empty());
     // A limit above the size that we use changes nothing.
     encoder.set_max_table_size(65536);
-    assert!(size_updates_of(&mut encoder).is_empty());
+    assert!(take_size_updates(&mut encoder).is_empty());
     encoder.set_max_table_size(100);
-    assert_eq!(size_updates_of(&mut encoder), hex("3f45"));
-    assert!(size_updates_of(&mut encoder).is_empty());
+    assert_eq!(take_size_updates(&mut encoder), parse_hex("3f45"));
+    assert!(take_size_updates(&mut encoder).is_empty());
     // Decrease and increase: two updates, the smallest size first.
     encoder.set_max_table_size(4096);
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(50);
     encoder.set_max_table_size(200);
-    assert_eq!(size_updates_of(&mut encoder), hex("20 3fa9 01"));
+    assert_eq!(take_size_updates(&mut encoder), parse_hex("20 3fa9 01"));
     // Decrease and return to the previous size.
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(200);
-    assert_eq!(size_updates_of(&mut encoder), hex("20 3fa9 01"));
+    assert_eq!(take_size_updates(&mut encoder), parse_hex("20 3fa9 01"));
     // Increase in two steps: one update.
     encoder.set_max_table_size(300);
     encoder.set_max_table_size(4096);
-    assert_eq!(size_updates_of(&mut encoder), hex("3fe1 1f"));
+    assert_eq!(take_size_updates(&mut encoder), parse_hex("3fe1 1f"));
 }
 
 #[test]
@@ -177,15 +183,15 @@ fn a_size_update_empties_both_tables() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
     let field = [regular("x", "y")];
-    assert_eq!(lines(&mut decoder, &block(&mut encoder, &field)), ["x: y"]);
+    assert_eq!(decode_to_lines(&mut decoder, &encode_block(&mut encoder, &field)), ["x: y"]);
     for limit in [0, 4096] {
         encoder.set_max_table_size(limit);
         decoder.set_max_table_size(limit);
     }
-    let written = block(&mut encoder, &field);
-    assert_eq!(written[4] & 0xc0, 0x40);
-    assert_eq!(lines(&mut decoder, &written), ["x: y"]);
-    assert_eq!(lines(&mut decoder, &block(&mut encoder, &field)), ["x: y"]);
+    let encoded = encode_block(&mut encoder, &field);
+    assert_eq!(encoded[4] & 0xc0, 0x40);
+    assert_eq!(decode_to_lines(&mut decoder, &encoded), ["x: y"]);
+    assert_eq!(decode_to_lines(&mut decoder, &encode_block(&mut encoder, &field)), ["x: y"]);
 }
 
 /// Encodes many more fields than the table, the index and 16-bit serial numbers can hold.
@@ -195,14 +201,16 @@ fn tables_stay_in_sync_over_many_blocks() {
     let mut decoder = Decoder::new(4096);
     for round in 0..70_000_u32 {
         // Some values recur soon, some late, some never.
-        let all = [
+        let round_fields = [
             regular("x-seldom", &(round / 100).to_string()),
             regular(&format!("x-{}", round % 7), &(round % 13).to_string()),
             regular("x-always", &"v".repeat(round as usize % 50)),
         ];
-        let mut expected = all.iter();
+        let mut expected = round_fields.iter();
         decoder
-            .decode(&block(&mut encoder, &all), |field| assert_eq!(Some(&field), expected.next()))
+            .decode(&encode_block(&mut encoder, &round_fields), |field| {
+                assert_eq!(Some(&field), expected.next())
+            })
             .unwrap();
         assert!(expected.next().is_none());
     }

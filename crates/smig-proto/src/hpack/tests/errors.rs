@@ -4,18 +4,22 @@ use super::*;
 
 #[track_caller]
 fn assert_error(block: &str, expected: DecodeError) {
-    assert_eq!(fields(&mut Decoder::new(4096), &hex(block)), Err(expected), "{block}");
+    assert_eq!(decode_fields(&mut Decoder::new(4096), &parse_hex(block)), Err(expected), "{block}");
 }
 
 #[test]
-fn truncated() {
+fn truncated_blocks_are_errors() {
     // Each proper prefix of a literal with a Huffman-coded name and a two-byte length.
-    let mut whole = hex("4088 25a8 49e9 5ba9 7d7f 7f05");
-    whole.extend([b'x'; 132]);
-    assert_eq!(fields(&mut Decoder::new(4096), &whole).unwrap().len(), 1);
-    for len in 1..whole.len() {
-        let prefix = &whole[..len];
-        assert_eq!(fields(&mut Decoder::new(4096), prefix), Err(DecodeError::Truncated), "{len}");
+    let mut complete_block = parse_hex("4088 25a8 49e9 5ba9 7d7f 7f05");
+    complete_block.extend([b'x'; 132]);
+    assert_eq!(decode_fields(&mut Decoder::new(4096), &complete_block).unwrap().len(), 1);
+    for len in 1..complete_block.len() {
+        let prefix = &complete_block[..len];
+        assert_eq!(
+            decode_fields(&mut Decoder::new(4096), prefix),
+            Err(DecodeError::Truncated),
+            "{len}"
+        );
     }
     assert_error("ff", DecodeError::Truncated);
     assert_error("ff80", DecodeError::Truncated);
@@ -27,7 +31,7 @@ fn truncated() {
 }
 
 #[test]
-fn integer_overflow() {
+fn integers_above_32_bits_are_errors() {
     // 2^32 - 1 is the largest permitted value, wherever the integer occurs.
     assert_error("ff80 ffff ff0f", DecodeError::InvalidIndex);
     assert_error("ff81 ffff ff0f", DecodeError::IntegerOverflow);
@@ -39,15 +43,16 @@ fn integer_overflow() {
     assert_error("ff80 8080 8080 8080 8080 8080 01", DecodeError::IntegerOverflow);
     // Five bytes are permitted, whatever their value.
     assert_eq!(
-        fields(&mut Decoder::new(4096), &hex("0f80 8080 8000 00")).map(|fields| fields.len()),
+        decode_fields(&mut Decoder::new(4096), &parse_hex("0f80 8080 8000 00"))
+            .map(|fields| fields.len()),
         Ok(1)
     );
 }
 
 #[test]
-fn huffman_padding() {
+fn invalid_huffman_padding_is_an_error() {
     // "0" is 00000: valid with a padding of three 1 bits, and with no other.
-    assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 07")), [":path: 0"]);
+    assert_eq!(decode_to_lines(&mut Decoder::new(4096), &parse_hex("0481 07")), [":path: 0"]);
     assert_error("0481 06", DecodeError::HuffmanPadding);
     assert_error("0481 00", DecodeError::HuffmanPadding);
     assert_error("0481 03", DecodeError::HuffmanPadding);
@@ -59,21 +64,21 @@ fn huffman_padding() {
     // A truncated long code.
     assert_error("0482 fff0", DecodeError::HuffmanPadding);
     // No padding at all: "&" is 11111000.
-    assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 f8")), [":path: &"]);
-    assert_eq!(lines(&mut Decoder::new(4096), &hex("0480")), [":path: "]);
+    assert_eq!(decode_to_lines(&mut Decoder::new(4096), &parse_hex("0481 f8")), [":path: &"]);
+    assert_eq!(decode_to_lines(&mut Decoder::new(4096), &parse_hex("0480")), [":path: "]);
     // The same far from the start, after more input than one decoder step consumes.
     // The length fits the prefix up to 126 bytes.
     for zeros in 5..=25 {
         let mut block = vec![0x04, 0x80 | (zeros as u8 * 5 + 1)];
         block.extend(vec![0; zeros * 5]);
         block.push(0xff);
-        let result = fields(&mut Decoder::new(4096), &block);
+        let result = decode_fields(&mut Decoder::new(4096), &block);
         assert_eq!(result, Err(DecodeError::HuffmanPadding), "{zeros}");
     }
 }
 
 #[test]
-fn huffman_eos() {
+fn huffman_eos_is_an_error() {
     assert_error("0484 ffff ffff", DecodeError::HuffmanEos);
     assert_error("0484 ffff fffc", DecodeError::HuffmanEos);
     // After a symbol, and followed by more symbols.
@@ -85,7 +90,7 @@ fn huffman_eos() {
 }
 
 #[test]
-fn invalid_index() {
+fn invalid_indexes_are_errors() {
     assert_error("80", DecodeError::InvalidIndex);
     assert_error("be", DecodeError::InvalidIndex);
     assert_error("ff80 ffff 03", DecodeError::InvalidIndex);
@@ -100,73 +105,82 @@ fn invalid_index() {
 }
 
 #[test]
-fn late_size_update() {
+fn late_size_updates_are_errors() {
     assert_error("82 20", DecodeError::LateSizeUpdate);
     assert_error("20 82 20", DecodeError::LateSizeUpdate);
     assert_error("3fe1 1f 82 3fe1 1f", DecodeError::LateSizeUpdate);
 }
 
 #[test]
-fn size_update_too_large() {
+fn too_large_size_updates_are_errors() {
     assert_error("3fe2 1f", DecodeError::SizeUpdateTooLarge);
     assert_error("20 3fe2 1f", DecodeError::SizeUpdateTooLarge);
     let mut decoder = Decoder::new(4096);
     decoder.set_max_table_size(8192);
-    assert_eq!(fields(&mut decoder, &hex("3fe1 3f")), Ok(vec![]));
-    assert_eq!(fields(&mut decoder, &hex("3fe2 3f")), Err(DecodeError::SizeUpdateTooLarge));
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("3fe1 3f")), Ok(vec![]));
+    assert_eq!(
+        decode_fields(&mut decoder, &parse_hex("3fe2 3f")),
+        Err(DecodeError::SizeUpdateTooLarge)
+    );
 }
 
 #[test]
-fn too_many_size_updates() {
-    assert_eq!(fields(&mut Decoder::new(4096), &hex("20 3fe1 1f")), Ok(vec![]));
+fn more_than_two_size_updates_are_errors() {
+    assert_eq!(decode_fields(&mut Decoder::new(4096), &parse_hex("20 3fe1 1f")), Ok(vec![]));
     assert_error("20 20 20", DecodeError::TooManySizeUpdates);
     assert_error("20 3fe1 1f 20", DecodeError::TooManySizeUpdates);
 }
 
 #[test]
-fn missing_size_update() {
-    let missing = Err(DecodeError::MissingSizeUpdate);
-    let reduced = || {
+fn a_missing_size_update_is_an_error() {
+    let expected_error = Err(DecodeError::MissingSizeUpdate);
+    let new_reduced_decoder = || {
         let mut decoder = Decoder::new(4096);
         decoder.set_max_table_size(100);
         decoder
     };
-    assert_eq!(fields(&mut reduced(), &hex("82")), missing);
-    assert_eq!(fields(&mut reduced(), &[]), missing);
+    assert_eq!(decode_fields(&mut new_reduced_decoder(), &parse_hex("82")), expected_error);
+    assert_eq!(decode_fields(&mut new_reduced_decoder(), &[]), expected_error);
     // Valid: at most 100. The update is required only once.
-    let mut decoder = reduced();
-    assert_eq!(fields(&mut decoder, &hex("3f45 82")).unwrap().len(), 1);
-    assert_eq!(fields(&mut decoder, &hex("82")).unwrap().len(), 1);
-    assert_eq!(fields(&mut reduced(), &hex("20 82")).unwrap().len(), 1);
-    assert_eq!(fields(&mut reduced(), &hex("3f46")), Err(DecodeError::SizeUpdateTooLarge));
+    let mut decoder = new_reduced_decoder();
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("3f45 82")).unwrap().len(), 1);
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("82")).unwrap().len(), 1);
+    assert_eq!(decode_fields(&mut new_reduced_decoder(), &parse_hex("20 82")).unwrap().len(), 1);
+    assert_eq!(
+        decode_fields(&mut new_reduced_decoder(), &parse_hex("3f46")),
+        Err(DecodeError::SizeUpdateTooLarge)
+    );
     // Increased again at once: the smallest size must still be signalled, and first.
-    let raised = || {
-        let mut decoder = reduced();
+    let new_raised_decoder = || {
+        let mut decoder = new_reduced_decoder();
         decoder.set_max_table_size(4096);
         decoder
     };
-    assert_eq!(fields(&mut raised(), &hex("82")), missing);
-    assert_eq!(fields(&mut raised(), &hex("3fe1 1f 82")), missing);
-    assert_eq!(fields(&mut raised(), &hex("3f45 3fe1 1f 82")).unwrap().len(), 1);
-    assert_eq!(fields(&mut raised(), &hex("3f45 82")).unwrap().len(), 1);
+    assert_eq!(decode_fields(&mut new_raised_decoder(), &parse_hex("82")), expected_error);
+    assert_eq!(decode_fields(&mut new_raised_decoder(), &parse_hex("3fe1 1f 82")), expected_error);
+    assert_eq!(
+        decode_fields(&mut new_raised_decoder(), &parse_hex("3f45 3fe1 1f 82")).unwrap().len(),
+        1
+    );
+    assert_eq!(decode_fields(&mut new_raised_decoder(), &parse_hex("3f45 82")).unwrap().len(), 1);
     // A peer whose table is already smaller need not send an update.
     let mut decoder = Decoder::new(4096);
-    assert_eq!(fields(&mut decoder, &hex("20")), Ok(vec![]));
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("20")), Ok(vec![]));
     decoder.set_max_table_size(100);
-    assert_eq!(fields(&mut decoder, &hex("82")).unwrap().len(), 1);
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("82")).unwrap().len(), 1);
 }
 
 #[test]
 fn fields_before_the_error_are_emitted() {
-    let mut seen = 0;
-    let result = Decoder::new(4096).decode(&hex("82 84 80"), |_| seen += 1);
-    assert_eq!((result, seen), (Err(DecodeError::InvalidIndex), 2));
+    let mut emitted_count = 0;
+    let result = Decoder::new(4096).decode(&parse_hex("82 84 80"), |_| emitted_count += 1);
+    assert_eq!((result, emitted_count), (Err(DecodeError::InvalidIndex), 2));
 }
 
 #[test]
 fn every_error_has_its_own_text() {
     use DecodeError::*;
-    let all = [
+    let all_errors = [
         Truncated,
         IntegerOverflow,
         HuffmanPadding,
@@ -177,8 +191,8 @@ fn every_error_has_its_own_text() {
         TooManySizeUpdates,
         MissingSizeUpdate,
     ];
-    let mut texts: Vec<String> = all.iter().map(DecodeError::to_string).collect();
+    let mut texts: Vec<String> = all_errors.iter().map(DecodeError::to_string).collect();
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), all.len());
+    assert_eq!(texts.len(), all_errors.len());
 }

@@ -14,8 +14,8 @@ fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     block.to_vec()
 }
 
-fn decode_one(block: &[u8]) -> Field {
-    let mut fields = fields(&mut Decoder::new(4096), block).unwrap();
+fn decode_single_field(block: &[u8]) -> Field {
+    let mut fields = decode_fields(&mut Decoder::new(4096), block).unwrap();
     assert_eq!(fields.len(), 1);
     fields.remove(0)
 }
@@ -30,7 +30,7 @@ fn names_are_lowercase_tokens() {
             let mut name = vec![b'x'; before];
             name.push(byte);
             name.extend(vec![b'x'; after]);
-            match decode_one(&literal(&name, b"v")) {
+            match decode_single_field(&literal(&name, b"v")) {
                 Field::Regular(decoded, value) => {
                     assert!(allowed, "{byte:#x}");
                     assert_eq!(decoded.as_str().as_bytes(), name);
@@ -58,7 +58,7 @@ fn invalid_names_are_malformed() {
         (b":unknown", "unknown pseudo-header field"),
     ] {
         let size = name.len() as u32 + 5 + 32;
-        assert_eq!(decode_one(&literal(name, b"value")), Field::Malformed(reason, size));
+        assert_eq!(decode_single_field(&literal(name, b"value")), Field::Malformed(reason, size));
     }
 }
 
@@ -66,7 +66,7 @@ fn invalid_names_are_malformed() {
 fn every_pseudo_header_field_is_known() {
     use Pseudo::*;
     for pseudo in [Method, Scheme, Authority, Path, Status, Protocol] {
-        let field = decode_one(&literal(pseudo.as_str().as_bytes(), b"v"));
+        let field = decode_single_field(&literal(pseudo.as_str().as_bytes(), b"v"));
         assert_eq!(field, Field::Pseudo(pseudo, bytes::Bytes::from_static(b"v")));
         assert_eq!(field.size(), pseudo.as_str().len() + 1 + 32);
     }
@@ -77,7 +77,7 @@ fn values_have_no_control_characters() {
     for name in [&b"x"[..], b":path"] {
         for byte in 0..=u8::MAX {
             let allowed = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
-            match decode_one(&literal(name, &[b'a', byte, b'b'])) {
+            match decode_single_field(&literal(name, &[b'a', byte, b'b'])) {
                 Field::Regular(_, value) => {
                     assert!(allowed);
                     assert_eq!(value.as_bytes(), [b'a', byte, b'b']);
@@ -100,15 +100,15 @@ fn values_have_no_outer_whitespace() {
     for name in [&b"x"[..], b":path"] {
         for value in [&b" a"[..], b"a ", b"\ta", b"a\t", b" ", b"\t", b" a "] {
             assert_eq!(
-                decode_one(&literal(name, value)),
+                decode_single_field(&literal(name, value)),
                 Field::Malformed(
                     "field value starts or ends with whitespace",
                     (name.len() + value.len() + 32) as u32
                 )
             );
         }
-        assert!(!matches!(decode_one(&literal(name, b"")), Field::Malformed(..)));
-        assert!(!matches!(decode_one(&literal(name, b"a b\tc")), Field::Malformed(..)));
+        assert!(!matches!(decode_single_field(&literal(name, b"")), Field::Malformed(..)));
+        assert!(!matches!(decode_single_field(&literal(name, b"a b\tc")), Field::Malformed(..)));
     }
 }
 
@@ -116,50 +116,53 @@ fn values_have_no_outer_whitespace() {
 fn malformed_fields_keep_their_place_in_the_table() {
     let mut decoder = Decoder::new(4096);
     // "X: v" (invalid name) and "y: <NUL>" (invalid value), both with indexing, then "z: v".
-    let all = fields(&mut decoder, &hex("4001 5801 76 4001 7901 00 4001 7a01 76")).unwrap();
+    let first_fields =
+        decode_fields(&mut decoder, &parse_hex("4001 5801 76 4001 7901 00 4001 7a01 76")).unwrap();
     let bad_name = Field::Malformed("field name with an uppercase letter", 34);
     let bad_value = Field::Malformed("field value with a control character", 34);
-    assert_eq!(all[..2], [bad_name.clone(), bad_value.clone()]);
+    assert_eq!(first_fields[..2], [bad_name.clone(), bad_value.clone()]);
     // All three have the expected indexes.
-    let again = fields(&mut decoder, &hex("be bf c0")).unwrap();
-    assert_eq!(line(&again[0]), "z: v");
-    assert_eq!(again[1..], [bad_value, bad_name]);
+    let indexed_fields = decode_fields(&mut decoder, &parse_hex("be bf c0")).unwrap();
+    assert_eq!(format_field(&indexed_fields[0]), "z: v");
+    assert_eq!(indexed_fields[1..], [bad_value, bad_name]);
     // Literals can refer to their names: a valid name stays valid whatever its first value was.
-    let borrowed = fields(&mut decoder, &hex("0f30 0162 0f31 0276 76")).unwrap();
-    assert_eq!(line(&borrowed[0]), "y: b");
-    assert_eq!(borrowed[1], Field::Malformed("field name with an uppercase letter", 35));
+    let literal_fields = decode_fields(&mut decoder, &parse_hex("0f30 0162 0f31 0276 76")).unwrap();
+    assert_eq!(format_field(&literal_fields[0]), "y: b");
+    assert_eq!(literal_fields[1], Field::Malformed("field name with an uppercase letter", 35));
 }
 
 #[test]
 fn never_indexed_fields_are_sensitive_and_stay_sensitive() {
-    let fields = fields(&mut Decoder::new(4096), &hex("1001 7801 76 1f09 0176 0f09 0176")).unwrap();
+    let fields =
+        decode_fields(&mut Decoder::new(4096), &parse_hex("1001 7801 76 1f09 0176 0f09 0176"))
+            .unwrap();
     let sensitive: Vec<bool> = fields
         .iter()
         .map(|field| matches!(field, Field::Regular(_, value) if value.is_sensitive()))
         .collect();
     assert_eq!(sensitive, [true, true, false]);
     let mut encoder = Encoder::new();
-    let again = block(&mut encoder, &fields);
+    let again = encode_block(&mut encoder, &fields);
     assert_eq!(again[0] & 0xf0, 0x10);
 }
 
 #[test]
 fn an_entry_larger_than_the_table_empties_it() {
     let mut decoder = Decoder::new(64);
-    assert_eq!(fields(&mut decoder, &hex("4001 6101 62")).unwrap().len(), 1);
+    assert_eq!(decode_fields(&mut decoder, &parse_hex("4001 6101 62")).unwrap().len(), 1);
     assert_eq!(decoder.table().len(), 1);
-    let mut large = literal(b"a", &[b'x'; 100]);
-    large[0] = 0x40;
-    assert_eq!(fields(&mut decoder, &large).unwrap()[0].size(), 133);
+    let mut large_block = literal(b"a", &[b'x'; 100]);
+    large_block[0] = 0x40;
+    assert_eq!(decode_fields(&mut decoder, &large_block).unwrap()[0].size(), 133);
     assert!(decoder.table().is_empty());
 }
 
 #[test]
 fn a_name_outlives_the_eviction_that_its_literal_causes() {
     let mut decoder = Decoder::new(64);
-    let mut block = hex("4004 6e61 6d65 0176 7e14");
+    let mut block = parse_hex("4004 6e61 6d65 0176 7e14");
     block.extend([b'w'; 20]);
-    assert_eq!(lines(&mut decoder, &block), ["name: v", "name: wwwwwwwwwwwwwwwwwwww"]);
+    assert_eq!(decode_to_lines(&mut decoder, &block), ["name: v", "name: wwwwwwwwwwwwwwwwwwww"]);
     assert_eq!(decoder.table().len(), 1);
 }
 
@@ -169,10 +172,10 @@ fn small_values_do_not_share_a_large_buffer() {
     let mut block = literal(b"x", b"small");
     block[0] = 0x40;
     let received = bytes::Bytes::from(block);
-    let kept = fields(&mut decoder, &received).unwrap();
+    let decoded = decode_fields(&mut decoder, &received).unwrap();
     // No other reference to the buffer exists: it can be converted back.
     assert!(received.try_into_mut().is_ok());
-    assert_eq!(line(&kept[0]), "x: small");
+    assert_eq!(format_field(&decoded[0]), "x: small");
 }
 
 #[test]

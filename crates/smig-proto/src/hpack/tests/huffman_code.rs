@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn encoded(text: &[u8]) -> Vec<u8> {
+fn encode_to_vec(text: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();
     let len = huffman::encoded_len(text);
     huffman::encode(text, len, &mut out);
@@ -15,7 +15,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
 fn all_bytes_round_trip() {
     let mut scratch = Vec::new();
     let mut check = |text: &[u8]| {
-        assert_eq!(huffman::decode(&encoded(text), &mut scratch), Ok(text));
+        assert_eq!(huffman::decode(&encode_to_vec(text), &mut scratch), Ok(text));
     };
     check(b"");
     for first in 0..=u8::MAX {
@@ -24,9 +24,9 @@ fn all_bytes_round_trip() {
             check(&[first, second]);
         }
         for len in 1..40 {
-            for place in 0..len {
+            for position in 0..len {
                 let mut text = vec![b'e'; len];
-                text[place] = first;
+                text[position] = first;
                 check(&text);
             }
             check(&vec![first; len]);
@@ -57,7 +57,7 @@ fn codes_are_those_of_appendix_b() {
         (b"\n", "ffff fff3"),
         (b"\x16", "ffff fffb"),
     ] {
-        assert_eq!(encoded(text), hex(expected), "{text:?}");
+        assert_eq!(encode_to_vec(text), parse_hex(expected), "{text:?}");
     }
 }
 
@@ -69,10 +69,10 @@ fn the_decoder_agrees_with_the_definition() {
         .map(|byte| {
             // Each code is derived from the encoder, which the test above has checked: the code of
             // eight equal bytes has as many bytes as the code of one has bits.
-            let one = encoded(&[byte]);
-            let eight = encoded(&[byte; 8]);
-            let length = eight.len() as u32;
-            let bits = one
+            let one_encoded = encode_to_vec(&[byte]);
+            let eight_encoded = encode_to_vec(&[byte; 8]);
+            let length = eight_encoded.len() as u32;
+            let bits = one_encoded
                 .iter()
                 .chain([0; 4].iter())
                 .take(4)
@@ -80,7 +80,7 @@ fn the_decoder_agrees_with_the_definition() {
             (bits >> (32 - length), length)
         })
         .collect();
-    let definition = |source: &[u8]| -> Option<Vec<u8>> {
+    let decode_by_definition = |source: &[u8]| -> Option<Vec<u8>> {
         let mut decoded = Vec::new();
         let (mut code, mut length) = (0_u32, 0);
         for bit in source.iter().flat_map(|byte| (0..8).rev().map(move |place| byte >> place & 1)) {
@@ -100,6 +100,6 @@ fn the_decoder_agrees_with_the_definition() {
     for source in (0..1_u32 << 24).step_by(4099) {
         let source = &source.to_be_bytes()[1..];
         let decoded = huffman::decode(source, &mut scratch).ok().map(<[u8]>::to_vec);
-        assert_eq!(decoded, definition(source), "{source:02x?}");
+        assert_eq!(decoded, decode_by_definition(source), "{source:02x?}");
     }
 }

@@ -4,35 +4,38 @@ use super::*;
 
 /// Decodes one block of an example, and compares its fields and the table with the RFC's.
 #[track_caller]
-fn example(decoder: &mut Decoder, block: &str, expected: &str, table: &str) {
-    let listed = |text: &str| -> Vec<String> {
+fn check_example(decoder: &mut Decoder, block: &str, expected: &str, table: &str) {
+    let to_lines = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
     };
-    assert_eq!(lines(decoder, &hex(block)), listed(expected));
-    let contents: Vec<String> =
-        decoder.table().iter().map(|field| format!("[{}] {}", field.size(), line(field))).collect();
-    assert_eq!(contents, listed(table));
+    assert_eq!(decode_to_lines(decoder, &parse_hex(block)), to_lines(expected));
+    let contents: Vec<String> = decoder
+        .table()
+        .iter()
+        .map(|field| format!("[{}] {}", field.size(), format_field(field)))
+        .collect();
+    assert_eq!(contents, to_lines(table));
 }
 
 #[test]
 fn c1_integers() {
-    for (value, prefix, encoded) in
+    for (value, prefix_bits, encoded) in
         [(10, 5, &[0x0a][..]), (1337, 5, &[0x1f, 0x9a, 0x0a]), (42, 8, &[0x2a])]
     {
         // HPACK has no 8-bit prefix, but 42 fits into 7 bits as well.
-        let prefix = prefix.min(7);
+        let prefix_bits = prefix_bits.min(7);
         let mut out = BytesMut::new();
-        integer::encode(value, prefix, 0, &mut out);
+        integer::encode(value, prefix_bits, 0, &mut out);
         assert_eq!(out, encoded);
         let mut rest = &encoded[1..];
-        assert_eq!(integer::decode(encoded[0], prefix, &mut rest), Ok(value));
+        assert_eq!(integer::decode(encoded[0], prefix_bits, &mut rest), Ok(value));
         assert!(rest.is_empty());
     }
 }
 
 #[test]
 fn c2_1_literal_with_indexing() {
-    example(
+    check_example(
         &mut Decoder::new(4096),
         "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
         "custom-key: custom-header",
@@ -42,7 +45,7 @@ fn c2_1_literal_with_indexing() {
 
 #[test]
 fn c2_2_literal_without_indexing() {
-    example(
+    check_example(
         &mut Decoder::new(4096),
         "040c 2f73 616d 706c 652f 7061 7468",
         ":path: /sample/path",
@@ -54,7 +57,9 @@ fn c2_2_literal_without_indexing() {
 fn c2_3_literal_never_indexed() {
     let mut decoder = Decoder::new(4096);
     let block = "1008 7061 7373 776f 7264 0673 6563 7265 74";
-    let [Field::Regular(name, value)] = &fields(&mut decoder, &hex(block)).unwrap()[..] else {
+    let [Field::Regular(name, value)] =
+        &decode_fields(&mut decoder, &parse_hex(block)).unwrap()[..]
+    else {
         panic!("one regular field expected");
     };
     assert_eq!((name.as_str(), value.as_bytes()), ("password", &b"secret"[..]));
@@ -64,13 +69,13 @@ fn c2_3_literal_never_indexed() {
 
 #[test]
 fn c2_4_indexed() {
-    example(&mut Decoder::new(4096), "82", ":method: GET", "");
+    check_example(&mut Decoder::new(4096), "82", ":method: GET", "");
 }
 
 /// C.3 and C.4 differ only in the Huffman coding.
-fn requests(blocks: [&str; 3]) {
+fn check_requests(blocks: [&str; 3]) {
     let mut decoder = Decoder::new(4096);
-    example(
+    check_example(
         &mut decoder,
         blocks[0],
         ":method: GET
@@ -79,7 +84,7 @@ fn requests(blocks: [&str; 3]) {
          :authority: www.example.com",
         "[57] :authority: www.example.com",
     );
-    example(
+    check_example(
         &mut decoder,
         blocks[1],
         ":method: GET
@@ -90,7 +95,7 @@ fn requests(blocks: [&str; 3]) {
         "[53] cache-control: no-cache
          [57] :authority: www.example.com",
     );
-    example(
+    check_example(
         &mut decoder,
         blocks[2],
         ":method: GET
@@ -106,7 +111,7 @@ fn requests(blocks: [&str; 3]) {
 
 #[test]
 fn c3_requests() {
-    requests([
+    check_requests([
         "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
         "8286 84be 5808 6e6f 2d63 6163 6865",
         "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65",
@@ -115,7 +120,7 @@ fn c3_requests() {
 
 #[test]
 fn c4_requests_with_huffman() {
-    requests([
+    check_requests([
         "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
         "8286 84be 5886 a8eb 1064 9cbf",
         "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
@@ -124,9 +129,9 @@ fn c4_requests_with_huffman() {
 
 /// C.5 and C.6 differ only in the Huffman coding. The table holds 256 bytes, so entries are
 /// evicted.
-fn responses(blocks: [&str; 3]) {
+fn check_responses(blocks: [&str; 3]) {
     let mut decoder = Decoder::new(256);
-    example(
+    check_example(
         &mut decoder,
         blocks[0],
         ":status: 302
@@ -138,7 +143,7 @@ fn responses(blocks: [&str; 3]) {
          [52] cache-control: private
          [42] :status: 302",
     );
-    example(
+    check_example(
         &mut decoder,
         blocks[1],
         ":status: 307
@@ -150,7 +155,7 @@ fn responses(blocks: [&str; 3]) {
          [65] date: Mon, 21 Oct 2013 20:13:21 GMT
          [52] cache-control: private",
     );
-    example(
+    check_example(
         &mut decoder,
         blocks[2],
         ":status: 200
@@ -167,7 +172,7 @@ fn responses(blocks: [&str; 3]) {
 
 #[test]
 fn c5_responses() {
-    responses([
+    check_responses([
         "4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133
          2032 303a 3133 3a32 3120 474d 546e 1768 7474 7073 3a2f 2f77 7777 2e65 7861 6d70
          6c65 2e63 6f6d",
@@ -181,7 +186,7 @@ fn c5_responses() {
 
 #[test]
 fn c6_responses_with_huffman() {
-    responses([
+    check_responses([
         "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6
          2d1b ff6e 919d 29ad 1718 63c7 8f0b 97c8 e9ae 82ae 43d3",
         "4883 640e ffc1 c0bf",
@@ -213,10 +218,11 @@ fn appendix_a_static_table() {
         (16, "accept-encoding: gzip, deflate"),
         (61, "www-authenticate: "),
     ] {
-        assert_eq!(lines(&mut Decoder::new(4096), &[0x80 | index]), [expected]);
+        assert_eq!(decode_to_lines(&mut Decoder::new(4096), &[0x80 | index]), [expected]);
     }
-    let names: Vec<String> =
-        (17..=61).flat_map(|index| lines(&mut Decoder::new(4096), &[0x80 | index])).collect();
+    let names: Vec<String> = (17..=61)
+        .flat_map(|index| decode_to_lines(&mut Decoder::new(4096), &[0x80 | index]))
+        .collect();
     assert!(names.is_sorted());
     assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 45);
 }

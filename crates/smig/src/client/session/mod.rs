@@ -203,7 +203,7 @@ impl SessionHandler for ClientSession {
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
-            Event::Migrated { stream, from, to, mover, received } => {
+            Event::Migrated { stream, from, to, mover, recv_offset: received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream migrated");
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }

@@ -252,5 +252,5 @@ impl ClientSession {
 
 /// Returns whether the stream is a tunnel, whose two directions end independently.
 fn is_tunnel(turn: &TurnCx<'_>, key: StreamKey) -> bool {
-    turn.session.stream(key).is_some_and(|view| view.tunnel)
+    turn.session.stream(key).is_some_and(|view| view.is_tunnel)
 }

@@ -222,7 +222,7 @@ where
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
-            Event::Migrated { stream, from, to, mover, received } => {
+            Event::Migrated { stream, from, to, mover, recv_offset: received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream migrated");
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }

@@ -11,24 +11,24 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-use super::super::{ENTRY_OVERHEAD, static_table};
+use super::super::{ENTRY_OVERHEAD_BYTES, static_table};
 use crate::invariant::DebugExpect;
 
 /// Length in bytes above which the buffer is compacted: twice the maximum table size, so that a
 /// compaction moves no more bytes than were written since the last one.
-const MAX_BUFFER_BYTES: usize = 2 * super::MAX_TABLE_SIZE;
+const MAX_BUFFER_BYTES: usize = 2 * super::MAX_TABLE_BYTES;
 
 /// A field and its hash.
 pub(super) struct Key<'a> {
     name: &'a [u8],
     value: &'a [u8],
     hash: Hash,
-    /// Whether the name is in the static table.
-    named_by: NamedBy,
+    /// The table that may have the name.
+    name_source: NameSource,
 }
 
 #[derive(PartialEq, Eq)]
-enum NamedBy {
+enum NameSource {
     StaticTable,
     DynamicTable,
 }
@@ -49,24 +49,25 @@ impl Hash {
     }
 
     /// Returns the index of the set for this hash, where the number of sets is a power of two.
-    fn set(self, sets: usize) -> usize {
-        self.0 as usize & (sets - 1)
+    fn set_index(self, set_count: usize) -> usize {
+        self.0 as usize & (set_count - 1)
     }
 }
 
 impl<'a> Key<'a> {
-    /// `static_name` is the name's index in the static table, or 0. If it is not 0, it replaces the
-    /// name in the hash.
+    /// `static_name_index` is the name's index in the static table, or 0. If it is not 0, it
+    /// replaces the name in the hash.
     #[inline]
-    pub(super) fn new(static_name: u8, name: &'a [u8], value: &'a [u8]) -> Self {
+    pub(super) fn new(static_name_index: u8, name: &'a [u8], value: &'a [u8]) -> Self {
         let mut hasher = FxHasher::default();
-        match static_name {
+        match static_name_index {
             0 => hasher.write(name),
             index => hasher.write_u8(index),
         }
         hasher.write(value);
-        let named_by = if static_name == 0 { NamedBy::DynamicTable } else { NamedBy::StaticTable };
-        Self { name, value, hash: Hash(hasher.finish()), named_by }
+        let name_source =
+            if static_name_index == 0 { NameSource::DynamicTable } else { NameSource::StaticTable };
+        Self { name, value, hash: Hash(hasher.finish()), name_source }
     }
 }
 
@@ -80,17 +81,17 @@ struct Entry {
 
 impl Entry {
     fn size(&self) -> usize {
-        ENTRY_OVERHEAD + self.name_len + self.value_len
+        ENTRY_OVERHEAD_BYTES + self.name_len + self.value_len
     }
 }
 
 /// The dynamic table.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct DynamicTable {
     /// The newest entry is at the back.
     entries: VecDeque<Entry>,
     /// Number of entries ever inserted, modulo 2^16: the serial number of the next one.
-    inserted: u16,
+    next_serial: u16,
     bytes: Vec<u8>,
     /// Number of bytes that were removed from the front of `bytes`.
     removed_bytes: usize,
@@ -107,15 +108,15 @@ pub(super) struct Index {
 const INITIAL_ENTRIES: usize = 16;
 const INITIAL_BYTES: usize = 512;
 
-const FIELD_SETS: usize = 64;
-const NAME_SETS: usize = 16;
+const FIELD_SET_COUNT: usize = 64;
+const NAME_SET_COUNT: usize = 16;
 const MAX_SIGHTINGS: usize = 64;
 
-impl Index {
+impl DynamicTable {
     pub(super) fn new(max_size: usize) -> Self {
         Self {
             entries: VecDeque::new(),
-            inserted: 0,
+            next_serial: 0,
             bytes: Vec::new(),
             removed_bytes: 0,
             size: 0,
@@ -161,7 +162,7 @@ impl Index {
             self.sightings = vec![0; MAX_SIGHTINGS];
         }
         let tag = key.hash.tag();
-        match self.sightings.get_mut(key.hash.set(MAX_SIGHTINGS)) {
+        match self.sightings.get_mut(key.hash.set_index(MAX_SIGHTINGS)) {
             Some(seen) => std::mem::replace(seen, tag) == tag,
             None => false,
         }
@@ -183,12 +184,12 @@ impl Index {
         self.bytes.extend_from_slice(key.value);
         self.size += entry.size();
         self.entries.push_back(entry);
-        let serial = self.inserted;
-        self.inserted = serial.wrapping_add(1);
-        let live = self.entries.len();
-        self.fields.insert(FIELD_SETS, key.hash, serial, live);
-        if key.named_by == NamedBy::DynamicTable {
-            self.names.insert(NAME_SETS, Hash::of_name(key.name), serial, live);
+        let serial = self.next_serial;
+        self.next_serial = serial.wrapping_add(1);
+        let live_count = self.entries.len();
+        self.fields.insert(FIELD_SET_COUNT, key.hash, serial, live_count);
+        if key.name_source == NameSource::DynamicTable {
+            self.names.insert(NAME_SET_COUNT, Hash::of_name(key.name), serial, live_count);
         }
         self.compact();
     }
@@ -197,7 +198,7 @@ impl Index {
     /// its value.
     #[inline]
     fn entry(&self, serial: u16) -> Option<(usize, &[u8], &[u8])> {
-        let age = usize::from(self.inserted.wrapping_sub(serial));
+        let age = usize::from(self.next_serial.wrapping_sub(serial));
         let entry = self.entries.get(self.entries.len().checked_sub(age)?)?;
         let (name, rest) =
             self.bytes.get(entry.start - self.removed_bytes..)?.split_at_checked(entry.name_len)?;
@@ -242,27 +243,27 @@ impl Slots {
     fn candidates(&self, hash: Hash) -> impl Iterator<Item = u16> {
         let set = match self.sets.len() {
             0 => None,
-            sets => self.sets.get(hash.set(sets)),
+            set_count => self.sets.get(hash.set_index(set_count)),
         };
         let tag = hash.tag();
         set.into_iter().flatten().filter(move |slot| slot.tag == tag).map(|slot| slot.serial)
     }
 
     /// Stores an entry in the slot with the same tag, else in an empty one, else in that of the
-    /// oldest entry. `serial` is the newest of `live` entries.
-    fn insert(&mut self, sets: usize, hash: Hash, serial: u16, live: usize) {
+    /// oldest entry. `serial` is the newest of `live_count` entries.
+    fn insert(&mut self, set_count: usize, hash: Hash, serial: u16, live_count: usize) {
         if self.sets.is_empty() {
-            self.sets = vec![[Slot::default(); 4]; sets];
+            self.sets = vec![[Slot::default(); 4]; set_count];
         }
-        let set = self.sets.get_mut(hash.set(sets));
+        let set = self.sets.get_mut(hash.set_index(set_count));
         let Some(set) = set.debug_expect("a hash selects one of the sets") else { return };
         let tag = hash.tag();
-        let oldest = set.iter_mut().max_by_key(|slot| match slot.tag {
+        let slot_to_replace = set.iter_mut().max_by_key(|slot| match slot.tag {
             same if same == tag => usize::MAX,
             0 => usize::MAX - 1,
-            _ => usize::from(serial.wrapping_sub(slot.serial)).min(live),
+            _ => usize::from(serial.wrapping_sub(slot.serial)).min(live_count),
         });
-        if let Some(slot) = oldest {
+        if let Some(slot) = slot_to_replace {
             *slot = Slot { tag, serial };
         }
     }
