@@ -93,7 +93,7 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
         ("connections_closed", "Connections closed", stats.connections_closed),
         ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
         ("sessions_established", "Sessions between two SMig endpoints", stats.sessions_established),
-        ("joins", "Connections that joined a session", stats.joined),
+        ("joins", "Connections that joined a session", stats.connections_joined),
         ("joins_refused", "JOINs refused", stats.joins_refused),
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
         ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),

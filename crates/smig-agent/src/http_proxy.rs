@@ -208,7 +208,7 @@ pub(crate) fn prepare_request(
             .map_err(to_local_error)?;
     // hyper sends 100 (Continue) when the body is read.
     upstream_head.fields.remove(&EXPECT);
-    head::for_http2(upstream_head, &Scheme::HTTP, content).map_err(to_local_error)
+    head::into_http2_request(upstream_head, &Scheme::HTTP, content).map_err(to_local_error)
 }
 
 /// Creates a plain-text response.

@@ -41,10 +41,10 @@ impl SharedState {
         let info = stream.incoming().stream_info();
         let tunnel = self.tunnels.begin(kind, info.clone());
         let outcome = tunnel.run(socket, stream, self.tunnel_idle_timeout).await;
-        span.record_end(Some(outcome.a_to_b), outcome.b_to_a, info.as_ref());
+        span.record_end(Some(outcome.bytes_to_remote), outcome.bytes_to_client, info.as_ref());
         if let Err(error) = outcome.end {
             span.set_error("reset");
-            let (sent, received) = (outcome.a_to_b, outcome.b_to_a);
+            let (sent, received) = (outcome.bytes_to_remote, outcome.bytes_to_client);
             tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
                 self.uplink.request_check();

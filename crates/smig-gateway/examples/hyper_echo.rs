@@ -18,13 +18,13 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
     // An incomplete request gets no response.
     let body = body.collect().await?.to_bytes();
-    let mut seen = format!("{} {} {} ", parts.method, parts.uri, body.len());
+    let mut summary = format!("{} {} {} ", parts.method, parts.uri, body.len());
     for byte in Sha256::digest(&body).iter().take(8) {
-        write!(seen, "{byte:02x}")?;
+        write!(summary, "{byte:02x}")?;
     }
-    let response_body = Full::from(format!("seen {seen}\n"));
+    let response_body = Full::from(format!("seen {summary}\n"));
     Response::builder()
-        .header("x-seen", seen)
+        .header("x-seen", summary)
         .body(response_body)
         .context("the target is not a field value")
 }

@@ -44,8 +44,8 @@ impl BackgroundThread {
     }
 
     /// Changes the interval.
-    pub(crate) fn set_interval(&self, every: Duration) {
-        self.interval.send_replace(every);
+    pub(crate) fn set_interval(&self, interval: Duration) {
+        self.interval.send_replace(interval);
     }
 
     /// Starts the upstream's health checks, which run for as long as it exists.

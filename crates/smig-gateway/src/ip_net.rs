@@ -61,16 +61,16 @@ impl FromStr for IpNet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not an address or a network such as 10.0.0.0/8");
+        let syntax_error = || format!("{text:?} is not an address or a network such as 10.0.0.0/8");
         let (addr, bits) = match text.split_once('/') {
             Some((addr, bits)) => (addr, Some(bits)),
             None => (text, None),
         };
-        let addr: IpAddr = addr.parse().map_err(|_| bad())?;
+        let addr: IpAddr = addr.parse().map_err(|_| syntax_error())?;
         let max_bits = if addr.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(max_bits), str::parse).map_err(|_| bad())?;
+        let bits = bits.map_or(Ok(max_bits), str::parse).map_err(|_| syntax_error())?;
         if bits > max_bits {
-            return Err(bad());
+            return Err(syntax_error());
         }
         Ok(Self { addr, bits })
     }

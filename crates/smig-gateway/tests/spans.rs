@@ -36,8 +36,8 @@ impl Visit for FieldVisitor<'_> {
 
 /// Sends the fields of each request span that ends.
 struct SpanCollector {
-    open: Mutex<BTreeMap<u64, Fields>>,
-    ended: mpsc::UnboundedSender<Fields>,
+    open_spans: Mutex<BTreeMap<u64, Fields>>,
+    ended_tx: mpsc::UnboundedSender<Fields>,
 }
 
 impl Layer<Registry> for SpanCollector {
@@ -45,19 +45,19 @@ impl Layer<Registry> for SpanCollector {
         if attributes.metadata().target() == TARGET {
             let mut fields = Fields::new();
             attributes.record(&mut FieldVisitor(&mut fields));
-            self.open.lock().unwrap().insert(id.into_u64(), fields);
+            self.open_spans.lock().unwrap().insert(id.into_u64(), fields);
         }
     }
 
     fn on_record(&self, id: &Id, record: &Record<'_>, _: Context<'_, Registry>) {
-        if let Some(fields) = self.open.lock().unwrap().get_mut(&id.into_u64()) {
+        if let Some(fields) = self.open_spans.lock().unwrap().get_mut(&id.into_u64()) {
             record.record(&mut FieldVisitor(fields));
         }
     }
 
     fn on_close(&self, id: Id, _: Context<'_, Registry>) {
-        if let Some(fields) = self.open.lock().unwrap().remove(&id.into_u64()) {
-            drop(self.ended.send(fields));
+        if let Some(fields) = self.open_spans.lock().unwrap().remove(&id.into_u64()) {
+            drop(self.ended_tx.send(fields));
         }
     }
 }
@@ -67,20 +67,26 @@ const BODY_BYTES: usize = 4 << 20;
 /// The process has one global subscriber, and therefore one test.
 #[tokio::test]
 async fn requests_have_spans() {
-    let (sender, mut ended) = mpsc::unbounded_channel();
-    let collect = SpanCollector { open: Mutex::default(), ended: sender };
-    tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
-    a_span_ends_with_its_stream_and_records_bytes_and_migrations(&mut ended).await;
-    gateway_spans_record_route_and_upstream(&mut ended).await;
-    forward_proxy_spans_record_the_destination(&mut ended).await;
+    let (sender, mut ended_spans) = mpsc::unbounded_channel();
+    let collector = SpanCollector { open_spans: Mutex::default(), ended_tx: sender };
+    tracing::subscriber::set_global_default(Registry::default().with(collector)).unwrap();
+    a_span_ends_with_its_stream_and_records_bytes_and_migrations(&mut ended_spans).await;
+    gateway_spans_record_route_and_upstream(&mut ended_spans).await;
+    forward_proxy_spans_record_the_destination(&mut ended_spans).await;
 }
 
-async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(ended: &mut EndedSpans) {
-    let watch = AdminObserver::new();
-    let observer = Arc::clone(&watch);
-    let answer = move |request: Request<Incoming>| {
-        let span =
-            RequestSpan::begin(&request, request.uri().authority(), "/files/", watch.spans());
+async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(
+    ended_spans: &mut EndedSpans,
+) {
+    let observer_in_handler = AdminObserver::new();
+    let observer = Arc::clone(&observer_in_handler);
+    let handler = move |request: Request<Incoming>| {
+        let span = RequestSpan::begin(
+            &request,
+            request.uri().authority(),
+            "/files/",
+            observer_in_handler.spans(),
+        );
         async move {
             span.set_upstream("app");
             let body = request.into_body().collect().await?.to_bytes();
@@ -95,7 +101,7 @@ async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(ended: &mu
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
         .observer(observer)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap();
     let mut config = smig::Config::client();
     config.stream_window = 128 << 10;
@@ -112,7 +118,7 @@ async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(ended: &mu
     }
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body.len(), BODY_BYTES);
-    let fields = ended.recv().await.unwrap();
+    let fields = ended_spans.recv().await.unwrap();
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("http.request.method"), Some("POST"), "{fields:?}");
     assert_eq!(field("http.route"), Some("/files/"));
@@ -125,12 +131,13 @@ async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(ended: &mu
     assert_eq!(field("error.type"), None);
 }
 
-async fn gateway_spans_record_route_and_upstream(ended: &mut EndedSpans) {
-    let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
+async fn gateway_spans_record_route_and_upstream(ended_spans: &mut EndedSpans) {
+    let handler =
+        async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap();
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
@@ -149,7 +156,7 @@ async fn gateway_spans_record_route_and_upstream(ended: &mut EndedSpans) {
     let request = Request::get(format!("http://{address}/api/x")).body(Full::default()).unwrap();
     let body = client.request::<Full<Bytes>>(request).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "here");
-    let fields = ended.recv().await.unwrap();
+    let fields = ended_spans.recv().await.unwrap();
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("otel.name"), Some("GET /api/"), "{fields:?}");
     assert_eq!(field("smig.upstream"), Some("app"));
@@ -157,12 +164,13 @@ async fn gateway_spans_record_route_and_upstream(ended: &mut EndedSpans) {
     assert_eq!(field("http.response.body.size"), Some("4"));
 }
 
-async fn forward_proxy_spans_record_the_destination(ended: &mut EndedSpans) {
-    let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
+async fn forward_proxy_spans_record_the_destination(ended_spans: &mut EndedSpans) {
+    let handler =
+        async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap();
     // The hash of "a-long-secret".
     let text = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 404\n\
@@ -183,7 +191,7 @@ async fn forward_proxy_spans_record_the_destination(ended: &mut EndedSpans) {
     let body = client.request_to(&proxy, request).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "here");
     let port = target.port().to_string();
-    let fields = ended.recv().await.unwrap();
+    let fields = ended_spans.recv().await.unwrap();
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("otel.name"), Some("GET"), "{fields:?}");
     assert_eq!(field("url.path"), Some("/x"));
@@ -196,15 +204,15 @@ async fn forward_proxy_spans_record_the_destination(ended: &mut EndedSpans) {
     let request = request.header(token.0, token.1).body(()).unwrap();
     let opened = tunnel::open(&client, &proxy, request).await.unwrap();
     let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("{opened:?}") };
-    let sent = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    stream.write_all(sent).await.unwrap();
+    let request_bytes = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request_bytes).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     stream.shutdown().await.unwrap();
-    let fields = ended.recv().await.unwrap();
+    let fields = ended_spans.recv().await.unwrap();
     let field = |name: &str| fields.get(name).map(String::as_str);
     assert_eq!(field("otel.name"), Some("CONNECT"), "{fields:?}");
     assert_eq!(field("server.port"), Some(&*port));
-    assert_eq!(field("http.request.body.size"), Some(&*sent.len().to_string()));
+    assert_eq!(field("http.request.body.size"), Some(&*request_bytes.len().to_string()));
     assert_eq!(field("http.response.body.size"), Some(&*answer.len().to_string()));
 }

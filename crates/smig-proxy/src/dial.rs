@@ -51,7 +51,7 @@ pub enum Io {
 impl Io {
     /// The server's IP address, if it has one.
     #[must_use]
-    pub fn peer(&self) -> Option<IpAddr> {
+    pub fn peer_ip(&self) -> Option<IpAddr> {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
@@ -116,14 +116,14 @@ pub async fn connect(
     tcp.set_nodelay(true).map_err(ProxyError::Connect)?;
     enable_keepalive(&tcp);
     let Some(Tls { trust, alpn: offer }) = tls else { return Ok(Io::Tcp(tcp)) };
-    let failed = |error: io::Error| ProxyError::Tls(TlsError::from_io(&error));
+    let tls_error = |error: io::Error| ProxyError::Tls(TlsError::from_io(&error));
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    let mut config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
+        .map_err(|error| tls_error(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    let mut config = trust.config().await.map_err(|error| tls_error(io::Error::other(error)))?;
     if offer == AlpnOffer::Http1 {
         Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
     }
-    let tls = TlsConnector::from(config).connect(name, tcp).await.map_err(failed)?;
+    let tls = TlsConnector::from(config).connect(name, tcp).await.map_err(tls_error)?;
     Ok(Io::Tls(Box::new(tls)))
 }
 

@@ -81,7 +81,7 @@ impl ProxyError {
     /// Classifies an error of an HTTP/1.1 connection.
     #[must_use]
     pub fn from_hyper(error: hyper::Error) -> Self {
-        let text = chain(&error);
+        let text = format_chain(&error);
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
         }
@@ -155,7 +155,7 @@ impl ProxyError {
 
     /// Converts [`Self::Terminated`] on a connection that was used before to [`Self::Stale`].
     #[must_use]
-    pub fn on_reused(self, was_used: bool) -> Self {
+    pub fn stale_if_reused(self, was_used: bool) -> Self {
         match self {
             Self::Terminated(text) if was_used => Self::Stale(text),
             other => other,
@@ -193,7 +193,7 @@ impl ProxyError {
 
     /// Returns whether it concerns only a connection, and does not reflect on the server.
     #[must_use]
-    pub const fn is_stale_connection(&self) -> bool {
+    pub const fn is_connection_specific(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Refused(_))
     }
 
@@ -302,15 +302,15 @@ pub fn is_cancel(error: &smig::Error) -> bool {
 
 /// Returns whether a system error means that this machine or process is out of a resource: file
 /// descriptors, ports, socket memory.
-fn is_local_exhaustion(number: i32) -> bool {
+fn is_local_exhaustion(errno: i32) -> bool {
     use rustix::io::Errno;
     let local_errors =
         [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
-    local_errors.contains(&Errno::from_raw_os_error(number))
+    local_errors.contains(&Errno::from_raw_os_error(errno))
 }
 
 /// Formats an error and its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+fn format_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -48,7 +48,7 @@ enum ContentLengthError {
 impl<B: Body> Content<B> {
     /// Creates the content of a request, with the framing that these fields announce.
     pub(crate) fn from_headers(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
-        let framing = match (length(headers)?, body.is_end_stream()) {
+        let framing = match (content_length(headers)?, body.is_end_stream()) {
             (None | Some(0), true) => Framing::Empty,
             (Some(_), true) => return Err("the body is shorter than announced"),
             (Some(length), false) => Framing::Exact(length),
@@ -131,7 +131,7 @@ fn expects_content(method: &Method) -> bool {
 /// Returns content-length: at most one, of digits only. Two equal ones are rejected too, since they
 /// suggest that a component in front was confused (RFC 9110 section 8.6 leaves the choice). So is a
 /// value that overflows a signed integer, and would be negative to some parsers.
-pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     const INVALID_LENGTH: &str = "content-length is not a single number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
@@ -146,7 +146,7 @@ pub(crate) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
 
 /// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
 pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
-    let number = length(headers)?;
+    let number = content_length(headers)?;
     let starts_with_zero =
         headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes().starts_with(b"0"));
     if let Some(number) = number
@@ -180,19 +180,19 @@ where
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose();
         let frame = frame.map_err(Into::into)?;
-        let Framing::Exact(left) = &mut self.framing else {
+        let Framing::Exact(remaining) = &mut self.framing else {
             return Poll::Ready(frame.map(Ok));
         };
         let error = match frame.as_ref().map(Frame::data_ref) {
-            Some(Some(data)) => match left.checked_sub(data.len() as u64) {
+            Some(Some(data)) => match remaining.checked_sub(data.len() as u64) {
                 Some(rest) => {
-                    *left = rest;
+                    *remaining = rest;
                     None
                 }
                 None => Some(ContentLengthError::Long),
             },
             // Trailers, or the end.
-            Some(None) | None => (*left > 0).then_some(ContentLengthError::Short(*left)),
+            Some(None) | None => (*remaining > 0).then_some(ContentLengthError::Short(*remaining)),
         };
         Poll::Ready(match error {
             Some(error) => Some(Err(error.into())),
@@ -298,7 +298,7 @@ mod tests {
             (&["5", "5"], Err(())),
             (&["5", "6"], Err(())),
         ] {
-            assert_eq!(length(&headers(lengths)).map_err(drop), expected, "{lengths:?}");
+            assert_eq!(content_length(&headers(lengths)).map_err(drop), expected, "{lengths:?}");
         }
     }
 
@@ -318,7 +318,11 @@ mod tests {
     }
 
     /// Returns the field that frames a body over HTTP/1.1, given the announced lengths.
-    fn written<B: Body>(method: &Method, lengths: &[&'static str], body: B) -> Option<String> {
+    fn framing_field<B: Body>(
+        method: &Method,
+        lengths: &[&'static str],
+        body: B,
+    ) -> Option<String> {
         let content = Content::from_headers(&headers(lengths), body).ok()?;
         let mut fields = HeaderMap::new();
         content.write_http1(method, &mut fields);
@@ -334,26 +338,26 @@ mod tests {
 
     #[test]
     fn at_most_one_framing_field_is_written() {
-        let full = || Full::<Bytes>::from("hello");
-        let empty = Empty::<Bytes>::new;
+        let full_body = || Full::<Bytes>::from("hello");
+        let empty_body = Empty::<Bytes>::new;
         for method in [Method::GET, Method::HEAD, Method::DELETE, Method::POST] {
-            let field = written(&method, &["005"], full());
+            let field = framing_field(&method, &["005"], full_body());
             assert_eq!(field.as_deref(), Some("content-length: 5"), "{method}");
-            let field = written(&method, &[], unsized_body());
+            let field = framing_field(&method, &[], unsized_body());
             assert_eq!(field.as_deref(), Some("transfer-encoding: chunked"), "{method}");
             let no_content = if method == Method::POST { "content-length: 0" } else { "" };
             for lengths in [&[][..], &["0"]] {
                 assert_eq!(
-                    written(&method, lengths, empty()).as_deref(),
+                    framing_field(&method, lengths, empty_body()).as_deref(),
                     Some(no_content),
                     "{method}"
                 );
             }
-            assert_eq!(written(&method, &["5"], empty()), None, "{method}");
-            assert_eq!(written(&method, &["5", "5"], full()), None, "{method}");
+            assert_eq!(framing_field(&method, &["5"], empty_body()), None, "{method}");
+            assert_eq!(framing_field(&method, &["5", "5"], full_body()), None, "{method}");
         }
         let mut fields = HeaderMap::new();
-        Content::tunnel(full()).write_http1(&Method::GET, &mut fields);
+        Content::tunnel(full_body()).write_http1(&Method::GET, &mut fields);
         assert!(fields.is_empty());
     }
 

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 
 pub use smig::is_grpc;
 
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
@@ -41,20 +41,20 @@ pub fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
     *response.status_mut() = StatusCode::OK;
     let code = match response.extensions_mut().remove::<CancelledByServer>() {
         Some(CancelledByServer) => CANCELLED,
-        None => code(status),
+        None => grpc_status(status),
     };
     let headers = response.headers_mut();
     headers.remove(CONTENT_LENGTH);
-    headers.insert(CONTENT_TYPE, GRPC);
+    headers.insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
     headers.insert(STATUS, HeaderValue::from_static(code));
-    if let Ok(message) = HeaderValue::try_from(escaped(message)) {
+    if let Ok(message) = HeaderValue::try_from(percent_encode(message)) {
         headers.insert(MESSAGE, message);
     }
     true
 }
 
 /// Maps an HTTP status to gRPC's status (doc/http-grpc-status-mapping.md).
-const fn code(status: StatusCode) -> &'static str {
+const fn grpc_status(status: StatusCode) -> &'static str {
     const UNKNOWN: &str = "2";
     const PERMISSION_DENIED: &str = "7";
     const UNIMPLEMENTED: &str = "12";
@@ -72,7 +72,7 @@ const fn code(status: StatusCode) -> &'static str {
 }
 
 /// Percent-encodes a message for `grpc-message`.
-fn escaped(message: &str) -> String {
+fn percent_encode(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.trim_end().bytes() {
         if matches!(byte, b' '..=b'~') && byte != b'%' {

@@ -19,7 +19,7 @@ use crate::head::validate_request_frame;
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Effectively unlimited, and within the range of timers.
-const UNBOUNDED: Duration = Duration::from_secs(1 << 30);
+const UNBOUNDED_TIMEOUT: Duration = Duration::from_secs(1 << 30);
 
 /// A request's body. Cheap to clone: the clones share one body, which a retry may send if the first
 /// attempt has read nothing of it.
@@ -30,16 +30,16 @@ pub struct Upload(Option<Arc<Shared>>);
 struct Shared {
     source: Mutex<Source>,
     /// Bytes passed to an upstream.
-    bytes: AtomicU64,
+    forwarded_bytes: AtomicU64,
     /// Data, trailers or the end were passed to an upstream.
-    touched: AtomicBool,
+    is_touched: AtomicBool,
     /// The last poll waited for the client.
-    awaiting_client: AtomicBool,
-    ended: AtomicBool,
+    is_awaiting_client: AtomicBool,
+    has_ended: AtomicBool,
     /// The announced length: over HTTP/1.1 the body is not polled for its end after the last byte.
-    announced: Option<u64>,
+    announced_length: Option<u64>,
     /// The client's body failed. Outlives the body.
-    failed: Arc<AtomicBool>,
+    has_failed: Arc<AtomicBool>,
     /// Dropped when nothing more of the request may be sent.
     guard: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -49,7 +49,7 @@ struct Shared {
 pub struct WeakUpload {
     shared: Weak<Shared>,
     /// `None`: there was no body.
-    failed: Option<Arc<AtomicBool>>,
+    has_failed: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -84,12 +84,12 @@ enum Gate {
 impl Upload {
     /// Wraps the body from a client, with its length if announced. If the client expects 100 (Continue), the gate is
     /// closed until [`Self::open_gate`].
-    pub fn new(body: Incoming, announced: Option<u64>, expects_continue: bool) -> Self {
+    pub fn new(body: Incoming, announced_length: Option<u64>, expects_continue: bool) -> Self {
         if body.is_end_stream() {
             return Self(None);
         }
         let gate = if expects_continue { Gate::Closed(None) } else { Gate::Open };
-        Self::from_source(SourceBody::Client(body), announced, gate)
+        Self::from_source(SourceBody::Client(body), announced_length, gate)
     }
 
     /// One direction of a tunnel.
@@ -100,27 +100,27 @@ impl Upload {
         Self::from_source(SourceBody::Tunnel(Box::pin(body)), None, Gate::Open)
     }
 
-    fn from_source(body: SourceBody, announced: Option<u64>, gate: Gate) -> Self {
+    fn from_source(body: SourceBody, announced_length: Option<u64>, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
             source: Mutex::new(Source { body, gate }),
-            bytes: AtomicU64::new(0),
-            touched: AtomicBool::new(false),
-            awaiting_client: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            announced,
-            failed: Arc::default(),
+            forwarded_bytes: AtomicU64::new(0),
+            is_touched: AtomicBool::new(false),
+            is_awaiting_client: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            announced_length,
+            has_failed: Arc::default(),
             guard: Mutex::default(),
         })))
     }
 
     /// Returns whether an attempt has read from the body: then no other can send it.
     pub fn is_touched(&self) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.touched.load(Ordering::Relaxed))
+        self.0.as_ref().is_some_and(|shared| shared.is_touched.load(Ordering::Relaxed))
     }
 
     /// Returns whether the client's side of it failed.
     pub fn has_failed(&self) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.failed.load(Ordering::Relaxed))
+        self.0.as_ref().is_some_and(|shared| shared.has_failed.load(Ordering::Relaxed))
     }
 
     /// Allows the body to be sent. Returns whether the gate was closed before.
@@ -143,7 +143,7 @@ impl Upload {
         let shared = self.0.as_ref();
         WeakUpload {
             shared: shared.map_or_else(Weak::new, Arc::downgrade),
-            failed: shared.map(|shared| Arc::clone(&shared.failed)),
+            has_failed: shared.map(|shared| Arc::clone(&shared.has_failed)),
         }
     }
 
@@ -160,7 +160,7 @@ impl Upload {
 impl WeakUpload {
     /// Keeps `guard`, which counts the request as active, until nothing more of the request may be
     /// sent, even after its response has ended. Drops it at once if nothing remains.
-    pub fn hold(&self, guard: impl Send + 'static) {
+    pub fn hold_guard(&self, guard: impl Send + 'static) {
         if let Some(shared) = self.shared.upgrade() {
             *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(guard));
         }
@@ -169,7 +169,7 @@ impl WeakUpload {
     /// Returns whether the client's side of the request failed: then the response does not reflect
     /// on the server.
     pub fn has_failed(&self) -> bool {
-        self.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
+        self.has_failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
     }
 }
 
@@ -204,21 +204,21 @@ impl http_body::Body for Upload {
         }
         let polled = source.body.poll_frame(cx);
         drop(source);
-        shared.awaiting_client.store(polled.is_pending(), Ordering::Relaxed);
+        shared.is_awaiting_client.store(polled.is_pending(), Ordering::Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
-        shared.touched.store(true, Ordering::Relaxed);
+        shared.is_touched.store(true, Ordering::Relaxed);
         let frame = match frame {
             None => {
-                shared.ended.store(true, Ordering::Relaxed);
+                shared.has_ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(None);
             }
             Some(frame) => frame.and_then(validate_request_frame),
         };
         match &frame {
-            Err(_) => shared.failed.store(true, Ordering::Relaxed),
+            Err(_) => shared.has_failed.store(true, Ordering::Relaxed),
             Ok(frame) => {
                 let len = frame.data_ref().map_or(0, Bytes::len) as u64;
-                shared.bytes.fetch_add(len, Ordering::Relaxed);
+                shared.forwarded_bytes.fetch_add(len, Ordering::Relaxed);
             }
         }
         Poll::Ready(Some(frame))
@@ -226,14 +226,14 @@ impl http_body::Body for Upload {
 
     fn is_end_stream(&self) -> bool {
         let Some(shared) = &self.0 else { return true };
-        let end = match &shared.source().body {
+        let is_end = match &shared.source().body {
             SourceBody::Client(body) => body.is_end_stream(),
             SourceBody::Tunnel(body) => body.is_end_stream(),
         };
-        if end {
-            shared.ended.store(true, Ordering::Relaxed);
+        if is_end {
+            shared.has_ended.store(true, Ordering::Relaxed);
         }
-        end
+        is_end
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -259,8 +259,8 @@ pub struct ResponseTimeouts {
 #[derive(Debug)]
 pub struct ResponseClock {
     timeouts: ResponseTimeouts,
-    bytes: u64,
-    ended: bool,
+    last_bytes: u64,
+    had_ended: bool,
     /// Time without progress.
     stalled_for: Duration,
 }
@@ -270,18 +270,18 @@ impl ResponseTimeouts {
     /// section, and `stall_timeout` while the server accepts nothing of the request; `None`: no
     /// limit.
     pub fn new(upload: &Upload, head_timeout: Duration, stall_timeout: Option<Duration>) -> Self {
-        Self::with_limits(upload, head_timeout, stall_timeout.unwrap_or(UNBOUNDED))
+        Self::with_limits(upload, head_timeout, stall_timeout.unwrap_or(UNBOUNDED_TIMEOUT))
     }
 
     /// Creates timeouts without limits, for exchanges that have their own.
     pub fn unlimited(upload: &Upload) -> Self {
-        Self::with_limits(upload, UNBOUNDED, UNBOUNDED)
+        Self::with_limits(upload, UNBOUNDED_TIMEOUT, UNBOUNDED_TIMEOUT)
     }
 
     fn with_limits(upload: &Upload, head_timeout: Duration, stall_timeout: Duration) -> Self {
         // Whether another attempt waited for the client does not matter to this one.
         if let Some(shared) = &upload.0 {
-            shared.awaiting_client.store(false, Ordering::Relaxed);
+            shared.is_awaiting_client.store(false, Ordering::Relaxed);
         }
         Self { upload: upload.clone(), head_timeout, stall_timeout }
     }
@@ -304,7 +304,12 @@ impl ResponseTimeouts {
 
     /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
     pub const fn start(self) -> ResponseClock {
-        ResponseClock { timeouts: self, bytes: 0, ended: false, stalled_for: Duration::ZERO }
+        ResponseClock {
+            timeouts: self,
+            last_bytes: 0,
+            had_ended: false,
+            stalled_for: Duration::ZERO,
+        }
     }
 }
 
@@ -322,20 +327,23 @@ impl ResponseClock {
         if upload.open_gate() {
             return Ok(check_interval);
         }
-        let bytes = shared.bytes.load(Ordering::Relaxed);
-        let awaiting_client = shared.awaiting_client.load(Ordering::Relaxed);
+        let bytes = shared.forwarded_bytes.load(Ordering::Relaxed);
+        let awaiting_client = shared.is_awaiting_client.load(Ordering::Relaxed);
         // A poll beyond the announced length waits for the client's END_STREAM.
         let is_complete =
-            !awaiting_client && shared.announced.is_some_and(|announced| bytes >= announced);
-        let ended = is_complete || shared.ended.load(Ordering::Relaxed);
-        let awaiting_client = awaiting_client && !ended;
-        let has_progressed = std::mem::replace(&mut self.bytes, bytes) != bytes;
-        if has_progressed || awaiting_client || std::mem::replace(&mut self.ended, ended) != ended {
+            !awaiting_client && shared.announced_length.is_some_and(|announced| bytes >= announced);
+        let has_ended = is_complete || shared.has_ended.load(Ordering::Relaxed);
+        let awaiting_client = awaiting_client && !has_ended;
+        let has_progressed = std::mem::replace(&mut self.last_bytes, bytes) != bytes;
+        if has_progressed
+            || awaiting_client
+            || std::mem::replace(&mut self.had_ended, has_ended) != has_ended
+        {
             self.stalled_for = Duration::ZERO;
-            self.ended = ended;
-            return Ok(if ended { *head_timeout } else { check_interval });
+            self.had_ended = has_ended;
+            return Ok(if has_ended { *head_timeout } else { check_interval });
         }
-        if ended {
+        if has_ended {
             return Err(ProxyError::ResponseTimeout);
         }
         self.stalled_for += check_interval;
@@ -359,7 +367,8 @@ mod tests {
     async fn the_head_timeout_starts_at_the_end_of_the_upload() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock =
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED_TIMEOUT).start();
         assert_eq!(clock.first_timeout(), HEAD_TIMEOUT);
         upload.frame().await.unwrap().unwrap();
         // Checked again although the stall timeout is unlimited.
@@ -376,11 +385,12 @@ mod tests {
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
         let mut upload = Upload::from_source(body, Some(5), Gate::Open);
-        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock =
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED_TIMEOUT).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
         let mut polled_clock =
-            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED_TIMEOUT).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
         // Over HTTP/2 the body is polled for its end, which the client does not send.
@@ -397,25 +407,26 @@ mod tests {
         let mut upload = Upload::from_source(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut clock = ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED).start();
+        let mut clock =
+            ResponseTimeouts::with_limits(&upload, HEAD_TIMEOUT, UNBOUNDED_TIMEOUT).start();
         assert_eq!(clock.check_progress().ok(), Some(HEAD_TIMEOUT));
         assert!(matches!(clock.check_progress(), Err(ProxyError::ResponseTimeout)));
     }
 
     #[test]
     fn a_guard_is_held_until_the_upload_is_dropped() {
-        let active = Arc::new(());
-        let held = || Arc::strong_count(&active) - 1;
+        let guard = Arc::new(());
+        let held_guards = || Arc::strong_count(&guard) - 1;
         let upload = Upload::tunnel(http_body_util::Empty::new().map_err(|never| match never {}));
         let (attempt, weak) = (upload.clone(), upload.downgrade());
-        weak.hold(Arc::clone(&active));
+        weak.hold_guard(Arc::clone(&guard));
         drop(upload);
-        assert_eq!(held(), 1);
+        assert_eq!(held_guards(), 1);
         drop(attempt);
-        assert_eq!(held(), 0);
+        assert_eq!(held_guards(), 0);
         // Nothing remained.
-        weak.hold(Arc::clone(&active));
-        assert_eq!(held(), 0);
+        weak.hold_guard(Arc::clone(&guard));
+        assert_eq!(held_guards(), 0);
     }
 
     #[tokio::test]

@@ -54,7 +54,7 @@ impl EndpointCounters {
     pub(crate) fn add(&mut self, stats: &Stats) {
         self.connections += stats.connections_opened;
         self.sessions += stats.sessions_established;
-        self.joined += stats.joined;
+        self.joined += stats.connections_joined;
         self.joins_refused += stats.joins_refused;
         self.streams += stats.streams_opened;
         self.streams_reset += stats.streams_reset;

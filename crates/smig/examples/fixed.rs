@@ -37,13 +37,13 @@ fn main() -> Result<(), BoxError> {
             }
         }))
     });
-    let clear = std::net::SocketAddr::new(addr.ip(), addr.port() + 1);
+    let cleartext_addr = std::net::SocketAddr::new(addr.ip(), addr.port() + 1);
     let server = Server::builder()
         .listen(addr, tls)
-        .listen_cleartext(clear, CleartextTrust::None)
+        .listen_cleartext(cleartext_addr, CleartextTrust::None)
         .workers(workers)
         .start(service)?;
-    println!("https://{addr} and http://{clear}");
+    println!("https://{addr} and http://{cleartext_addr}");
     loop {
         std::thread::park();
         println!("{:?}", server.stats());

@@ -19,6 +19,6 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Converts a point in the engine's time to tokio's, for timers.
-pub(crate) fn deadline(at: Instant) -> TokioInstant {
+pub(crate) fn to_tokio(at: Instant) -> TokioInstant {
     origin() + at.saturating_duration_since(Instant::from_nanos(0))
 }

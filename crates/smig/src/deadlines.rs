@@ -13,7 +13,7 @@ const MIN_BODY_BYTES: u64 = 1024;
 
 /// The time limits of a server's clients.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadlines {
+pub(crate) struct TimeLimits {
     /// From the first byte of a request head to its last.
     pub(crate) head: Duration,
     /// For a request body that a handler reads before it has responded.
@@ -24,7 +24,7 @@ pub(crate) struct Deadlines {
     pub(crate) idle: Duration,
 }
 
-impl Deadlines {
+impl TimeLimits {
     /// Combines the engine's limits with those that the server adds.
     pub(crate) const fn new(limits: &Limits, body: Duration, idle: Duration) -> Self {
         Self {

@@ -18,7 +18,7 @@ pub(crate) struct Notifier(Mutex<Wakeups>);
 #[derive(Debug, Default)]
 struct Wakeups {
     /// The owner is running, or has been woken and has not run yet.
-    awake: bool,
+    is_awake: bool,
     /// There is a reason to run other than a slot.
     woken_for_commands: bool,
     slots: Vec<Slot>,
@@ -45,8 +45,8 @@ impl Notifier {
     }
 
     fn wake(mut wakeups: MutexGuard<'_, Wakeups>) {
-        if !wakeups.awake {
-            wakeups.awake = true;
+        if !wakeups.is_awake {
+            wakeups.is_awake = true;
             let waker = wakeups.waker.clone();
             drop(wakeups);
             if let Some(waker) = waker {
@@ -58,19 +58,20 @@ impl Notifier {
     /// Records that the owner runs, and its waker.
     pub(crate) fn begin_poll(&self, waker: &Waker) {
         let mut wakeups = self.lock();
-        wakeups.awake = true;
+        wakeups.is_awake = true;
         match &mut wakeups.waker {
             Some(old) => old.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
     }
 
-    /// Moves the woken slots into `into`, which must be empty. Returns whether there was one.
-    pub(crate) fn take(&self, into: &mut Vec<Slot>) -> Woken {
+    /// Moves the woken slots into `woken_slots`, which must be empty. Returns `Woken::Yes` if there was one, or if the
+    /// owner was woken for its mailbox.
+    pub(crate) fn take(&self, woken_slots: &mut Vec<Slot>) -> Woken {
         let mut wakeups = self.lock();
-        core::mem::swap(&mut wakeups.slots, into);
+        core::mem::swap(&mut wakeups.slots, woken_slots);
         let woken_for_commands = core::mem::take(&mut wakeups.woken_for_commands);
-        if woken_for_commands || !into.is_empty() { Woken::Yes } else { Woken::No }
+        if woken_for_commands || !woken_slots.is_empty() { Woken::Yes } else { Woken::No }
     }
 
     /// Marks the owner as asleep; returns `Woken::Yes` if it must run again instead.
@@ -79,7 +80,7 @@ impl Notifier {
         if wakeups.woken_for_commands || !wakeups.slots.is_empty() {
             return Woken::Yes;
         }
-        wakeups.awake = false;
+        wakeups.is_awake = false;
         Woken::No
     }
 }
@@ -196,9 +197,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Count(std::sync::atomic::AtomicUsize);
+    struct CountingWaker(std::sync::atomic::AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_runs_is_not_woken_and_does_not_sleep() {
-        let count = Arc::new(Count::default());
+        let count = Arc::new(CountingWaker::default());
         let mailbox = Mailbox::<u8>::new();
         let notifier = mailbox.notifier();
         notifier.begin_poll(&Arc::clone(&count).into());

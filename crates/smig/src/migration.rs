@@ -60,9 +60,9 @@ pub enum Offers {
 pub(crate) struct Candidate {
     transfer: Transfer,
     hint: MigrationHint,
-    opened: Instant,
-    next_evaluation: u64,
-    next_offset: usize,
+    opened_at: Instant,
+    next_evaluation_offset: u64,
+    next_offset_index: usize,
     state: CandidateState,
 }
 
@@ -76,26 +76,26 @@ enum CandidateState {
 /// State of the session that the rules take into account.
 #[derive(Debug, Default)]
 pub(crate) struct RecentStreams {
-    recent: [Option<Instant>; 4],
-    next: usize,
+    open_times: [Option<Instant>; 4],
+    next_index: usize,
     sample: Option<(ConnId, Instant, Option<u64>)>,
 }
 
 impl RecentStreams {
     /// Records that a stream was opened.
     pub(crate) fn on_open(&mut self, now: Instant) {
-        if let Some(entry) = self.recent.get_mut(self.next) {
+        if let Some(entry) = self.open_times.get_mut(self.next_index) {
             *entry = Some(now);
         }
-        self.next = (self.next + 1) % self.recent.len();
+        self.next_index = (self.next_index + 1) % self.open_times.len();
     }
 
-    /// Returns the number of streams beside an open one: the larger of `open` and of the number opened within
+    /// Returns the number of streams beside an open one: the larger of `open_streams` and of the number opened within
     /// the last second, minus one.
-    fn others(&self, now: Instant, open: usize) -> usize {
+    fn count_other_streams(&self, now: Instant, open_streams: usize) -> usize {
         let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
-        let recent = self.recent.iter().flatten().filter(is_recent).count();
-        recent.max(open).saturating_sub(1)
+        let recent = self.open_times.iter().flatten().filter(is_recent).count();
+        recent.max(open_streams).saturating_sub(1)
     }
 
     /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_INTERVAL`] old.
@@ -118,22 +118,22 @@ impl Candidate {
         rules: &MigrationConfig,
         transfer: Transfer,
         hint: MigrationHint,
-        opened: Instant,
+        opened_at: Instant,
     ) -> Option<Self> {
-        let small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
+        let is_small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
         let is_candidate = match rules.mode {
             MigrationMode::Never => hint == MigrationHint::Migrate,
             MigrationMode::Policy => {
-                hint != MigrationHint::Stay && (!small || hint == MigrationHint::Migrate)
+                hint != MigrationHint::Stay && (!is_small || hint == MigrationHint::Migrate)
             }
             MigrationMode::At(_) => true,
         };
         is_candidate.then_some(Self {
             transfer,
             hint,
-            opened,
-            next_evaluation: 0,
-            next_offset: 0,
+            opened_at,
+            next_evaluation_offset: 0,
+            next_offset_index: 0,
             state: CandidateState::Initial,
         })
     }
@@ -148,15 +148,15 @@ impl Candidate {
         self.state == CandidateState::Migrated
     }
 
-    /// Evaluates the rules, and migrates the stream if they require it; `open` streams share its connection, itself
-    /// included. Returns the decision if it differs from the previous one.
+    /// Evaluates the rules, and migrates the stream if they require it; `open_streams` streams share its
+    /// connection, itself included. Returns the decision if it differs from the previous one.
     pub(crate) fn evaluate(
         &mut self,
         turn: &mut TurnCx<'_>,
         rules: &MigrationConfig,
-        recent: &mut RecentStreams,
+        recent_streams: &mut RecentStreams,
         key: StreamKey,
-        open: usize,
+        open_streams: usize,
         record: &mut StreamRecord,
     ) -> Option<PolicyDecision> {
         if self.state == CandidateState::Migrated && !matches!(rules.mode, MigrationMode::At(_)) {
@@ -165,32 +165,32 @@ impl Candidate {
         let view = turn.session.stream(key)?;
         let transferred = view.sent_bytes + view.received_bytes;
         if let MigrationMode::At(offsets) = &rules.mode {
-            let due = offsets.get(self.next_offset).is_some_and(|&at| transferred >= at);
+            let due = offsets.get(self.next_offset_index).is_some_and(|&at| transferred >= at);
             if due
                 && migrate(turn, key, rules.offers, MigrationCause::Offset, record)
                     == MigrationAttempt::Migrated
             {
-                self.next_offset += 1;
+                self.next_offset_index += 1;
             }
             return None;
         }
-        if transferred < self.next_evaluation && self.hint != MigrationHint::Migrate {
+        if transferred < self.next_evaluation_offset && self.hint != MigrationHint::Migrate {
             return None;
         }
-        let others = recent.others(turn.now, open);
-        if others < rules.policy.min_concurrent_for(self.transfer)
+        let other_streams = recent_streams.count_other_streams(turn.now, open_streams);
+        if other_streams < rules.policy.min_concurrent_for(self.transfer)
             && self.hint != MigrationHint::Migrate
         {
             return record.record_decision(PolicyDecision::Stays(StayReason::NoConcurrency));
         }
-        self.next_evaluation = transferred + EVALUATION_STEP_BYTES;
+        self.next_evaluation_offset = transferred + EVALUATION_STEP_BYTES;
         let input = PolicyInput {
             transfer: self.transfer,
             transferred_bytes: transferred,
-            age: turn.now.saturating_duration_since(self.opened),
+            age: turn.now.saturating_duration_since(self.opened_at),
             priority: view.priority,
-            other_streams: others,
-            delivery_bytes_per_s: recent.delivery_rate(turn, view.connection),
+            other_streams,
+            delivery_bytes_per_s: recent_streams.delivery_rate(turn, view.connection),
             hint: self.hint,
         };
         let why = match rules.policy.decide(&input) {
@@ -234,13 +234,13 @@ pub(crate) fn migrate(
 ) -> MigrationAttempt {
     let offset = turn.session.stream(key).map(|view| view.sent_bytes + view.received_bytes);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
-        record.pending = Some(PendingMigration { why, offset });
+        record.pending_migration = Some(PendingMigration { why, offset });
         return MigrationAttempt::Migrated;
     }
     if offers == Offers::WhenNoSpare
         && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()
     {
-        record.pending = Some(PendingMigration { why, offset: None });
+        record.pending_migration = Some(PendingMigration { why, offset: None });
         return MigrationAttempt::Offered;
     }
     MigrationAttempt::NotNow

@@ -148,7 +148,7 @@ pub struct Stats {
     pub connections_closed: u64,
     pub handshakes_failed: u64,
     pub sessions_established: u64,
-    pub joined: u64,
+    pub connections_joined: u64,
     pub joins_refused: u64,
     pub streams_opened: u64,
     pub streams_ended: u64,
@@ -183,7 +183,7 @@ enum CounterId {
     LimitHit,
 }
 
-const COUNTERS: usize = CounterId::LimitHit as usize + 1;
+const COUNTER_COUNT: usize = CounterId::LimitHit as usize + 1;
 
 impl CounterId {
     const fn for_event(event: &ObserverEvent) -> Self {
@@ -209,7 +209,7 @@ impl CounterId {
 /// Counts events, and passes them on to the application's observer.
 #[derive(Default)]
 pub(crate) struct Counters {
-    counts: [AtomicU64; COUNTERS],
+    counts: [AtomicU64; COUNTER_COUNT],
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -267,7 +267,7 @@ impl Counters {
             connections_closed: count(CounterId::ConnectionClosed),
             handshakes_failed: count(CounterId::HandshakeFailed),
             sessions_established: count(CounterId::SessionEstablished),
-            joined: count(CounterId::Joined),
+            connections_joined: count(CounterId::Joined),
             joins_refused: count(CounterId::JoinRefused),
             streams_opened: count(CounterId::StreamOpened),
             streams_ended: count(CounterId::StreamEnded),

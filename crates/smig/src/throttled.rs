@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Shortest interval between two lines of a kind.
-const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Identifies a line: the module that writes it, and a name within that module.
 type LineKind = (&'static str, &'static str);
@@ -17,7 +17,7 @@ type LineKind = (&'static str, &'static str);
 #[doc(hidden)]
 macro_rules! throttled {
     ($level:ident, $kind:expr, times = $times:expr, $($line:tt)+) => {
-        if let Some(times) = $crate::throttled::due((module_path!(), $kind), $times) {
+        if let Some(times) = $crate::throttled::record_occurrences((module_path!(), $kind), $times) {
             ::tracing::$level!(times, $($line)+);
         }
     };
@@ -32,8 +32,8 @@ static THROTTLE: Throttle = Throttle::new();
 /// Counts `times` occurrences of a kind. Returns the number of occurrences since the last line if a line is
 /// due.
 #[must_use]
-pub fn due(kind: LineKind, times: u64) -> Option<u64> {
-    THROTTLE.due(kind, times, Instant::now())
+pub fn record_occurrences(kind: LineKind, times: u64) -> Option<u64> {
+    THROTTLE.record_occurrences(kind, times, Instant::now())
 }
 
 /// When each kind was last written. The number of kinds is bounded: one per call site or limit.
@@ -44,7 +44,7 @@ struct Throttle(Mutex<Vec<LineState>>);
 struct LineState {
     kind: LineKind,
     last_written: Instant,
-    suppressed: u64,
+    unreported_count: u64,
 }
 
 impl Throttle {
@@ -52,18 +52,18 @@ impl Throttle {
         Self(Mutex::new(Vec::new()))
     }
 
-    fn due(&self, kind: LineKind, times: u64, now: Instant) -> Option<u64> {
+    fn record_occurrences(&self, kind: LineKind, times: u64, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(line) = lines.iter_mut().find(|line| line.kind == kind) else {
-            lines.push(LineState { kind, last_written: now, suppressed: 0 });
+            lines.push(LineState { kind, last_written: now, unreported_count: 0 });
             return Some(times);
         };
-        line.suppressed = line.suppressed.saturating_add(times);
-        if now.saturating_duration_since(line.last_written) < MIN_INTERVAL {
+        line.unreported_count = line.unreported_count.saturating_add(times);
+        if now.saturating_duration_since(line.last_written) < MIN_LINE_INTERVAL {
             return None;
         }
         line.last_written = now;
-        Some(std::mem::take(&mut line.suppressed))
+        Some(std::mem::take(&mut line.unreported_count))
     }
 }
 
@@ -83,19 +83,20 @@ mod tests {
     fn a_flood_writes_one_line_per_second_with_the_count() {
         let (throttle, start) = (Throttle::new(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
-        let hits: Vec<_> = (0..3000).filter_map(|n| throttle.due(RESETS, 1, at(n))).collect();
+        let hits: Vec<_> =
+            (0..3000).filter_map(|n| throttle.record_occurrences(RESETS, 1, at(n))).collect();
         assert_eq!(hits, [1, 1000, 1000]);
-        assert_eq!(throttle.due(RESETS, 5, at(3000)), Some(1004));
-        assert_eq!(throttle.due(RESETS, 1, at(60_000)), Some(1));
+        assert_eq!(throttle.record_occurrences(RESETS, 5, at(3000)), Some(1004));
+        assert_eq!(throttle.record_occurrences(RESETS, 1, at(60_000)), Some(1));
     }
 
     #[test]
     fn kinds_are_limited_independently() {
         let (throttle, now) = (Throttle::new(), Instant::now());
-        assert_eq!(throttle.due(RESETS, 1, now), Some(1));
-        assert_eq!(throttle.due(("server", "migrations"), 1, now), Some(1));
-        assert_eq!(throttle.due(("client", "resets"), 1, now), Some(1));
-        assert_eq!(throttle.due(RESETS, 1, now), None);
+        assert_eq!(throttle.record_occurrences(RESETS, 1, now), Some(1));
+        assert_eq!(throttle.record_occurrences(("server", "migrations"), 1, now), Some(1));
+        assert_eq!(throttle.record_occurrences(("client", "resets"), 1, now), Some(1));
+        assert_eq!(throttle.record_occurrences(RESETS, 1, now), None);
     }
 
     /// Collects the field `times` of each line.
@@ -132,14 +133,14 @@ mod tests {
     #[test]
     fn the_macro_writes_at_most_one_line_per_second() {
         let (lines, start) = (Lines::default(), Instant::now());
-        let seen = Arc::clone(&lines.0);
+        let counts = Arc::clone(&lines.0);
         tracing::subscriber::with_default(lines, || {
             for _ in 0..5000 {
                 throttled!(warn, "a kind of this test", limit = "none", "limit hit");
             }
         });
-        let seen = seen.lock().unwrap();
+        let counts = counts.lock().unwrap();
         let max_lines = 1 + start.elapsed().as_secs();
-        assert!(!seen.is_empty() && seen.len() as u64 <= max_lines, "{seen:?}");
+        assert!(!counts.is_empty() && counts.len() as u64 <= max_lines, "{counts:?}");
     }
 }

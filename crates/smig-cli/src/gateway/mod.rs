@@ -211,7 +211,7 @@ fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
         hosts.extend(args.host.iter().cloned());
         let cert = dev_cert::obtain(&hosts)?;
         print_dev_cert(&cert, print_line);
-        config.development = Some((cert.certificate, cert.key));
+        config.development_certificate = Some((cert.certificate, cert.key));
     }
     Ok(config)
 }

@@ -80,7 +80,7 @@ impl HeaderRules {
     }
 
     /// Returns whether a rule changes this field.
-    pub(crate) fn changes(&self, field: &str) -> bool {
+    pub(crate) fn has_rule_for(&self, field: &str) -> bool {
         self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
     }
 
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(headers["x-a"], "1");
         let both: Vec<_> = headers.get_all("x-b").iter().collect();
         assert_eq!(both, ["2", "3"]);
-        assert!(rules.changes("x-a") && !rules.changes("x-c"));
+        assert!(rules.has_rule_for("x-a") && !rules.has_rule_for("x-c"));
     }
 
     #[test]
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn faults_name_the_table_and_the_key() {
-        let bad = |text: &str| {
+        let fault_key = |text: &str| {
             let spec: HeaderSpec = toml::from_str(text).unwrap();
-            let (kind, name, _) = HeaderRules::new(&spec).unwrap_err();
-            format!("{kind}.{name}")
+            let (table, name, _) = HeaderRules::new(&spec).unwrap_err();
+            format!("{table}.{name}")
         };
-        assert_eq!(bad("set = { Content-Length = '1' }"), "set.Content-Length");
-        assert_eq!(bad("remove = ['a', 'host']"), "remove.1");
-        assert_eq!(bad("add = { 'a b' = '1' }"), "add.a b");
-        assert_eq!(bad("add = { a = \"\\n\" }"), "add.a");
+        assert_eq!(fault_key("set = { Content-Length = '1' }"), "set.Content-Length");
+        assert_eq!(fault_key("remove = ['a', 'host']"), "remove.1");
+        assert_eq!(fault_key("add = { 'a b' = '1' }"), "add.a b");
+        assert_eq!(fault_key("add = { a = \"\\n\" }"), "add.a");
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 /// Maximum length of a name (RFC 1035 section 2.3.4).
-pub(crate) const MAX_HOST_LENGTH: usize = 255;
+pub(crate) const MAX_HOST_BYTES: usize = 255;
 
 /// The host of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl FromStr for HostPattern {
             let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
             !label.is_empty() && label.bytes().all(is_valid)
         };
-        if !name.split('.').all(is_label) || name.len() > MAX_HOST_LENGTH {
+        if !name.split('.').all(is_label) || name.len() > MAX_HOST_BYTES {
             return Err(format!(
                 "{text:?} is not a host; write a name, *.NAME, or an address, without a port"
             ));
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_checked() {
+    fn only_valid_hosts_are_accepted() {
         for good in ["a", "A.example", "*.a.example", "::1", "10.0.0.1", "under_score.example"] {
             assert!(good.parse::<HostPattern>().is_ok(), "{good}");
         }

@@ -16,10 +16,10 @@ use smig_settings::{Diagnostic, Diagnostics, Document, KeyLocations, Schema, Ser
 
 pub use header_rules::HeaderRules;
 pub use host_pattern::HostPattern;
-pub(crate) use host_pattern::MAX_HOST_LENGTH;
+pub(crate) use host_pattern::MAX_HOST_BYTES;
 pub use spec::{
     AccessLogSpec, CertificateSpec, ClientCertificateMode, ForwardedFields, ForwardedSpec,
-    HeaderSpec, ListenSecurity, ListenSpec, ListenTlsSpec, OneOrMore, RouteMigration, RouteSpec,
+    HeaderSpec, ListenSecurity, ListenSpec, ListenTlsSpec, OneOrMany, RouteMigration, RouteSpec,
 };
 
 pub use crate::ip_net::IpNet;
@@ -61,7 +61,7 @@ pub struct Config {
     /// Server certificates.
     pub certificates: Vec<CertificateSpec>,
     /// Chain and key (PEM) to use if there are no certificates.
-    pub development: Option<(Vec<u8>, Vec<u8>)>,
+    pub development_certificate: Option<(Vec<u8>, Vec<u8>)>,
     /// TLS settings of the listeners.
     pub tls: ListenTlsSpec,
     /// Upstreams by name.
@@ -127,7 +127,7 @@ impl Config {
             ..Self::default()
         };
         if document.contains("forward_proxy") {
-            set_agent_defaults(&mut config.server.engine);
+            raise_defaults_for_agents(&mut config.server.engine);
         }
         document.read_sections(&SCHEMA, &mut config.server);
         let listen = document.take_array("listen");
@@ -159,7 +159,7 @@ impl Config {
         config.forward_proxy = forward_proxy.map(|placed| placed.value);
         config.admin = admin.map(|placed| placed.value);
         config.telemetry = telemetry.map(|placed| placed.value);
-        config.resolve(path);
+        config.resolve_paths(path);
         Ok(config)
     }
 
@@ -169,7 +169,7 @@ impl Config {
     }
 
     /// Resolves relative paths against the file's directory.
-    fn resolve(&mut self, file: &Path) {
+    fn resolve_paths(&mut self, file: &Path) {
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let directory = absolute.parent().unwrap_or(&absolute);
         let join = |path: &mut PathBuf| *path = directory.join(&*path);
@@ -182,8 +182,8 @@ impl Config {
         if let Some(telemetry) = &mut self.telemetry {
             telemetry.ca.as_mut().map(join);
         }
-        if let Some(forward) = &mut self.forward_proxy {
-            forward.users_file.as_mut().map(join);
+        if let Some(forward_proxy) = &mut self.forward_proxy {
+            forward_proxy.users_file.as_mut().map(join);
         }
         for upstream in self.upstreams.values_mut() {
             upstream.tls.ca.as_mut().map(join);
@@ -192,36 +192,41 @@ impl Config {
 
     /// Creates a fault at a key, for errors that only appear when its value is used.
     #[must_use]
-    pub fn fault(&self, at: &[&str], what: impl Into<String>) -> Diagnostics {
-        let at: Vec<String> = at.iter().map(|&key| key.to_owned()).collect();
+    pub fn fault(&self, key_path: &[&str], message: impl Into<String>) -> Diagnostics {
+        let key_path: Vec<String> = key_path.iter().map(|&key| key.to_owned()).collect();
         let mut line = 1;
         let mut file = "configuration".to_owned();
         if let Some(source) = &self.source {
             file = source.file.display().to_string();
-            line = KeyLocations::parse(&source.text).map_or(1, |located| located.find(&at).line);
+            line =
+                KeyLocations::parse(&source.text).map_or(1, |located| located.find(&key_path).line);
         }
         Diagnostics {
             file,
-            diagnostics: vec![Diagnostic { line, key: at.join("."), message: what.into() }],
+            diagnostics: vec![Diagnostic {
+                line,
+                key: key_path.join("."),
+                message: message.into(),
+            }],
         }
     }
 
     /// Returns the keys that differ from another configuration's and take effect only after a restart: shared
     /// settings, `admin`, `telemetry`.
     #[must_use]
-    pub fn changed_server_settings(&self, other: &Self) -> Vec<&'static str> {
+    pub fn changes_requiring_restart(&self, other: &Self) -> Vec<&'static str> {
         let differs = |setting: &&smig_settings::Setting<Box<ServerSettings>>| {
             (setting.show)(&self.server) != (setting.show)(&other.server)
         };
-        let mut changed: Vec<_> =
+        let mut changed_keys: Vec<_> =
             SCHEMA.settings.iter().filter(differs).map(|setting| setting.key).collect();
         if self.admin != other.admin {
-            changed.push("admin");
+            changed_keys.push("admin");
         }
         if self.telemetry != other.telemetry {
-            changed.push("telemetry");
+            changed_keys.push("telemetry");
         }
-        changed
+        changed_keys
     }
 
     /// The host names of all routes, without wildcards.
@@ -238,7 +243,7 @@ impl Config {
 
 /// Adjusts defaults for agents, which carry all traffic of their programs in one session: more concurrent
 /// streams, and a larger connection window for uploads whose destinations do not read.
-const fn set_agent_defaults(engine: &mut smig::Config) {
+const fn raise_defaults_for_agents(engine: &mut smig::Config) {
     engine.max_concurrent_streams = 1024;
     engine.connection_window = 16 << 20;
 }

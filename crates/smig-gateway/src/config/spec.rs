@@ -91,7 +91,7 @@ pub enum ClientCertificateMode {
 pub struct RouteSpec {
     /// Host names, `*.NAME` for all subdomains; empty: any host.
     #[serde(default)]
-    pub host: OneOrMore,
+    pub host: OneOrMany,
     /// Path prefix: `/api` matches itself and all paths below it, `/api/` only those below it.
     #[serde(default = "default_path")]
     pub path: String,
@@ -123,26 +123,26 @@ fn default_path() -> String {
 /// One string, or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "this takes a string or an array of strings")]
-pub enum OneOrMore {
+pub enum OneOrMany {
     /// One string.
     One(String),
     /// A list, possibly empty.
-    More(Vec<String>),
+    Many(Vec<String>),
 }
 
-impl Default for OneOrMore {
+impl Default for OneOrMany {
     fn default() -> Self {
-        Self::More(Vec::new())
+        Self::Many(Vec::new())
     }
 }
 
-impl OneOrMore {
+impl OneOrMany {
     /// Returns all strings.
     #[must_use]
     pub const fn all(&self) -> &[String] {
         match self {
             Self::One(text) => std::slice::from_ref(text),
-            Self::More(texts) => texts.as_slice(),
+            Self::Many(texts) => texts.as_slice(),
         }
     }
 }

@@ -37,7 +37,7 @@ fn the_example_parses_as_written_and_with_every_key_uncommented() {
     assert_eq!(config.listen[0].address.len(), 2);
     assert_eq!(config.routes[0].upstream.as_deref(), Some("app"));
     let defaults = Config::default();
-    assert!(config.changed_server_settings(&defaults).is_empty());
+    assert!(config.changes_requiring_restart(&defaults).is_empty());
     assert_eq!(config.tls, defaults.tls);
     assert_eq!(config.forwarded, defaults.forwarded);
     assert_eq!(config.access_log, defaults.access_log);
@@ -46,7 +46,7 @@ fn the_example_parses_as_written_and_with_every_key_uncommented() {
 
     let all_keys = uncommented(&example());
     let config = parse(&all_keys).unwrap_or_else(|faults| panic!("{faults:#?}"));
-    assert_eq!(config.changed_server_settings(&defaults), ["admin", "telemetry"]);
+    assert_eq!(config.changes_requiring_restart(&defaults), ["admin", "telemetry"]);
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.certificates[0].chain, Path::new("/etc/smig/fullchain.pem"));
     assert_eq!(config.routes.len(), 3);
@@ -98,40 +98,40 @@ fn every_fault_is_reported_with_its_line_and_key() {
 
 #[test]
 fn constraints_between_keys_are_checked() {
-    let route =
+    let route_faults =
         |text: &str| faults(&format!("[upstreams.app]\nservers = ['http://a']\n[[route]]\n{text}"));
     assert_eq!(
-        route("upstream = 'ap'\n"),
+        route_faults("upstream = 'ap'\n"),
         ["4: route.0.upstream: there is no upstream \"ap\"; did you mean \"app\"?"]
     );
     assert_eq!(
-        route("path = '/'\n"),
+        route_faults("path = '/'\n"),
         ["4: route.0.path: the route has no action; add upstream, redirect, or status"]
     );
     assert_eq!(
-        route("upstream = 'app'\nredirect = 'https://a'\n"),
+        route_faults("upstream = 'app'\nredirect = 'https://a'\n"),
         ["5: route.0.redirect: not allowed with upstream; remove one"]
     );
     assert_eq!(
-        route("redirect = 'https://a'\nstatus = 200\n"),
+        route_faults("redirect = 'https://a'\nstatus = 200\n"),
         ["5: route.0.status: a redirect is 301, 302, 303, 307 or 308"]
     );
     assert_eq!(
-        route("upstream = 'app'\nhost = ['a', 'b:80']\n"),
+        route_faults("upstream = 'app'\nhost = ['a', 'b:80']\n"),
         [
             "5: route.0.host: \"b:80\" is not a host; write a name, *.NAME, or an address, without a port"
         ]
     );
     assert_eq!(
-        route("upstream = 'app'\npath = 'api'\n"),
+        route_faults("upstream = 'app'\npath = 'api'\n"),
         ["5: route.0.path: \"api\" is not a path; write /PATH without a query"]
     );
     assert_eq!(
-        route("upstream = 'app'\nrequest_headers = { set = { Host = 'a' } }\n"),
+        route_faults("upstream = 'app'\nrequest_headers = { set = { Host = 'a' } }\n"),
         ["5: route.0.request_headers.set.Host: this field is reserved for the gateway"]
     );
     assert_eq!(
-        route("upstream = 'app'\n[[route]]\nupstream = 'app'\npath = '/'\n"),
+        route_faults("upstream = 'app'\n[[route]]\nupstream = 'app'\npath = '/'\n"),
         ["7: route.1.path: route.0 is for the same host and path"]
     );
     assert_eq!(
@@ -165,7 +165,7 @@ fn shared_settings_are_parsed() {
     assert_eq!(config.server.drain_timeout, Duration::from_secs(7));
     assert_eq!(config.server.migration.policy.min_size, 1 << 20);
     assert_eq!(
-        config.changed_server_settings(&Config::default()),
+        config.changes_requiring_restart(&Config::default()),
         ["server.workers", "server.drain_timeout", "migration.min_size"]
     );
 }

@@ -12,7 +12,7 @@ use smig_proxy::upload::{ResponseClock, ResponseTimeouts};
 use tokio::time::Instant;
 
 /// Minimum interval between checks whether a request was sent.
-const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits for a response's header section. The timeouts begin when the request has a stream; waiting
 /// for a stream, or a connection, is limited by the HTTP/2 client.
@@ -32,13 +32,13 @@ pub(super) async fn await_response(
             ready!(timer.as_mut().poll(cx));
             let sent_at = response.sent_at();
             let clock = current_attempt.take().filter(|(since, _)| Some(*since) == sent_at);
-            let until = match (sent_at, clock) {
-                (None, _) => Instant::now() + timeouts.first_timeout().max(CHECK_INTERVAL),
+            let deadline = match (sent_at, clock) {
+                (None, _) => Instant::now() + timeouts.first_timeout().max(MIN_CHECK_INTERVAL),
                 (Some(at), None) => {
                     let clock = timeouts.clone().start();
-                    let until = Instant::from_std(at) + clock.first_timeout();
+                    let deadline = Instant::from_std(at) + clock.first_timeout();
                     current_attempt = Some((at, clock));
-                    until
+                    deadline
                 }
                 (Some(_), Some((since, mut clock))) => match clock.check_progress() {
                     Ok(remaining) => {
@@ -48,7 +48,7 @@ pub(super) async fn await_response(
                     Err(failure) => return Poll::Ready(Err(failure)),
                 },
             };
-            timer.as_mut().reset(until);
+            timer.as_mut().reset(deadline);
         }
     })
     .await

@@ -35,9 +35,9 @@ struct Http1Body {
     incoming: hyper::body::Incoming,
     /// `None` once the connection is checked in.
     lease: Option<Lease>,
-    active: ActiveRequest,
+    active_request: ActiveRequest,
     /// What may remain of the request.
-    rest: WeakUpload,
+    weak_upload: WeakUpload,
     /// `None`: it may idle without limit.
     idle_timeout: Option<Duration>,
     /// The last poll was pending: the timeout is running.
@@ -48,9 +48,9 @@ struct Http1Body {
 struct Http2Body {
     incoming: Incoming,
     /// `None` only while being dropped.
-    active: Option<ActiveRequest>,
+    active_request: Option<ActiveRequest>,
     /// What may remain of the request, even after the response has ended.
-    rest: WeakUpload,
+    weak_upload: WeakUpload,
     /// `None`: it may idle without limit.
     idle_timeout: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -108,16 +108,16 @@ impl Body {
     pub(super) fn http1(
         incoming: hyper::body::Incoming,
         lease: Lease,
-        active: ActiveRequest,
-        rest: WeakUpload,
+        active_request: ActiveRequest,
+        weak_upload: WeakUpload,
         idle_timeout: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
         Self(BodyKind::Http1(Http1Body {
             incoming,
             lease,
-            active,
-            rest,
+            active_request,
+            weak_upload,
             idle_timeout,
             is_waiting: false,
         }))
@@ -125,12 +125,19 @@ impl Body {
 
     pub(super) fn http2(
         incoming: Incoming,
-        active: ActiveRequest,
-        rest: WeakUpload,
+        active_request: ActiveRequest,
+        weak_upload: WeakUpload,
         idle_timeout: Option<Duration>,
     ) -> Self {
-        let (active, timer, is_waiting) = (Some(active), None, false);
-        Self(BodyKind::Http2(Http2Body { incoming, active, rest, idle_timeout, timer, is_waiting }))
+        let (active_request, timer, is_waiting) = (Some(active_request), None, false);
+        Self(BodyKind::Http2(Http2Body {
+            incoming,
+            active_request,
+            weak_upload,
+            idle_timeout,
+            timer,
+            is_waiting,
+        }))
     }
 }
 
@@ -160,11 +167,11 @@ impl Http1Body {
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Pending => {
-                let Some(stall) = self.idle_timeout else { return Poll::Pending };
+                let Some(idle_timeout) = self.idle_timeout else { return Poll::Pending };
                 let starts_waiting = !std::mem::replace(&mut self.is_waiting, true);
-                match connection.poll_timeout(cx, stall, starts_waiting) {
+                match connection.poll_timeout(cx, idle_timeout, starts_waiting) {
                     Poll::Pending => Poll::Pending,
-                    Poll::Ready(()) => self.fail(StalledError(stall).into()),
+                    Poll::Ready(()) => self.fail(StalledError(idle_timeout).into()),
                 }
             }
         }
@@ -179,7 +186,7 @@ impl Http1Body {
 
     fn fail(&mut self, error: BoxError) -> PollFrame {
         self.lease = None;
-        record_body_failure(&self.active, &self.rest, &error);
+        record_body_failure(&self.active_request, &self.weak_upload, &error);
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -187,21 +194,21 @@ impl Http1Body {
 impl Http2Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> PollFrame {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            let Some(stall) = self.idle_timeout else { return Poll::Pending };
-            let until = Instant::now() + stall;
+            let Some(idle_timeout) = self.idle_timeout else { return Poll::Pending };
+            let deadline = Instant::now() + idle_timeout;
             let starts_waiting = !std::mem::replace(&mut self.is_waiting, true);
             let timer = match &mut self.timer {
                 Some(timer) => timer,
-                none => none.insert(Box::pin(tokio::time::sleep_until(until))),
+                none => none.insert(Box::pin(tokio::time::sleep_until(deadline))),
             };
             if starts_waiting {
-                timer.as_mut().reset(until);
+                timer.as_mut().reset(deadline);
             }
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             self.incoming = Incoming::empty();
-            let error = StalledError(stall).into();
+            let error = StalledError(idle_timeout).into();
             self.record_failure(&error);
             return Poll::Ready(Some(Err(error)));
         };
@@ -216,24 +223,24 @@ impl Http2Body {
     }
 
     fn record_failure(&self, error: &BoxError) {
-        if let Some(active) = &self.active {
-            record_body_failure(active, &self.rest, error);
+        if let Some(active_request) = &self.active_request {
+            record_body_failure(active_request, &self.weak_upload, error);
         }
     }
 }
 
 impl Drop for Http2Body {
     fn drop(&mut self) {
-        if let Some(active) = self.active.take() {
-            self.rest.hold(active);
+        if let Some(active_request) = self.active_request.take() {
+            self.weak_upload.hold_guard(active_request);
         }
     }
 }
 
 /// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
 /// exchange was aborted for that reason, and the server is not at fault.
-fn record_body_failure(active: &ActiveRequest, rest: &WeakUpload, error: &BoxError) {
-    if rest.has_failed() {
+fn record_body_failure(active_request: &ActiveRequest, weak_upload: &WeakUpload, error: &BoxError) {
+    if weak_upload.has_failed() {
         tracing::debug!(%error, "response aborted with its request");
         return;
     }
@@ -241,7 +248,7 @@ fn record_body_failure(active: &ActiveRequest, rest: &WeakUpload, error: &BoxErr
         tracing::debug!(%error, "the server cancelled a response");
         return;
     }
-    if let Some(server) = active.server() {
+    if let Some(server) = active_request.server() {
         throttled!(warn, "broken response", server = %server.url(), %error, "response aborted");
         server.on_failure();
     }

@@ -12,7 +12,7 @@ use super::body::Body;
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
-const NAME: &str = "smig";
+const PROXY_NAME: &str = "smig";
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
@@ -41,7 +41,7 @@ pub(crate) fn failure_response(failure: &ProxyError) -> Response<Body> {
         response.extensions_mut().insert(grpc::CancelledByServer);
     }
     let headers = response.headers_mut();
-    let why = format!("{NAME}; error={}", failure.error_type());
+    let why = format!("{PROXY_NAME}; error={}", failure.error_type());
     if let Ok(why) = HeaderValue::try_from(why) {
         headers.insert(PROXY_STATUS, why);
     }

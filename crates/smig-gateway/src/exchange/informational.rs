@@ -15,25 +15,26 @@ const MAX_INFORMATIONAL_BYTES: usize = 16 << 10;
 /// Cost of an informational response without fields.
 const BASE_COST_BYTES: usize = 128;
 
-/// The informational responses to one request.
+/// How the informational responses to one request are forwarded, and what they have cost.
 #[derive(Debug)]
-pub(super) struct InformationalResponses {
+pub(super) struct InformationalForwarding {
     /// Total cost so far.
-    cost: AtomicUsize,
+    total_cost_bytes: AtomicUsize,
     role: ProxyRole,
     version: Version,
 }
 
-impl InformationalResponses {
+impl InformationalForwarding {
     pub(super) const fn new(role: ProxyRole, version: Version) -> Self {
-        Self { cost: AtomicUsize::new(0), role, version }
+        Self { total_cost_bytes: AtomicUsize::new(0), role, version }
     }
 
     /// Counts an informational response; returns whether it may be forwarded.
     fn try_reserve(&self, headers: &HeaderMap) -> bool {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
-        let cost = BASE_COST_BYTES + fields.sum::<usize>();
-        self.cost.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) <= MAX_INFORMATIONAL_BYTES
+        let cost_bytes = BASE_COST_BYTES + fields.sum::<usize>();
+        self.total_cost_bytes.fetch_add(cost_bytes, Ordering::Relaxed).saturating_add(cost_bytes)
+            <= MAX_INFORMATIONAL_BYTES
     }
 }
 
@@ -42,7 +43,7 @@ impl InformationalResponses {
 pub(super) fn handle_informational(
     informational: &InformationalSender,
     upload: &Upload,
-    forwarded: &InformationalResponses,
+    forwarding: &InformationalForwarding,
     status: StatusCode,
     headers: &HeaderMap,
 ) {
@@ -50,7 +51,7 @@ pub(super) fn handle_informational(
         upload.open_gate();
         return;
     }
-    if !forwarded.try_reserve(headers) {
+    if !forwarding.try_reserve(headers) {
         tracing::debug!(%status, "limit reached: informational responses to one request");
         return;
     }
@@ -58,7 +59,7 @@ pub(super) fn handle_informational(
     *head.status_mut() = status;
     *head.headers_mut() = headers.clone();
     if head::validate_response(&mut head).is_ok() {
-        forwarded.role.add_via(head.headers_mut(), forwarded.version);
+        forwarding.role.add_via(head.headers_mut(), forwarding.version);
         informational.send(status, std::mem::take(head.headers_mut()));
     }
 }

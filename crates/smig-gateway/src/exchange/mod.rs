@@ -1,6 +1,6 @@
 //! One exchange with an upstream.
 //!
-//! `request` validates a request; `plain` sends it, or `switch` if it switches protocols.
+//! `request` validates a request; `ordinary` sends it, or `switch` if it switches protocols.
 //! `attempts` counts retries, `body` is the response's, `failure` the gateway's own response to a
 //! failure.
 
@@ -26,7 +26,7 @@ pub use body::Body;
 #[cfg(test)]
 pub(crate) use failure::failure_response;
 pub(crate) use failure::report_failure;
-pub(crate) use request::{ValidRequest, validate, validate_forwarded};
+pub(crate) use request::{ValidRequest, validate, validate_for_forward_proxy};
 
 use crate::upstream::Upstream;
 

@@ -17,7 +17,7 @@ use smig_proxy::{ProxyError, grpc};
 use super::attempts::Attempts;
 use super::await_response::await_response;
 use super::body::Body;
-use super::informational::{InformationalResponses, handle_informational};
+use super::informational::{InformationalForwarding, handle_informational};
 use super::request::ProxyRole;
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, Upstream, WorkerPools,
@@ -46,7 +46,7 @@ impl OrdinaryExchange<'_> {
         upstream_head: Box<UpstreamHead>,
         mut extensions: Extensions,
     ) -> Result<Response<Body>, ProxyError> {
-        let pools = WorkerPools::of(self.upstream);
+        let pools = WorkerPools::get_or_create(self.upstream);
         let mut attempts = Attempts::new(self.upstream);
         let mut pending_head = Some(upstream_head);
         let mut last_failure = ProxyError::NoServer;
@@ -56,11 +56,12 @@ impl OrdinaryExchange<'_> {
                 uri: &upstream_head.uri,
                 headers: &upstream_head.fields,
             };
-            let Some((server_index, active)) = attempts.choose(input) else { break };
-            let (Some(pool), Some(server)) = (pools.pool(server_index), active.server()) else {
+            let Some((server_index, active_request)) = attempts.begin_next(input) else { break };
+            let (Some(pool), Some(server)) = (pools.pool(server_index), active_request.server())
+            else {
                 break;
             };
-            let idempotent = upstream_head.method.is_idempotent();
+            let is_idempotent = upstream_head.method.is_idempotent();
             // Clone it only while a retry is possible.
             pending_head = attempts.can_retry().then(|| upstream_head.clone());
             let failure = match pool.connection(self.upstream, server).await {
@@ -70,13 +71,15 @@ impl OrdinaryExchange<'_> {
                         Ok(response) => response.await.map_err(ProxyError::from),
                         Err(failure) => Err(failure),
                     };
-                    match result.and_then(|response| self.finish_http1(response, lease, active)) {
+                    match result
+                        .and_then(|response| self.finish_http1(response, lease, active_request))
+                    {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }
                 }
-                Ok(Connection::Http2(session)) => {
-                    let exchange = self.send_http2(*upstream_head, &session, active);
+                Ok(Connection::Http2(http2_client)) => {
+                    let exchange = self.send_http2(*upstream_head, &http2_client, active_request);
                     // The state is large, and HTTP/1.1 does not need it.
                     match Box::pin(exchange).await {
                         Ok(response) => return Ok(response),
@@ -90,7 +93,7 @@ impl OrdinaryExchange<'_> {
             }
             attempts.record_failure(server_index, &failure);
             if self.upload().is_touched()
-                || !failure.may_retry(idempotent)
+                || !failure.may_retry(is_idempotent)
                 || !attempts.take_retry(server_index, &failure)
             {
                 return Err(failure);
@@ -117,16 +120,16 @@ impl OrdinaryExchange<'_> {
         lease: &'l mut Lease,
     ) -> Result<impl Future<Output = Result<Response<Received>, SendError>> + use<'l>, ProxyError>
     {
-        let mut request = head::for_http1(upstream_head, self.content.clone())?;
+        let mut request = head::into_http1_request(upstream_head, self.content.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
-            let forwarded = InformationalResponses::new(self.role, Version::HTTP_11);
+            let forwarding = InformationalForwarding::new(self.role, Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |head| {
                 handle_informational(
                     &informational,
                     &upload,
-                    &forwarded,
+                    &forwarding,
                     head.status(),
                     head.headers(),
                 );
@@ -142,10 +145,10 @@ impl OrdinaryExchange<'_> {
         &self,
         mut response: Response<Received>,
         lease: Lease,
-        active: ActiveRequest,
+        active_request: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         head::validate_response(&mut response)?;
-        if let Some(server) = active.server() {
+        if let Some(server) = active_request.server() {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
@@ -154,7 +157,7 @@ impl OrdinaryExchange<'_> {
             Body::empty()
         } else {
             let idle_timeout = self.upstream.timeouts().stream_idle_of(&parts.headers);
-            Body::http1(incoming, lease, active, self.upload().downgrade(), idle_timeout)
+            Body::http1(incoming, lease, active_request, self.upload().downgrade(), idle_timeout)
         };
         Ok(Response::from_parts(parts, body))
     }
@@ -162,33 +165,36 @@ impl OrdinaryExchange<'_> {
     async fn send_http2(
         &self,
         upstream_head: UpstreamHead,
-        session: &Http2Client,
-        active: ActiveRequest,
+        http2_client: &Http2Client,
+        active_request: ActiveRequest,
     ) -> Result<Response<Body>, ProxyError> {
         let timeouts = self.upstream.timeouts();
         let response_timeouts = self.response_timeouts(&upstream_head);
-        let mut request = head::for_http2(upstream_head, &session.scheme, self.content.clone())?;
+        let mut request =
+            head::into_http2_request(upstream_head, &http2_client.scheme, self.content.clone())?;
         if let Some(informational) = &self.informational {
             let (informational, upload) = (informational.clone(), self.upload().clone());
-            let forwarded = InformationalResponses::new(self.role, Version::HTTP_2);
+            let forwarding = InformationalForwarding::new(self.role, Version::HTTP_2);
             smig::on_informational(&mut request, move |status, headers| {
-                handle_informational(&informational, &upload, &forwarded, status, headers);
+                handle_informational(&informational, &upload, &forwarding, status, headers);
             });
         }
-        let response_future =
-            session.client.submit(&session.origin, request).map_err(ProxyError::from_smig)?;
+        let response_future = http2_client
+            .client
+            .submit(&http2_client.origin, request)
+            .map_err(ProxyError::from_smig)?;
         let mut response = await_response(response_future, response_timeouts)
             .await?
             .map_err(ProxyError::from_smig)?;
         if response.version() < Version::HTTP_2 {
-            if let Some(server) = active.server() {
-                session.record_fallback(server);
+            if let Some(server) = active_request.server() {
+                http2_client.record_fallback(server);
             }
             head::validate_response(&mut response)?;
         } else {
             head::validate_http2_response(&mut response)?;
         }
-        if let Some(server) = active.server() {
+        if let Some(server) = active_request.server() {
             server.on_success();
         }
         let (parts, incoming) = response.into_parts();
@@ -201,10 +207,15 @@ impl OrdinaryExchange<'_> {
             stream.stop_upload_after_response();
         }
         let body = if incoming.is_end_stream() {
-            weak_upload.hold(active);
+            weak_upload.hold_guard(active_request);
             Body::empty()
         } else {
-            Body::http2(incoming, active, weak_upload, timeouts.stream_idle_of(&parts.headers))
+            Body::http2(
+                incoming,
+                active_request,
+                weak_upload,
+                timeouts.stream_idle_of(&parts.headers),
+            )
         };
         Ok(Response::from_parts(parts, body))
     }

@@ -41,7 +41,7 @@ pub(super) enum ProxyRole {
 /// What an exchange needs besides the header section, by its kind.
 #[derive(Debug)]
 enum ExchangeKind {
-    Plain {
+    Ordinary {
         content: Content<Upload>,
         informational: Option<InformationalSender>,
         extensions: Extensions,
@@ -71,7 +71,7 @@ pub(crate) fn validate(
 }
 
 /// Validates a request of the forward proxy, which cannot switch protocols.
-pub(crate) fn validate_forwarded(
+pub(crate) fn validate_for_forward_proxy(
     mut request: Request<Incoming>,
 ) -> Result<ValidRequest, ProxyError> {
     let via = head::via(request.version());
@@ -92,18 +92,19 @@ fn validate_as(
     let is_final_recipient = head::decrement_max_forwards(&parts.method, &mut parts.headers)?;
     let informational = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-    let upgrades = match role {
+    let upgrade_handling = match role {
         ProxyRole::Gateway => UpgradeHandling::Honored,
         ProxyRole::Proxy => UpgradeHandling::Ignored,
     };
-    let (upstream_head, content, extensions) = head::validate_request(parts, body, host, upgrades)?;
+    let (upstream_head, content, extensions) =
+        head::validate_request(parts, body, host, upgrade_handling)?;
     let kind = match upstream_head.upgrade {
         _ if is_final_recipient => ExchangeKind::FinalRecipient,
         UpgradeKind::None => {
-            let expects = upstream_head.fields.contains_key(EXPECT);
-            let announced = content.remaining();
-            let content = content.map(|body| Upload::new(body, announced, expects));
-            ExchangeKind::Plain { content, informational, extensions }
+            let expects_continue = upstream_head.fields.contains_key(EXPECT);
+            let announced_length = content.remaining();
+            let content = content.map(|body| Upload::new(body, announced_length, expects_continue));
+            ExchangeKind::Ordinary { content, informational, extensions }
         }
         UpgradeKind::Upgrade(_) | UpgradeKind::ExtendedConnect(_) | UpgradeKind::Connect => {
             ExchangeKind::Upgrade(Box::new(DownstreamParts {
@@ -148,10 +149,10 @@ impl ValidRequest {
         tunnels: &TunnelRegistry,
     ) -> Result<Response<Body>, ProxyError> {
         let mut response = match self.kind {
-            ExchangeKind::Plain { content, informational, extensions } => {
-                let plain =
+            ExchangeKind::Ordinary { content, informational, extensions } => {
+                let ordinary =
                     OrdinaryExchange { upstream, client, content, informational, role: self.role };
-                plain.run(self.upstream_head, extensions).await?
+                ordinary.run(self.upstream_head, extensions).await?
             }
             ExchangeKind::Upgrade(downstream) => {
                 let DownstreamParts { body, on_upgrade } = *downstream;

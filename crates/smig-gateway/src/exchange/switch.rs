@@ -93,28 +93,33 @@ impl UpgradeExchange<'_> {
         // None of the client's data is sent before the response: a WebSocket's handshake is a plain
         // GET.
         let switch_to = SwitchTo::of(&upstream_head.upgrade);
-        let idempotent = switch_to == SwitchTo::WebSocket;
-        let worker = WorkerPools::of(upstream);
+        let is_idempotent = switch_to == SwitchTo::WebSocket;
+        let pools = WorkerPools::get_or_create(upstream);
         let mut attempts = Attempts::new(upstream);
         let mut last_failure = ProxyError::NoServer;
-        let (number, active, response) = loop {
+        let (server_index, active_request, response) = loop {
             let input =
                 BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
-            let Some((number, active)) = attempts.choose(input) else { return Err(last_failure) };
-            let (Some(pool), Some(server)) = (worker.pool(number), active.server()) else {
+            let Some((server_index, active_request)) = attempts.begin_next(input) else {
+                return Err(last_failure);
+            };
+            let (Some(pool), Some(server)) = (pools.pool(server_index), active_request.server())
+            else {
                 return Err(ProxyError::NoServer);
             };
             last_failure =
                 match send_request(&upstream_head, switch_to, upstream, pool, server).await {
-                    Ok(response) => break (number, active, response),
+                    Ok(response) => break (server_index, active_request, response),
                     Err(failure) => failure,
                 };
-            attempts.record_failure(number, &last_failure);
-            if !last_failure.may_retry(idempotent) || !attempts.take_retry(number, &last_failure) {
+            attempts.record_failure(server_index, &last_failure);
+            if !last_failure.may_retry(is_idempotent)
+                || !attempts.take_retry(server_index, &last_failure)
+            {
                 return Err(last_failure);
             }
         };
-        if let Some(server) = active.server() {
+        if let Some(server) = active_request.server() {
             server.on_success();
         }
         let completion = UpgradeCompletion {
@@ -122,19 +127,19 @@ impl UpgradeExchange<'_> {
             switch_to,
             upgrade: &upstream_head.upgrade,
             downstream,
-            active,
+            active_request,
             tunnels,
         };
         let result = match response {
-            ServerResponse::Http1 { response, lease, generated_key: own_key } => {
-                completion.finish_http1(response, lease, own_key).await
+            ServerResponse::Http1 { response, lease, generated_key } => {
+                completion.finish_http1(response, lease, generated_key).await
             }
             ServerResponse::Http2 { response, sender, key } => {
                 completion.finish_http2(response, sender, key)
             }
         };
         if let Err(failure) = &result {
-            attempts.record_failure(number, failure);
+            attempts.record_failure(server_index, failure);
         }
         result
     }
@@ -162,24 +167,26 @@ async fn send_request(
     pool: &ServerPool,
     server: &UpstreamServer,
 ) -> Result<ServerResponse, ProxyError> {
-    let limits = upstream.timeouts();
+    let timeouts = upstream.timeouts();
     let connection = match switch_to {
         SwitchTo::WebSocket => pool.websocket_connection(upstream, server).await?,
         SwitchTo::Tunnel | SwitchTo::Other => pool.connection(upstream, server).await?,
     };
-    let session = match connection {
+    let http2_client = match connection {
         Connection::Http1(lease) if switch_to == SwitchTo::Other => {
             // Nothing was sent on it.
             lease.release();
             return Err(ProxyError::NotImplemented("protocols other than websocket"));
         }
-        Connection::Http1(lease) => return send_http1(upstream_head.clone(), lease, limits).await,
-        Connection::Http2(session) => session,
+        Connection::Http1(lease) => {
+            return send_http1(upstream_head.clone(), lease, timeouts).await;
+        }
+        Connection::Http2(http2_client) => http2_client,
     };
-    match send_http2(upstream_head.clone(), &session, server, limits).await {
+    match send_http2(upstream_head.clone(), &http2_client, server, timeouts).await {
         Err(ProxyError::NoExtendedConnect) if switch_to == SwitchTo::WebSocket => {
-            let lease = pool.fall_back_to_http1(upstream, server, &session).await?;
-            send_http1(upstream_head.clone(), lease, limits).await
+            let lease = pool.fall_back_to_http1(upstream, server, &http2_client).await?;
+            send_http1(upstream_head.clone(), lease, timeouts).await
         }
         other => other,
     }
@@ -189,7 +196,7 @@ async fn send_request(
 async fn send_http1(
     mut upstream_head: UpstreamHead,
     mut lease: Lease,
-    limits: &Timeouts,
+    timeouts: &Timeouts,
 ) -> Result<ServerResponse, ProxyError> {
     let mut generated_key = None;
     if let UpgradeKind::ExtendedConnect(_) = upstream_head.upgrade {
@@ -197,37 +204,39 @@ async fn send_http1(
         upstream_head.fields.set(ProxyField::WebSocketKey, key.clone());
         generated_key = Some(key);
     }
-    let request = head::for_http1(upstream_head, Content::tunnel(Upload::default()))?;
+    let request = head::into_http1_request(upstream_head, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(ProxyError::NoServer) };
     // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.mark_last();
-    let response = connection.send(request, limits.response_timeouts(&Upload::default())).await?;
+    let response = connection.send(request, timeouts.response_timeouts(&Upload::default())).await?;
     Ok(ServerResponse::Http1 { response, lease, generated_key })
 }
 
 /// Sends the request over HTTP/2, as extended CONNECT or CONNECT.
 async fn send_http2(
     mut upstream_head: UpstreamHead,
-    session: &Http2Client,
+    http2_client: &Http2Client,
     server: &UpstreamServer,
-    limits: &Timeouts,
+    timeouts: &Timeouts,
 ) -> Result<ServerResponse, ProxyError> {
     let key = upstream_head.fields.remove(&websocket::KEY);
     let (sender, body) = channel();
     let content = Content::tunnel(Upload::tunnel(body));
-    let request = head::for_http2(upstream_head, &session.scheme, content)?;
+    let request = head::into_http2_request(upstream_head, &http2_client.scheme, content)?;
     let to_proxy_error = |error: smig::Error| match (error.is_user(), error.was_processed()) {
         (true, Processed::No) => ProxyError::NoExtendedConnect,
         (true, _) => ProxyError::Upgrade("the request was cancelled"),
         (false, _) => ProxyError::from_smig(error),
     };
-    let sending = session.client.submit(&session.origin, request).map_err(to_proxy_error)?;
+    let response_future =
+        http2_client.client.submit(&http2_client.origin, request).map_err(to_proxy_error)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
-    let deadline = limits.response_timeouts(&Upload::default());
-    let response = await_response(sending, deadline).await?.map_err(to_proxy_error)?;
+    let response_timeouts = timeouts.response_timeouts(&Upload::default());
+    let response =
+        await_response(response_future, response_timeouts).await?.map_err(to_proxy_error)?;
     if response.version() < Version::HTTP_2 {
         // The HTTP/2 client fell back to HTTP/1.1, and its CONNECT opens no tunnel there.
-        session.record_fallback(server);
+        http2_client.record_fallback(server);
         return Err(ProxyError::Upgrade("the server no longer supports HTTP/2"));
     }
     Ok(ServerResponse::Http2 { response, sender, key })
@@ -239,7 +248,7 @@ struct UpgradeCompletion<'a> {
     switch_to: SwitchTo,
     upgrade: &'a UpgradeKind,
     downstream: Downstream,
-    active: ActiveRequest,
+    active_request: ActiveRequest,
     tunnels: &'a TunnelRegistry,
 }
 
@@ -252,9 +261,9 @@ impl UpgradeCompletion<'_> {
         lease: Lease,
         generated_key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, switch_to, upgrade, downstream, active, tunnels } = self;
-        let limits = *upstream.timeouts();
-        let switched = match switch_to {
+        let Self { upstream, switch_to, upgrade, downstream, active_request, tunnels } = self;
+        let timeouts = *upstream.timeouts();
+        let has_switched = match switch_to {
             SwitchTo::Tunnel => response.status().is_success(),
             SwitchTo::WebSocket | SwitchTo::Other => {
                 response.status() == StatusCode::SWITCHING_PROTOCOLS
@@ -262,7 +271,7 @@ impl UpgradeCompletion<'_> {
         };
         let protocol = response.headers().get(UPGRADE).cloned();
         head::validate_switch_response(&mut response)?;
-        if !switched {
+        if !has_switched {
             if matches!(upgrade, UpgradeKind::ExtendedConnect(_)) && response.status().is_success()
             {
                 // The server answers the GET, as it may (RFC 9110 section 7.8); to the client, 2xx would mean that the
@@ -270,8 +279,9 @@ impl UpgradeCompletion<'_> {
                 return Err(ProxyError::Upgrade("the server did not switch protocols"));
             }
             let (parts, incoming) = response.into_parts();
-            let idle_timeout = limits.stream_idle_of(&parts.headers);
-            let body = Body::http1(incoming, lease, active, WeakUpload::default(), idle_timeout);
+            let idle_timeout = timeouts.stream_idle_of(&parts.headers);
+            let body =
+                Body::http1(incoming, lease, active_request, WeakUpload::default(), idle_timeout);
             return Ok(Response::from_parts(parts, body));
         }
         if switch_to != SwitchTo::Tunnel {
@@ -286,22 +296,22 @@ impl UpgradeCompletion<'_> {
             }
         }
         let connection = lease.into_inner().ok_or(ProxyError::Upgrade("no connection"))?;
-        let UpgradedConn { io, read_buf: early, permit } =
-            connection.switch(limits.connect).await?;
-        let server_end = Socket::with_prefix(io, early);
+        let UpgradedConn { io, read_buf: early_bytes, permit } =
+            connection.switch(timeouts.connect).await?;
+        let server_end = Socket::with_prefix(io, early_bytes);
         let name = upstream.name().to_owned();
-        let (head, body) = tunnel_head(upgrade, &downstream, response.headers());
-        let guards = (active, permit);
+        let (head, tunnel_body) = tunnel_response(upgrade, &downstream, response.headers());
+        let guards = (active_request, permit);
         spawn_relay(
             begin_tunnel(tunnels, &downstream),
             downstream,
             server_end,
-            body.sender,
-            limits.tunnel,
+            tunnel_body.sender,
+            timeouts.tunnel,
             name,
             guards,
         );
-        Ok(head.map(|()| body.body))
+        Ok(head.map(|()| tunnel_body.body))
     }
 
     /// Starts the relay if the server accepted the CONNECT over HTTP/2; otherwise forwards the
@@ -312,22 +322,22 @@ impl UpgradeCompletion<'_> {
         mut sender: BodySender,
         key: Option<HeaderValue>,
     ) -> Result<Response<Body>, ProxyError> {
-        let Self { upstream, upgrade, downstream, active, tunnels, .. } = self;
-        let limits = *upstream.timeouts();
-        let opened = response.status().is_success();
-        if opened {
+        let Self { upstream, upgrade, downstream, active_request, tunnels, .. } = self;
+        let timeouts = *upstream.timeouts();
+        let is_accepted = response.status().is_success();
+        if is_accepted {
             // RFC 9110 section 9.3.6: Content-Length has no meaning there.
             response.headers_mut().remove(CONTENT_LENGTH);
         }
         head::validate_http2_response(&mut response)?;
         let (mut parts, incoming) = response.into_parts();
         parts.version = Version::default();
-        if !opened {
+        if !is_accepted {
             // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
             // end.
             sender.finish();
-            let idle_timeout = limits.stream_idle_of(&parts.headers);
-            let body = Body::http2(incoming, active, WeakUpload::default(), idle_timeout);
+            let idle_timeout = timeouts.stream_idle_of(&parts.headers);
+            let body = Body::http2(incoming, active_request, WeakUpload::default(), idle_timeout);
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)
@@ -336,18 +346,18 @@ impl UpgradeCompletion<'_> {
             parts.headers.insert(websocket::ACCEPT, accept);
         }
         let server_end = Stream::new(incoming, sender);
-        let (head, body) = tunnel_head(upgrade, &downstream, &parts.headers);
+        let (head, tunnel_body) = tunnel_response(upgrade, &downstream, &parts.headers);
         let name = upstream.name().to_owned();
         spawn_relay(
             begin_tunnel(tunnels, &downstream),
             downstream,
             server_end,
-            body.sender,
-            limits.tunnel,
+            tunnel_body.sender,
+            timeouts.tunnel,
             name,
-            active,
+            active_request,
         );
-        Ok(head.map(|()| body.body))
+        Ok(head.map(|()| tunnel_body.body))
     }
 }
 
@@ -358,8 +368,8 @@ struct TunnelBody {
     sender: Option<BodySender>,
 }
 
-/// Returns the head of that response in the client's protocol.
-fn tunnel_head(
+/// Returns that response in the client's protocol: its head, and its body.
+fn tunnel_response(
     upgrade: &UpgradeKind,
     downstream: &Downstream,
     headers: &HeaderMap,
@@ -367,7 +377,7 @@ fn tunnel_head(
     let mut head = Response::new(());
     *head.headers_mut() = headers.clone();
     head.headers_mut().remove(CONTENT_LENGTH);
-    let body = match downstream {
+    let tunnel_body = match downstream {
         Downstream::Stream(_) => {
             head.headers_mut().remove(websocket::ACCEPT);
             let (sender, body): (_, ChannelBody) = channel();
@@ -381,7 +391,7 @@ fn tunnel_head(
             TunnelBody { body: Body::empty(), sender: None }
         }
     };
-    (head, body)
+    (head, tunnel_body)
 }
 
 /// Starts to count a tunnel.
@@ -399,20 +409,20 @@ fn spawn_relay<F: TunnelEndpoint + 'static, H: 'static>(
     downstream: Downstream,
     server_end: F,
     sender: Option<BodySender>,
-    idle: std::time::Duration,
+    idle_timeout: std::time::Duration,
     name: String,
     guards: H,
 ) {
     tokio::task::spawn_local(async move {
         let outcome = match (downstream, sender) {
             (Downstream::Stream(incoming), Some(sender)) => {
-                tunnel.run(Stream::new(incoming, sender), server_end, Some(idle)).await
+                tunnel.run(Stream::new(incoming, sender), server_end, Some(idle_timeout)).await
             }
             (Downstream::Connection(on_upgrade), _) => {
                 let downstream =
                     on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
                 match downstream {
-                    Ok(downstream) => tunnel.run(downstream, server_end, Some(idle)).await,
+                    Ok(downstream) => tunnel.run(downstream, server_end, Some(idle_timeout)).await,
                     Err(error) => {
                         return tracing::debug!(upstream = name, %error, "the client disconnected");
                     }

@@ -61,8 +61,8 @@ pub(super) fn special_network(ip: IpAddr) -> Option<(IpNet, &'static str)> {
         .iter()
         .map(|&(addr, bits, what)| (IpNet::new(Ipv4Addr::from(addr).into(), bits), what));
     let v6 = SPECIAL_V6.iter().map(|&(addr, bits, what)| (IpNet::new(addr.into(), bits), what));
-    let known = v4.chain(v6).find(|(network, _)| network.contains(ip));
-    known.or_else(|| match ip {
+    let listed_network = v4.chain(v6).find(|(network, _)| network.contains(ip));
+    listed_network.or_else(|| match ip {
         IpAddr::V6(v6) if v6.octets()[0] >> 5 != 1 => {
             // Outside 2000::/3: the network of the first 16 bits.
             let [first, ..] = v6.segments();
@@ -134,7 +134,7 @@ pub struct Nat64(IpNet);
 
 impl Nat64 {
     /// Returns the IPv4 address that is embedded in an address with this prefix.
-    pub(super) fn embedded(self, ip: IpAddr) -> Option<IpAddr> {
+    pub(super) fn embedded_ipv4(self, ip: IpAddr) -> Option<IpAddr> {
         let IpAddr::V6(v6) = ip else { return None };
         if !self.0.contains(ip) {
             return None;
@@ -174,7 +174,7 @@ impl<'de> Deserialize<'de> for Nat64 {
 }
 
 /// Returns the IPv4 address that is embedded in an IPv6 address (mapped, compatible, NAT64 or 6to4).
-pub(super) fn embedded(ip: IpAddr) -> Option<IpAddr> {
+pub(super) fn embedded_ipv4(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = ip else { return None };
     let [a, b, c, d, e, f, g, h] = v6.segments();
     let v4 = |high: u16, low: u16| {
@@ -198,7 +198,7 @@ mod tests {
         {
             assert!(special_network(public.parse().unwrap()).is_none(), "{public}");
         }
-        for (ip, what) in [
+        for (ip, expected_purpose) in [
             ("0.0.0.0", "unspecified"),
             ("10.0.0.1", "private"),
             ("100.64.0.1", "for carrier-grade NAT"),
@@ -232,7 +232,7 @@ mod tests {
         ] {
             let ip: IpAddr = ip.parse().unwrap();
             let (network, purpose) = special_network(ip).unwrap();
-            assert!(purpose == what && network.contains(ip), "{ip}: {purpose}");
+            assert!(purpose == expected_purpose && network.contains(ip), "{ip}: {purpose}");
         }
     }
 
@@ -248,9 +248,9 @@ mod tests {
             ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
         ] {
             let nat64: Nat64 = prefix.parse().unwrap();
-            let embedded = nat64.embedded(ip.parse().unwrap());
+            let embedded = nat64.embedded_ipv4(ip.parse().unwrap());
             assert_eq!(embedded, Some("192.0.2.33".parse().unwrap()), "{prefix}");
-            assert_eq!(nat64.embedded("2001:db9::1".parse().unwrap()), None);
+            assert_eq!(nat64.embedded_ipv4("2001:db9::1".parse().unwrap()), None);
         }
         for bad in ["10.0.0.0/8", "2001:db8::/33", "2001:db8::1", "x"] {
             assert!(bad.parse::<Nat64>().is_err(), "{bad}");
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn embedded_ipv4_addresses_are_extracted() {
-        let embedded = |ip: &str| embedded(ip.parse().unwrap()).map(|ip| ip.to_string());
+        let embedded = |ip: &str| embedded_ipv4(ip.parse().unwrap()).map(|ip| ip.to_string());
         assert_eq!(embedded("::ffff:10.0.0.1").as_deref(), Some("10.0.0.1"));
         assert_eq!(embedded("64:ff9b::a00:1").as_deref(), Some("10.0.0.1"));
         assert_eq!(embedded("2002:a00:1::").as_deref(), Some("10.0.0.1"));

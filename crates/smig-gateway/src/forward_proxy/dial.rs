@@ -23,14 +23,14 @@ pub(super) struct HostPort {
 }
 
 /// Maximum length of a host name in its text form.
-const MAX_HOST_NAME_LENGTH: usize = 253;
+const MAX_HOST_NAME_BYTES: usize = 253;
 
 impl HostPort {
     /// Normalizes a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);
-        let is_valid = bare.len() <= MAX_HOST_NAME_LENGTH && !bare.split('.').any(str::is_empty);
+        let is_valid = bare.len() <= MAX_HOST_NAME_BYTES && !bare.split('.').any(str::is_empty);
         is_valid.then(|| Self { host: bare.to_ascii_lowercase(), port })
     }
 }
@@ -50,24 +50,24 @@ impl fmt::Display for HostPort {
 /// # Errors
 /// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, a
 /// resource needed to check the address is exhausted, or no connection is established within
-/// `limit`.
+/// `timeout`.
 pub(super) async fn dial(
     target: &HostPort,
     resolver: &Resolver,
-    limit: Duration,
+    timeout: Duration,
 ) -> Result<TcpStream, ForwardError> {
-    let until = Instant::now() + limit;
-    let addrs = timeout_at(until, resolver.resolve(&target.host, target.port))
+    let deadline = Instant::now() + timeout;
+    let addrs = timeout_at(deadline, resolver.resolve(&target.host, target.port))
         .await
         .map_err(|_| ForwardError::dns_timeout(&target.host))?
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                ForwardError::prohibited(format!("{target} is not allowed: {error}"))
+                ForwardError::destination_ip_prohibited(format!("{target} is not allowed: {error}"))
             }
             io::ErrorKind::ResourceBusy => ForwardError::resolver_busy(&target.host, &error),
             _ => ForwardError::dns_error(&target.host, &error),
         })?;
-    let tcp = timeout_at(until, smig::connect_any(addrs))
+    let tcp = timeout_at(deadline, smig::connect_any(addrs))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(|error| ForwardError::connect_failed(&target.to_string(), &error))?;

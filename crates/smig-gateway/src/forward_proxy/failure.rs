@@ -29,12 +29,12 @@ impl ForwardError {
     }
 
     /// The request, or the origin's response, is malformed.
-    pub(super) fn of_head(failure: &smig_proxy::ProxyError) -> Self {
+    pub(super) fn malformed_head(failure: &smig_proxy::ProxyError) -> Self {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
     /// The origin sent no response.
-    pub(super) fn of_exchange(target: &str, failure: &smig_proxy::ProxyError) -> Self {
+    pub(super) fn exchange_failed(target: &str, failure: &smig_proxy::ProxyError) -> Self {
         let detail = match failure {
             smig_proxy::ProxyError::Prohibited(why) => format!("{target} is not allowed: {why}"),
             _ => format!("no response from {target}: {failure}"),
@@ -52,12 +52,12 @@ impl ForwardError {
     }
 
     /// A rule on names or ports forbids the destination.
-    pub(super) fn denied(detail: impl Into<String>) -> Self {
+    pub(super) fn request_denied(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "http_request_denied", detail)
     }
 
     /// The rules forbid all addresses of the host.
-    pub(super) fn prohibited(detail: impl Into<String>) -> Self {
+    pub(super) fn destination_ip_prohibited(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "destination_ip_prohibited", detail)
     }
 
@@ -113,10 +113,10 @@ impl ForwardError {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        let status =
+        let proxy_status =
             format!("smig; error={}; details=\"{}\"", self.error_type, escape(&self.detail));
-        if let Ok(status) = HeaderValue::from_str(&status) {
-            headers.insert(PROXY_STATUS, status);
+        if let Ok(proxy_status) = HeaderValue::from_str(&proxy_status) {
+            headers.insert(PROXY_STATUS, proxy_status);
         }
         response
     }
@@ -155,9 +155,9 @@ mod tests {
         let error = io::Error::from(io::ErrorKind::ConnectionRefused);
         let response = ForwardError::connect_failed("a\"b:1", &error).into_response();
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
-        let status = response.headers()[PROXY_STATUS].to_str().unwrap();
+        let proxy_status = response.headers()[PROXY_STATUS].to_str().unwrap();
         assert!(
-            status.starts_with(
+            proxy_status.starts_with(
                 "smig; error=connection_refused; details=\"cannot connect to a\\\"b:1"
             )
         );

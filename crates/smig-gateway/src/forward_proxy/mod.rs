@@ -154,34 +154,35 @@ impl ForwardProxy {
         if framing::announces_content(request.headers()) {
             return Err(ForwardError::bad_request("content in a CONNECT request"));
         }
-        let target = target(request.uri(), None)?;
+        let target = parse_target(request.uri(), None)?;
         self.destinations.rules.check_name(&target.host, target.port)?;
         let permit = TunnelPermit::acquire(self, user)?;
         let resolver = self.destinations.resolver.clone().for_client(user);
         let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
-        Ok(self.spawn_relay(request, Socket::new(tcp), permit, target))
+        Ok(self.open_tunnel(request, Socket::new(tcp), permit, target))
     }
 
-    /// Starts a task that relays between the client and the connected socket.
-    fn spawn_relay(
+    /// Starts a task that relays between the client and the connected socket; returns the response
+    /// that opens the tunnel.
+    fn open_tunnel(
         &self,
         mut request: Request<Incoming>,
         remote: Socket<tokio::net::TcpStream>,
         permit: TunnelPermit,
         target: HostPort,
     ) -> Response<Body> {
-        let idle = self.spec.tunnel_idle_timeout;
+        let idle_timeout = self.spec.tunnel_idle_timeout;
         let tunnel = self.tunnels.begin(TunnelKind::Connect, request.body().stream_info());
         if request.version() == Version::HTTP_2 {
             let (downstream, body) = tunnel::accept(request.into_body());
-            tokio::spawn(run_tunnel(tunnel, downstream, remote, idle, permit, target));
+            tokio::spawn(run_tunnel(tunnel, downstream, remote, idle_timeout, permit, target));
             return Response::new(Body::new(body));
         }
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
                 Ok(downstream) => {
-                    run_tunnel(tunnel, downstream, remote, idle, permit, target).await
+                    run_tunnel(tunnel, downstream, remote, idle_timeout, permit, target).await
                 }
                 Err(error) => tracing::debug!(%error, "the client of a tunnel disconnected"),
             }
@@ -199,7 +200,7 @@ impl ForwardProxy {
                 "only http:// is forwarded; use CONNECT for https://",
             ));
         }
-        let target = target(request.uri(), Some(80))?;
+        let target = parse_target(request.uri(), Some(80))?;
         tracing::debug!(user, %target, "request forwarded");
         // An open connection is reused without a lookup, and the resolver checks only addresses.
         self.destinations.rules.check_name(&target.host, target.port)?;
@@ -213,12 +214,12 @@ async fn run_tunnel<A: TunnelEndpoint, B: TunnelEndpoint>(
     tunnel: Tunnel,
     downstream: A,
     remote: B,
-    idle: Option<std::time::Duration>,
+    idle_timeout: Option<std::time::Duration>,
     permit: TunnelPermit,
     target: HostPort,
 ) {
-    let outcome = tunnel.run(downstream, remote, idle).await;
-    let (user, sent, received) = (&permit.user, outcome.a_to_b, outcome.b_to_a);
+    let outcome = tunnel.run(downstream, remote, idle_timeout).await;
+    let (user, sent, received) = (&permit.user, outcome.bytes_to_remote, outcome.bytes_to_client);
     match outcome.end {
         Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
         Err(error) => tracing::debug!(user, %target, sent, received, %error, "tunnel failed"),
@@ -226,12 +227,13 @@ async fn run_tunnel<A: TunnelEndpoint, B: TunnelEndpoint>(
 }
 
 /// Returns the destination of a request, from its authority.
-fn target(uri: &Uri, default_port: Option<u16>) -> Result<HostPort, ForwardError> {
-    let bad = || ForwardError::bad_request("the authority is not host:port");
-    let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad)?;
+fn parse_target(uri: &Uri, default_port: Option<u16>) -> Result<HostPort, ForwardError> {
+    let bad_authority = || ForwardError::bad_request("the authority is not host:port");
+    let authority =
+        uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad_authority)?;
     let port = authority.port_u16().or_else(|| default_port.filter(|_| has_no_port(authority)));
-    let port = port.filter(|&port| port != 0).ok_or_else(bad)?;
-    HostPort::new(authority.host(), port).ok_or_else(bad)
+    let port = port.filter(|&port| port != 0).ok_or_else(bad_authority)?;
+    HostPort::new(authority.host(), port).ok_or_else(bad_authority)
 }
 
 fn has_no_port(authority: &Authority) -> bool {
@@ -246,26 +248,26 @@ struct TunnelPermit {
 }
 
 impl TunnelPermit {
-    fn acquire(forward: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
-        let mut open = forward.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(user.to_owned()).or_default();
-        if *count >= forward.spec.max_tunnels {
-            let limit = forward.spec.max_tunnels;
+    fn acquire(proxy: &ForwardProxy, user: &str) -> Result<Self, ForwardError> {
+        let mut counts = proxy.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(user.to_owned()).or_default();
+        if *count >= proxy.spec.max_tunnels {
+            let limit = proxy.spec.max_tunnels;
             throttled!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
-            return Err(ForwardError::too_many_tunnels(forward.spec.max_tunnels));
+            return Err(ForwardError::too_many_tunnels(proxy.spec.max_tunnels));
         }
         *count += 1;
-        Ok(Self { open_tunnels: Arc::clone(&forward.open_tunnels), user: user.to_owned() })
+        Ok(Self { open_tunnels: Arc::clone(&proxy.open_tunnels), user: user.to_owned() })
     }
 }
 
 impl Drop for TunnelPermit {
     fn drop(&mut self) {
-        let mut open = self.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.user) {
+        let mut counts = self.open_tunnels.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.user);
+                counts.remove(&self.user);
             }
         }
     }

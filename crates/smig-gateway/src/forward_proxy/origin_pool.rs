@@ -26,7 +26,7 @@ pub(super) struct OriginPool {
     resolver: Resolver,
     timeouts: Timeouts,
     max_connections: usize,
-    max_waiting: usize,
+    max_pending_requests: usize,
     origins: Mutex<Origins>,
 }
 
@@ -46,7 +46,7 @@ impl OriginPool {
             resolver,
             timeouts,
             max_connections: spec.max_connections,
-            max_waiting: spec.max_pending_requests,
+            max_pending_requests: spec.max_pending_requests,
             origins: Mutex::default(),
         }
     }
@@ -70,13 +70,13 @@ impl OriginPool {
         let authority = request.uri().authority().cloned();
         let authority = authority.ok_or_else(|| ForwardError::bad_request("no authority"))?;
         let request = prepare(request, &authority)?;
-        let upstream = self.origin(user, target, protocol)?;
+        let upstream = self.find_or_create_origin(user, target, protocol)?;
         let result = request.exchange(&upstream, client, tunnels).await;
-        result.map_err(|failure| ForwardError::of_exchange(&target.to_string(), &failure))
+        result.map_err(|failure| ForwardError::exchange_failed(&target.to_string(), &failure))
     }
 
     /// Returns the user's origin as an upstream. Holds no lock across an await.
-    fn origin(
+    fn find_or_create_origin(
         &self,
         user: &str,
         target: &HostPort,
@@ -96,12 +96,12 @@ impl OriginPool {
             OriginProtocol::Http1 => "http",
             OriginProtocol::H2c => "h2c",
         };
-        let bad = || ForwardError::bad_request("the authority is not host:port");
-        let url = format!("{scheme}://{target}").parse().map_err(|_| bad())?;
+        let bad_authority = || ForwardError::bad_request("the authority is not host:port");
+        let url = format!("{scheme}://{target}").parse().map_err(|_| bad_authority())?;
         let spec = UpstreamSpec {
             timeouts: self.timeouts,
             max_connections: self.max_connections,
-            max_pending_requests: self.max_waiting,
+            max_pending_requests: self.max_pending_requests,
             ejection: Ejection { consecutive_failures: 0, ..Ejection::default() },
             ..UpstreamSpec::new(vec![url])
         };
@@ -114,16 +114,17 @@ impl OriginPool {
 /// Returns the request in the form for the origin.
 fn prepare(
     mut request: Request<Incoming>,
-    target: &Authority,
+    authority: &Authority,
 ) -> Result<ValidRequest, ForwardError> {
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Err(ForwardError::bad_request("more than one host"));
     }
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
-    let host = HeaderValue::from_str(target.as_str());
+    let host = HeaderValue::from_str(authority.as_str());
     let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
-    exchange::validate_forwarded(request).map_err(|failure| ForwardError::of_head(&failure))
+    exchange::validate_for_forward_proxy(request)
+        .map_err(|failure| ForwardError::malformed_head(&failure))
 }
 
 #[cfg(test)]
@@ -136,11 +137,11 @@ mod tests {
 
     use super::*;
     use crate::forward_proxy::dial;
-    use crate::forward_proxy::origins::MAX_ORIGINS;
+    use crate::forward_proxy::origins::MAX_ORIGINS_PER_USER;
     use crate::upstream::{ActiveRequest, BalanceInput, TriedServers};
     use smig_proxy::head::{self, UpgradeHandling};
 
-    /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
+    /// A pool whose lookups block until the sender is dropped: no connection is ever made.
     fn black_hole(spec: &ForwardProxySpec) -> (OriginPool, mpsc::Sender<()>) {
         let (release, blocked) = mpsc::channel();
         let blocked = Mutex::new(blocked);
@@ -161,7 +162,7 @@ mod tests {
         let tunnels = TunnelRegistry::of_gateway();
         let local = tokio::task::LocalSet::new();
         for protocol in ["h2c", "http/1.1"] {
-            let begin = Instant::now();
+            let started_at = Instant::now();
             let call = || {
                 let request = Request::get("http://hole.example/")
                     .header(ORIGIN_PROTOCOL, protocol)
@@ -174,7 +175,7 @@ mod tests {
                 let response = answer.unwrap_err().into_response();
                 assert_eq!(response.status(), 504);
             }
-            let took = begin.elapsed();
+            let took = started_at.elapsed();
             assert!(took < spec.connect_timeout * 3 / 2, "{protocol}: {took:?}");
         }
     }
@@ -193,8 +194,8 @@ mod tests {
 
     async fn assert_all_503(resolver: Resolver) {
         let target = HostPort::new("a.example", 80).unwrap();
-        let limit = Duration::from_secs(60);
-        let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
+        let timeout = Duration::from_secs(60);
+        let by_connect = dial::dial(&target, &resolver, timeout).await.unwrap_err();
         let mut responses = vec![by_connect.into_response()];
         let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
         let (client, tunnels) =
@@ -216,12 +217,16 @@ mod tests {
     }
 
     /// Requests the origin with this number for a user.
-    fn origin(pool: &OriginPool, user: &str, number: usize) -> Result<Arc<Upstream>, ForwardError> {
+    fn use_origin(
+        pool: &OriginPool,
+        user: &str,
+        number: usize,
+    ) -> Result<Arc<Upstream>, ForwardError> {
         let target = HostPort::new(&format!("{number}.example"), 80).unwrap();
-        pool.origin(user, &target, OriginProtocol::Http1)
+        pool.find_or_create_origin(user, &target, OriginProtocol::Http1)
     }
 
-    fn count(pool: &OriginPool) -> usize {
+    fn origin_count(pool: &OriginPool) -> usize {
         pool.origins.lock().unwrap().count()
     }
 
@@ -234,14 +239,14 @@ mod tests {
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         let input =
             BalanceInput { client, uri: &upstream_head.uri, headers: &upstream_head.fields };
-        upstream.choose(input, TriedServers::default()).unwrap().1
+        upstream.choose_and_begin(input, TriedServers::default()).unwrap().1
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unused_h2c_origin_is_not_resolved_again() {
-        let (looked_up, mut lookups) = mpsc::channel();
+    async fn an_unused_h2c_origin_is_not_resolved_repeatedly() {
+        let (lookups_tx, mut lookups) = mpsc::channel();
         let resolver = Resolver::from_fn(move |_| {
-            let _ = looked_up.send(());
+            let _ = lookups_tx.send(());
             Err(std::io::Error::other("no such name"))
         });
         let pool = OriginPool::new(&ForwardProxySpec::default(), resolver);
@@ -255,7 +260,7 @@ mod tests {
         let local = tokio::task::LocalSet::new();
         let run = async {
             pool.send(request, "ann", &target, client, &tunnels).await.unwrap_err();
-            let mut times = 0;
+            let mut late_lookups = 0;
             for second in 0..60 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 // The paused clock does not advance meanwhile: a lookup that has started can report within 10 ms.
@@ -263,9 +268,9 @@ mod tests {
                     move || (lookups.recv_timeout(Duration::from_millis(10)).is_ok(), lookups);
                 let (was_resolved, receiver) = tokio::task::spawn_blocking(receive).await.unwrap();
                 lookups = receiver;
-                times += usize::from(was_resolved && second > 10);
+                late_lookups += usize::from(was_resolved && second > 10);
             }
-            assert!(times <= 1, "{times} lookups of an unused origin");
+            assert!(late_lookups <= 1, "{late_lookups} lookups of an unused origin");
         };
         local.run_until(run).await;
     }
@@ -274,59 +279,63 @@ mod tests {
     async fn unused_origins_are_evicted() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         for n in 0..1000 {
-            origin(&pool, "ann", n).unwrap();
+            use_origin(&pool, "ann", n).unwrap();
             tokio::time::advance(UNUSED_TIMEOUT / 2).await;
         }
-        assert!(count(&pool) <= 3, "{}", count(&pool));
+        assert!(origin_count(&pool) <= 3, "{}", origin_count(&pool));
         // The origins of a user without any further request, too.
         tokio::time::advance(UNUSED_TIMEOUT * 2).await;
-        origin(&pool, "bob", 0).unwrap();
-        assert_eq!(count(&pool), 1);
+        use_origin(&pool, "bob", 0).unwrap();
+        assert_eq!(origin_count(&pool), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_user_with_many_origins_does_not_evict_those_of_others() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
-        let bobs_origin = origin(&pool, "bob", 0).unwrap();
+        let bobs_origin = use_origin(&pool, "bob", 0).unwrap();
         let mut in_use = Vec::new();
-        for n in 1..MAX_ORIGINS * 4 {
-            let Ok(upstream) = origin(&pool, "ann", n) else { break };
+        for n in 1..MAX_ORIGINS_PER_USER * 4 {
+            let Ok(upstream) = use_origin(&pool, "ann", n) else { break };
             if n % 4 == 0 {
                 in_use.push(begin_request(&upstream));
             }
         }
-        assert!(Arc::ptr_eq(&bobs_origin, &origin(&pool, "bob", 0).unwrap()), "it was evicted");
+        assert!(Arc::ptr_eq(&bobs_origin, &use_origin(&pool, "bob", 0).unwrap()), "it was evicted");
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_origins_are_evicted_after_their_requests_end() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
         let mut in_use = Vec::new();
-        for n in 0..MAX_ORIGINS * 2 {
-            let Ok(upstream) = origin(&pool, "ann", n) else { break };
+        for n in 0..MAX_ORIGINS_PER_USER * 2 {
+            let Ok(upstream) = use_origin(&pool, "ann", n) else { break };
             in_use.push(begin_request(&upstream));
         }
-        assert!(count(&pool) <= MAX_ORIGINS, "{}", count(&pool));
+        assert!(origin_count(&pool) <= MAX_ORIGINS_PER_USER, "{}", origin_count(&pool));
         // Origins in use are not evicted, however old.
         tokio::time::advance(UNUSED_TIMEOUT * 10).await;
-        origin(&pool, "ann", 0).unwrap();
-        assert_eq!(count(&pool), MAX_ORIGINS);
+        use_origin(&pool, "ann", 0).unwrap();
+        assert_eq!(origin_count(&pool), MAX_ORIGINS_PER_USER);
         drop(in_use);
-        origin(&pool, "ann", 0).unwrap();
-        assert_eq!(count(&pool), MAX_ORIGINS, "their connections are kept for a while");
+        use_origin(&pool, "ann", 0).unwrap();
+        assert_eq!(
+            origin_count(&pool),
+            MAX_ORIGINS_PER_USER,
+            "their connections are kept for a while"
+        );
         tokio::time::advance(UNUSED_TIMEOUT).await;
-        origin(&pool, "ann", 0).unwrap();
-        assert_eq!(count(&pool), 1);
+        use_origin(&pool, "ann", 0).unwrap();
+        assert_eq!(origin_count(&pool), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn evictions_are_rate_limited_while_nearly_all_origins_are_in_use() {
         let pool = OriginPool::new(&ForwardProxySpec::default(), Resolver::system());
-        let in_use: Vec<_> = (0..MAX_ORIGINS - 24)
-            .map(|n| begin_request(&origin(&pool, "ann", n).unwrap()))
+        let in_use: Vec<_> = (0..MAX_ORIGINS_PER_USER - 24)
+            .map(|n| begin_request(&use_origin(&pool, "ann", n).unwrap()))
             .collect();
-        let mut more = MAX_ORIGINS..;
-        let mut request_origin = || origin(&pool, "ann", more.next().unwrap());
+        let mut fresh_numbers = MAX_ORIGINS_PER_USER..;
+        let mut request_origin = || use_origin(&pool, "ann", fresh_numbers.next().unwrap());
         for round in 0..3 {
             // There are 24 free slots; each eviction frees half of those 24.
             let created = (0..1000).filter(|_| request_origin().is_ok()).count();

@@ -19,13 +19,13 @@ pub(super) const UNUSED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of origins per user, in use or cached. When it is reached, the least recently used half of the
 /// unused ones is evicted.
-pub(super) const MAX_ORIGINS: usize = 1024;
+pub(super) const MAX_ORIGINS_PER_USER: usize = 1024;
 
 /// Minimum interval between scans of a user's origins.
-const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Minimum interval between evictions if nearly all origins are in use, so that little can be evicted.
-const CROWDED_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_CROWDED_EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The protocol of requests to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,12 +85,12 @@ impl Origins {
             origin.last_used_at = now;
             Arc::clone(&origin.upstream)
         });
-        origins.evict_unused(now, SCAN_INTERVAL);
+        origins.evict_unused(now, MIN_SCAN_INTERVAL);
         if let Some(upstream) = existing {
             return Ok(upstream);
         }
         if !origins.make_room(now) {
-            return Err(ForwardError::too_many_origins(MAX_ORIGINS));
+            return Err(ForwardError::too_many_origins(MAX_ORIGINS_PER_USER));
         }
         let upstream = make(&key)?;
         origins
@@ -101,13 +101,13 @@ impl Origins {
 
     /// Evicts the origins of users without recent requests.
     fn evict_users(&mut self, now: Instant) {
-        if self.scanned_at.is_some_and(|at| now < at + SCAN_INTERVAL) {
+        if self.scanned_at.is_some_and(|at| now < at + MIN_SCAN_INTERVAL) {
             return;
         }
         self.scanned_at = Some(now);
         self.by_user.retain(|_, origins| {
             // The origins of active users were scanned less than a second ago.
-            origins.evict_unused(now, UNUSED_TIMEOUT + SCAN_INTERVAL);
+            origins.evict_unused(now, UNUSED_TIMEOUT + MIN_SCAN_INTERVAL);
             !origins.by_key.is_empty()
         });
     }
@@ -141,7 +141,7 @@ impl UserOrigins {
     /// Makes room for one more origin; returns whether there is any. However many are requested, evictions that free
     /// less than an eighth of the limit run at most ten times per second.
     fn make_room(&mut self, now: Instant) -> bool {
-        if self.by_key.len() < MAX_ORIGINS {
+        if self.by_key.len() < MAX_ORIGINS_PER_USER {
             return true;
         }
         if now < self.crowded_until {
@@ -150,16 +150,16 @@ impl UserOrigins {
         let unused = self.by_key.iter().filter(|(_, origin)| !origin.is_in_use());
         let mut unused: Vec<_> =
             unused.map(|(key, origin)| (origin.last_used_at, key.clone())).collect();
-        let half = unused.len().div_ceil(2);
-        if half < unused.len() {
-            unused.select_nth_unstable_by_key(half, |(used, _)| *used);
+        let eviction_count = unused.len().div_ceil(2);
+        if eviction_count < unused.len() {
+            unused.select_nth_unstable_by_key(eviction_count, |(used, _)| *used);
         }
-        for (_, key) in unused.drain(..half) {
+        for (_, key) in unused.drain(..eviction_count) {
             self.by_key.remove(&key);
         }
-        if half < MAX_ORIGINS / 8 {
-            self.crowded_until = now + CROWDED_INTERVAL;
+        if eviction_count < MAX_ORIGINS_PER_USER / 8 {
+            self.crowded_until = now + MIN_CROWDED_EVICTION_INTERVAL;
         }
-        half > 0
+        eviction_count > 0
     }
 }

@@ -102,16 +102,16 @@ impl FromStr for DestinationPattern {
         if let Ok(host) = network(text) {
             return Ok(Self { host, ports: PortRange::ALL });
         }
-        let bad =
+        let syntax_error =
             || format!("{text:?} is not a destination; examples: *.example.com:443, 10.0.0.0/8");
         if let Some(rest) = text.strip_prefix('[') {
-            let (inside, tail) = rest.split_once(']').ok_or_else(bad)?;
+            let (network_text, tail) = rest.split_once(']').ok_or_else(syntax_error)?;
             let ports = match tail.strip_prefix(':') {
                 Some(ports) => ports.parse()?,
                 None if tail.is_empty() => PortRange::ALL,
-                None => return Err(bad()),
+                None => return Err(syntax_error()),
             };
-            return Ok(Self { host: network(inside).map_err(|_| bad())?, ports });
+            return Ok(Self { host: network(network_text).map_err(|_| syntax_error())?, ports });
         }
         let (host, ports) = match text.split_once(':') {
             Some((host, ports)) => (host, ports.parse()?),
@@ -121,23 +121,27 @@ impl FromStr for DestinationPattern {
             return Ok(Self { host, ports });
         }
         let name = host.to_ascii_lowercase();
-        let (suffix, is_below) = match name.strip_prefix('*') {
+        let (name_or_suffix, is_wildcard) = match name.strip_prefix('*') {
             Some("") => return Ok(Self { host: Hosts::Any, ports }),
             Some(suffix) if suffix.starts_with('.') => (suffix, true),
-            Some(_) => return Err(bad()),
+            Some(_) => return Err(syntax_error()),
             None => (&*name, false),
         };
-        let labels = suffix.strip_prefix('.').unwrap_or(suffix);
-        let is_name = |label: &str| {
+        let labels = name_or_suffix.strip_prefix('.').unwrap_or(name_or_suffix);
+        let is_label = |label: &str| {
             !label.is_empty()
                 && label.bytes().all(|o| o.is_ascii_alphanumeric() || o == b'-' || o == b'_')
         };
-        if !labels.split('.').all(is_name) || suffix.starts_with('.') != is_below {
-            return Err(bad());
+        if !labels.split('.').all(is_label) || name_or_suffix.starts_with('.') != is_wildcard {
+            return Err(syntax_error());
         }
-        let suffix = suffix.to_owned();
+        let name_or_suffix = name_or_suffix.to_owned();
         Ok(Self {
-            host: if is_below { Hosts::Subdomains(suffix) } else { Hosts::Name(suffix) },
+            host: if is_wildcard {
+                Hosts::Subdomains(name_or_suffix)
+            } else {
+                Hosts::Name(name_or_suffix)
+            },
             ports,
         })
     }

@@ -44,10 +44,10 @@ impl DestinationRules {
     /// The destination is forbidden; the failure contains the reason.
     pub(super) fn check_name(&self, host: &str, port: u16) -> Result<(), ForwardError> {
         if !self.ports.iter().any(|ports| ports.contains(port)) {
-            return Err(ForwardError::denied(format!("port {port} is not allowed")));
+            return Err(ForwardError::request_denied(format!("port {port} is not allowed")));
         }
         if self.deny.iter().any(|pattern| pattern.matches_name(host, port)) {
-            return Err(ForwardError::denied(format!("{host}:{port} is not allowed")));
+            return Err(ForwardError::request_denied(format!("{host}:{port} is not allowed")));
         }
         Ok(())
     }
@@ -58,18 +58,18 @@ impl DestinationRules {
     /// The reason why the address is forbidden, as text; or [`io::ErrorKind::ResourceBusy`] if it
     /// cannot be checked for now.
     pub(super) fn check_address(&self, host: &str, ip: IpAddr, port: u16) -> io::Result<()> {
-        let translated = self.nat64.iter().find_map(|prefix| prefix.embedded(ip));
-        let embedded = address::embedded(ip).or(translated);
+        let translated_ip = self.nat64.iter().find_map(|prefix| prefix.embedded_ipv4(ip));
+        let embedded_ip = address::embedded_ipv4(ip).or(translated_ip);
         let is_denied = |ip| self.deny.iter().any(|pattern| pattern.matches_address(ip, port));
-        if is_denied(ip) || embedded.is_some_and(is_denied) {
+        if is_denied(ip) || embedded_ip.is_some_and(is_denied) {
             return Err(forbidden_error("a rule denies its address"));
         }
         // For an address behind the operator's translator, the translated address counts too.
-        for ip in [Some(ip), translated].into_iter().flatten() {
+        for ip in [Some(ip), translated_ip].into_iter().flatten() {
             self.check_special(ip, port)?;
         }
         let is_allowed = |ip| self.allowing_networks(ip, port).next().is_some();
-        if is_allowed(ip) || translated.is_some_and(is_allowed) {
+        if is_allowed(ip) || translated_ip.is_some_and(is_allowed) {
             return Ok(());
         }
         if self.allow.is_empty() || self.allow.iter().any(|p| p.matches_name(host, port)) {
@@ -88,10 +88,10 @@ impl DestinationRules {
     /// address is. `0.0.0.0/0` means the public internet, not what only this machine can reach. An
     /// allowed name allows no such address: the name's owner decides what it resolves to.
     fn check_special(&self, ip: IpAddr, port: u16) -> io::Result<()> {
-        if let Some((network, what)) = address::special_network(ip)
+        if let Some((network, purpose)) = address::special_network(ip)
             && !self.allowing_networks(ip, port).any(|opened| network.covers(&opened))
         {
-            return Err(forbidden_error(format!("its address is {what}")));
+            return Err(forbidden_error(format!("its address is {purpose}")));
         }
         let is_own = address::is_own(ip).map_err(|error| {
             let what =
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn special_addresses_are_allowed_only_by_their_own_network() {
         let allow_all = rules(&["0.0.0.0/0", "::/0", "*"], &[]);
-        for closed in [
+        for denied_ip in [
             "127.0.0.1",
             "169.254.169.254",
             "168.63.129.16",
@@ -182,9 +182,9 @@ mod tests {
             "64:ff9b::7f00:1",
             "4000::1",
         ] {
-            assert!(!is_allowed(&allow_all, "x", closed), "{closed}");
+            assert!(!is_allowed(&allow_all, "x", denied_ip), "{denied_ip}");
         }
-        for (opened, ip) in [
+        for (allowed_network, ip) in [
             ("127.0.0.0/8", "127.0.0.1"),
             ("169.254.169.254", "169.254.169.254"),
             ("168.63.129.16", "168.63.129.16"),
@@ -192,7 +192,7 @@ mod tests {
             ("fd00::/8", "fd00:ec2::254"),
             ("64:ff9b::/96", "64:ff9b::7f00:1"),
         ] {
-            assert!(is_allowed(&rules(&[opened], &[]), "x", ip), "{opened}");
+            assert!(is_allowed(&rules(&[allowed_network], &[]), "x", ip), "{allowed_network}");
         }
         assert!(!is_allowed(&rules(&["168.0.0.0/8"], &[]), "x", "168.63.129.16"));
     }
@@ -205,8 +205,8 @@ mod tests {
         };
         let with_nat64 = DestinationRules::new(&spec);
         assert!(is_allowed(&with_nat64, "x", "2a00:64::8.8.8.8"));
-        for closed in ["2a00:64::10.0.0.1", "2a00:64::127.0.0.1", "2a00:64::168.63.129.16"] {
-            assert!(!is_allowed(&with_nat64, "x", closed), "{closed}");
+        for denied_ip in ["2a00:64::10.0.0.1", "2a00:64::127.0.0.1", "2a00:64::168.63.129.16"] {
+            assert!(!is_allowed(&with_nat64, "x", denied_ip), "{denied_ip}");
         }
         spec.deny = vec!["8.8.8.8".parse().unwrap()];
         assert!(

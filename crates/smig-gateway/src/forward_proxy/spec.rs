@@ -46,7 +46,7 @@ pub struct ForwardProxySpec {
     /// Timeout of connecting to the destination.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// From the request to the header section of an HTTP/1.1 origin's response.
+    /// From the request to the header section of the origin's response.
     #[serde(deserialize_with = "deserialize_time")]
     pub response_timeout: Duration,
     /// Idle timeout of a tunnel, after which it is reset; `"never"`: no timeout.
@@ -101,11 +101,11 @@ mod tests {
         .unwrap();
         assert_eq!(spec.users.len(), 1);
         assert_eq!(spec.tunnel_idle_timeout, None);
-        let mut others = ForwardProxySpec { users: BTreeMap::new(), ..spec.clone() };
-        others.certificate_subjects.push("ann".to_owned());
-        assert!(spec.differs_only_in_users(&others) && spec.differs_only_in_users(&spec));
-        others.max_pending_requests = 1;
-        assert!(!spec.differs_only_in_users(&others));
+        let mut with_other_users = ForwardProxySpec { users: BTreeMap::new(), ..spec.clone() };
+        with_other_users.certificate_subjects.push("ann".to_owned());
+        assert!(spec.differs_only_in_users(&with_other_users) && spec.differs_only_in_users(&spec));
+        with_other_users.max_pending_requests = 1;
+        assert!(!spec.differs_only_in_users(&with_other_users));
         assert_eq!(spec.ports, [PortRange::new(443, 443), PortRange::new(8000, 8999)]);
         for bad in
             ["user = {}", "users = { a = \"test\" }", "allow = [\"a b\"]", "ports = [\"9-1\"]"]

@@ -36,17 +36,17 @@ impl FromStr for SecretDigest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "a secret must be sha256: and 64 hexadecimal digits".to_owned();
-        let hex = text.strip_prefix("sha256:").ok_or_else(bad)?.as_bytes();
-        let (pairs, []) = hex.as_chunks::<2>() else { return Err(bad()) };
+        let syntax_error = || "a secret must be sha256: and 64 hexadecimal digits".to_owned();
+        let hex = text.strip_prefix("sha256:").ok_or_else(syntax_error)?.as_bytes();
+        let (pairs, []) = hex.as_chunks::<2>() else { return Err(syntax_error()) };
         let mut digest = [0; 32];
         if pairs.len() != digest.len() {
-            return Err(bad());
+            return Err(syntax_error());
         }
         for (byte, pair) in digest.iter_mut().zip(pairs) {
-            let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
+            let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(syntax_error);
             let [high, low] = *pair;
-            *byte = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| bad())?;
+            *byte = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| syntax_error())?;
         }
         Ok(Self(digest))
     }
@@ -61,13 +61,13 @@ impl<'de> Deserialize<'de> for SecretDigest {
 /// The users of the proxy.
 #[derive(Debug)]
 pub(super) struct Users {
-    secrets: Vec<(String, SecretDigest)>,
+    digests: Vec<(String, SecretDigest)>,
     subjects: Vec<String>,
 }
 
 impl Users {
     pub(super) fn new(spec: &ForwardProxySpec) -> io::Result<Self> {
-        let mut secrets: Vec<_> =
+        let mut digests: Vec<_> =
             spec.users.iter().map(|(name, digest)| (name.clone(), *digest)).collect();
         if let Some(path) = &spec.users_file {
             let file_error = |why: String| io::Error::other(format!("{}: {why}", path.display()));
@@ -84,15 +84,15 @@ impl Users {
                 let digest = digest.trim().parse();
                 let digest =
                     digest.map_err(|why| file_error(format!("line {}: {why}", number + 1)))?;
-                secrets.push((name.to_owned(), digest));
+                digests.push((name.to_owned(), digest));
             }
         }
-        if secrets.is_empty() && spec.certificate_subjects.is_empty() {
+        if digests.is_empty() && spec.certificate_subjects.is_empty() {
             return Err(io::Error::other(
                 "the forward proxy has no users; set users, users_file or certificate_subjects",
             ));
         }
-        Ok(Self { secrets, subjects: spec.certificate_subjects.clone() })
+        Ok(Self { digests, subjects: spec.certificate_subjects.clone() })
     }
 
     /// Returns the user of a request. Credentials take precedence over the certificate.
@@ -121,14 +121,14 @@ impl Users {
     /// Compares with every user, so that the time does not reveal which of them matched.
     fn find_by_secret(&self, name: Option<&str>, secret: &[u8]) -> Option<String> {
         let digest = SecretDigest::of(secret);
-        let mut found = None;
-        for (user, known) in &self.secrets {
+        let mut matching_user = None;
+        for (user, known) in &self.digests {
             let same = bool::from(known.0.ct_eq(&digest.0));
             if same && name.is_none_or(|name| name == user) {
-                found = Some(user);
+                matching_user = Some(user);
             }
         }
-        found.cloned()
+        matching_user.cloned()
     }
 }
 

@@ -13,72 +13,77 @@ use crate::config::{Config, ListenSecurity};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfiguredAddr {
     /// Index of its `[[listen]]`.
-    pub(super) number: usize,
+    pub(super) listen_index: usize,
     pub(super) address: SocketAddr,
     pub(super) protocol: ListenSecurity,
-    pub(super) redirect: Option<u16>,
+    pub(super) https_port: Option<u16>,
 }
 
 /// A configured address, and its listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoundListener {
     pub(super) id: ListenerId,
-    pub(super) configured: SocketAddr,
+    pub(super) configured_addr: SocketAddr,
     pub(super) protocol: ListenSecurity,
-    pub(super) redirect: Option<u16>,
-    pub(super) bound: SocketAddr,
+    pub(super) https_port: Option<u16>,
+    pub(super) bound_addr: SocketAddr,
 }
 
 impl BoundListener {
-    pub(super) const fn new(wanted: &ConfiguredAddr, id: ListenerId, bound: SocketAddr) -> Self {
-        let ConfiguredAddr { address: configured, protocol, redirect, .. } = *wanted;
-        Self { id, configured, protocol, redirect, bound }
+    pub(super) const fn new(
+        configured: &ConfiguredAddr,
+        id: ListenerId,
+        bound_addr: SocketAddr,
+    ) -> Self {
+        let ConfiguredAddr { address: configured_addr, protocol, https_port, .. } = *configured;
+        Self { id, configured_addr, protocol, https_port, bound_addr }
     }
 }
 
-/// Opens the wanted addresses that are not open yet, all or none. Returns the listeners of all
-/// wanted addresses, and those to close. An address whose protocol changes is in both.
+/// Opens the configured addresses that are not open yet, all or none. Returns the listeners of all
+/// configured addresses, and those to close. An address whose protocol changes is in both.
 pub(super) fn open(
     server: &mut Server,
-    current: &[BoundListener],
-    wanted: &[ConfiguredAddr],
+    current_listeners: &[BoundListener],
+    configured_addrs: &[ConfiguredAddr],
     tls: Option<&ServerTls>,
 ) -> Result<(Vec<BoundListener>, Vec<BoundListener>), (usize, smig::Error)> {
-    let (mut listeners, mut opened, mut unmatched) = (Vec::new(), Vec::new(), current.to_vec());
-    for addr in wanted {
-        let ConfiguredAddr { number, address: configured, protocol, .. } = *addr;
-        let same = |listener: &BoundListener| {
-            listener.configured == configured && listener.protocol == protocol
+    let (mut listeners, mut opened_ids, mut unmatched_listeners) =
+        (Vec::new(), Vec::new(), current_listeners.to_vec());
+    for addr in configured_addrs {
+        let ConfiguredAddr { listen_index, address: configured_addr, protocol, .. } = *addr;
+        let is_same = |listener: &BoundListener| {
+            listener.configured_addr == configured_addr && listener.protocol == protocol
         };
-        if let Some(index) = unmatched.iter().position(same) {
+        if let Some(index) = unmatched_listeners.iter().position(is_same) {
             // Each listener is matched once, even if several have port 0.
-            let listener = unmatched.swap_remove(index);
-            listeners.push(BoundListener::new(addr, listener.id, listener.bound));
+            let listener = unmatched_listeners.swap_remove(index);
+            listeners.push(BoundListener::new(addr, listener.id, listener.bound_addr));
             continue;
         }
-        let listening = match (trust(protocol), tls) {
-            (Some(trust), _) => server.listen_cleartext(configured, trust),
-            (None, Some(tls)) => server.listen(configured, tls),
+        let result = match (cleartext_trust(protocol), tls) {
+            (Some(trust), _) => server.listen_cleartext(configured_addr, trust),
+            (None, Some(tls)) => server.listen(configured_addr, tls),
             (None, None) => continue,
         };
-        match listening {
-            Ok(listening) => {
-                opened.push(listening.id);
-                listeners.push(BoundListener::new(addr, listening.id, listening.addr));
+        match result {
+            Ok(new_listener) => {
+                opened_ids.push(new_listener.id);
+                listeners.push(BoundListener::new(addr, new_listener.id, new_listener.addr));
             }
             Err(error) => {
-                for id in opened {
+                for id in opened_ids {
                     server.close(id);
                 }
-                return Err((number, error));
+                return Err((listen_index, error));
             }
         }
     }
-    Ok((listeners, unmatched))
+    Ok((listeners, unmatched_listeners))
 }
 
 /// Returns the trust in cleartext peers; `None` for TLS.
-pub(super) const fn trust(protocol: ListenSecurity) -> Option<CleartextTrust> {
+pub(super) const fn cleartext_trust(protocol: ListenSecurity) -> Option<CleartextTrust> {
     match protocol {
         ListenSecurity::Tls => None,
         ListenSecurity::Cleartext => Some(CleartextTrust::None),
@@ -88,7 +93,7 @@ pub(super) const fn trust(protocol: ListenSecurity) -> Option<CleartextTrust> {
 
 /// Returns the HTTPS ports of the listeners that redirect.
 pub(super) fn https_ports(listeners: &[BoundListener]) -> HashMap<ListenerId, u16> {
-    listeners.iter().filter_map(|listener| Some((listener.id, listener.redirect?))).collect()
+    listeners.iter().filter_map(|listener| Some((listener.id, listener.https_port?))).collect()
 }
 
 /// Returns all configured addresses, each checked to be free or already open.
@@ -96,10 +101,10 @@ pub(super) fn check_addresses(
     config: &Config,
     listeners: &[BoundListener],
 ) -> Result<Vec<ConfiguredAddr>, Diagnostics> {
-    let mut all = Vec::new();
-    for (number, listen) in config.listen.iter().enumerate() {
+    let mut configured_addrs = Vec::new();
+    for (listen_index, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {
-            let is_open = listeners.iter().any(|listener| listener.configured == address);
+            let is_open = listeners.iter().any(|listener| listener.configured_addr == address);
             if !is_open && let Err(error) = try_bind(address) {
                 // `localhost` on a machine without IPv6.
                 if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST)
@@ -109,16 +114,21 @@ pub(super) fn check_addresses(
                     continue;
                 }
                 let what = format!("cannot listen on {address}: {error}");
-                return Err(config.fault(&["listen", &number.to_string(), "address"], what));
+                return Err(config.fault(&["listen", &listen_index.to_string(), "address"], what));
             }
-            let redirect = listen.redirect_to_https;
-            all.push(ConfiguredAddr { number, address, protocol: listen.protocol, redirect });
+            let https_port = listen.redirect_to_https;
+            configured_addrs.push(ConfiguredAddr {
+                listen_index,
+                address,
+                protocol: listen.protocol,
+                https_port,
+            });
         }
     }
-    if all.is_empty() {
+    if configured_addrs.is_empty() {
         return Err(config.fault(&["listen"], "no addresses; add [[listen]] with an address"));
     }
-    Ok(all)
+    Ok(configured_addrs)
 }
 
 /// Binds an address to check that it is free. Workers share theirs (SO_REUSEPORT), so a second gateway would silently

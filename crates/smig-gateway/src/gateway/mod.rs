@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use certificates::CertificateReloads;
 
 use certificates::{CertificateWatch, lock, reload_certificates};
-use listeners::{BoundListener, ConfiguredAddr, check_addresses, https_ports, trust};
+use listeners::{BoundListener, ConfiguredAddr, check_addresses, cleartext_trust, https_ports};
 
 use crate::background::BackgroundThread;
 use crate::config::{Config, ListenSecurity};
@@ -54,14 +54,14 @@ pub enum GatewayError {
 pub struct Gateway {
     server: Server,
     service: GatewayService,
-    live: LiveResources,
+    resources: LiveResources,
     listeners: Vec<BoundListener>,
     /// HTTPS ports of closed listeners that redirected: their connections may still be open.
     closed_https_ports: HashMap<ListenerId, u16>,
     certificates: Arc<Mutex<CertificateWatch>>,
     background: BackgroundThread,
     admin: Option<Admin>,
-    draining: Arc<AtomicBool>,
+    is_draining: Arc<AtomicBool>,
     telemetry: Option<Telemetry>,
 }
 
@@ -73,10 +73,10 @@ impl Gateway {
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read, so that later changes are detected.
         let versions = FileVersions::read(&config);
-        let live = LiveResources::empty().reconfigured(&config)?;
-        let log = access_log(&config, None)?;
-        let wanted = check_addresses(&config, &[])?;
-        let tls = load_tls(&config, &wanted)?;
+        let resources = LiveResources::empty().reconfigured(&config)?;
+        let log = open_access_log(&config, None)?;
+        let configured_addrs = check_addresses(&config, &[])?;
+        let tls = load_tls(&config, &configured_addrs)?;
         let telemetry = start_telemetry(&config)?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
         let observer = (config.admin.is_some() || tracer.is_some())
@@ -87,19 +87,19 @@ impl Gateway {
             options.keepalive_timeout.get_or_insert(KEEPALIVE_TIMEOUT);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
-        for &ConfiguredAddr { address, protocol, .. } in &wanted {
-            builder = match (trust(protocol), &tls) {
+        for &ConfiguredAddr { address, protocol, .. } in &configured_addrs {
+            builder = match (cleartext_trust(protocol), &tls) {
                 (Some(trust), _) => builder.listen_cleartext(address, trust),
                 (None, Some(tls)) => builder.listen(address, tls.clone()),
                 (None, None) => builder,
             };
         }
         // Determined before the first request can arrive.
-        let listeners = wanted.iter().zip(builder.listener_ids());
+        let listeners = configured_addrs.iter().zip(builder.listener_ids());
         let mut listeners: Vec<BoundListener> =
-            listeners.map(|(wanted, id)| BoundListener::new(wanted, id, wanted.address)).collect();
+            listeners.map(|(addr, id)| BoundListener::new(addr, id, addr.address)).collect();
         let service = GatewayService::new(
-            RouteTable::new(&config, &live, log, https_ports(&listeners))?,
+            RouteTable::new(&config, &resources, log, https_ports(&listeners))?,
             observer.clone(),
         );
         if let Some(observer) = &observer {
@@ -110,18 +110,18 @@ impl Gateway {
             // Requests are served before the admin port is bound; one that the system selects is
             // unknown until then.
             if spec.listen.port() != 0 {
-                live.deny_local_port(spec.listen.port());
+                resources.deny_local_port(spec.listen.port());
             }
         }
         let server = builder.start(service.clone())?;
-        let draining = Arc::new(AtomicBool::new(false));
+        let is_draining = Arc::new(AtomicBool::new(false));
         let admin =
-            start_admin(&config, &server, &service, observer, telemetry.as_ref(), &draining)?;
+            start_admin(&config, &server, &service, observer, telemetry.as_ref(), &is_draining)?;
         if let Some(admin) = &admin {
-            live.deny_local_port(admin.local_addr().port());
+            resources.deny_local_port(admin.local_addr().port());
         }
         for (listener, addr) in listeners.iter_mut().zip(server.local_addrs()) {
-            listener.bound = *addr;
+            listener.bound_addr = *addr;
         }
         let interval = config.tls.reload_interval;
         let certificates = Arc::new(Mutex::new(CertificateWatch {
@@ -133,19 +133,19 @@ impl Gateway {
         let watch = Arc::clone(&certificates);
         let reload = move || reload_certificates(&mut lock(&watch));
         let background = BackgroundThread::start(interval, reload).map_err(GatewayError::Thread)?;
-        for upstream in live.upstreams() {
+        for upstream in resources.upstreams() {
             background.spawn_health_checks(upstream);
         }
         Ok(Self {
             server,
             service,
-            live,
+            resources,
             listeners,
             closed_https_ports: HashMap::new(),
             certificates,
             background,
             admin,
-            draining,
+            is_draining,
             telemetry,
         })
     }
@@ -172,60 +172,63 @@ impl Gateway {
     /// An invalid setting, with its line and key; then nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
         let versions = FileVersions::read(&config);
-        let live = self.live.reconfigured(&config)?;
+        let resources = self.resources.reconfigured(&config)?;
         if let Some(admin) = &self.admin {
             // The admin server keeps its address, whatever the new configuration contains.
-            live.deny_local_port(admin.local_addr().port());
+            resources.deny_local_port(admin.local_addr().port());
         }
-        let log = access_log(&config, Some(&self.service.table().log))?;
-        let wanted = check_addresses(&config, &self.listeners)?;
-        let tls = load_tls(&config, &wanted)?;
+        let log = open_access_log(&config, Some(&self.service.table().log))?;
+        let configured_addrs = check_addresses(&config, &self.listeners)?;
+        let tls = load_tls(&config, &configured_addrs)?;
         // Detect all errors in the table before anything changes.
-        RouteTable::new(&config, &live, Arc::clone(&log), HashMap::new())?;
+        RouteTable::new(&config, &resources, Arc::clone(&log), HashMap::new())?;
 
         // Hold the lock until the end: the watcher must not restore what is replaced here.
         let certificates = Arc::clone(&self.certificates);
-        let mut current = lock(&certificates);
-        let previous = match (&current.tls, &tls) {
+        let mut certificate_watch = lock(&certificates);
+        let previous_tls = match (&certificate_watch.tls, &tls) {
             (Some(running), Some(new)) => Some(running.replace(new)),
             _ => None,
         };
-        let tls = current.tls.clone().or(tls);
-        let (listeners, removed) =
-            match listeners::open(&mut self.server, &self.listeners, &wanted, tls.as_ref()) {
-                Ok(listeners) => listeners,
-                Err((number, error)) => {
-                    if let (Some(running), Some(before)) = (&current.tls, &previous) {
-                        running.replace(before);
-                    }
-                    let at = number.to_string();
-                    return Err(config
-                        .fault(&["listen", &at, "address"], error.to_string())
-                        .into());
+        let tls = certificate_watch.tls.clone().or(tls);
+        let (listeners, removed_listeners) = match listeners::open(
+            &mut self.server,
+            &self.listeners,
+            &configured_addrs,
+            tls.as_ref(),
+        ) {
+            Ok(listeners) => listeners,
+            Err((listen_index, error)) => {
+                if let (Some(running), Some(before)) = (&certificate_watch.tls, &previous_tls) {
+                    running.replace(before);
                 }
-            };
-        self.closed_https_ports.extend(https_ports(&removed));
+                let at = listen_index.to_string();
+                return Err(config.fault(&["listen", &at, "address"], error.to_string()).into());
+            }
+        };
+        self.closed_https_ports.extend(https_ports(&removed_listeners));
         let mut https = self.closed_https_ports.clone();
         https.extend(https_ports(&listeners));
-        self.service.swap(RouteTable::new(&config, &live, log, https)?);
-        for listener in removed {
+        self.service.replace_table(RouteTable::new(&config, &resources, log, https)?);
+        for listener in removed_listeners {
             self.server.close(listener.id);
         }
         self.listeners = listeners;
         self.background.set_interval(config.tls.reload_interval);
-        for upstream in live.upstreams().filter(|upstream| !self.live.contains(upstream)) {
+        for upstream in resources.upstreams().filter(|upstream| !self.resources.contains(upstream))
+        {
             self.background.spawn_health_checks(upstream);
         }
-        self.live = live;
-        let changed = config.changed_server_settings(&current.config);
-        let reloads = current.reloads.clone();
-        *current = CertificateWatch { config, versions, tls, reloads };
+        self.resources = resources;
+        let changed = config.changes_requiring_restart(&certificate_watch.config);
+        let reloads = certificate_watch.reloads.clone();
+        *certificate_watch = CertificateWatch { config, versions, tls, reloads };
         Ok(changed)
     }
 
     /// Returns the addresses with their actual ports, and the protocols.
     pub fn listeners(&self) -> impl Iterator<Item = (SocketAddr, ListenSecurity)> {
-        self.listeners.iter().map(|listener| (listener.bound, listener.protocol))
+        self.listeners.iter().map(|listener| (listener.bound_addr, listener.protocol))
     }
 
     /// Returns the address of the admin page.
@@ -247,14 +250,14 @@ impl Gateway {
     }
 
     /// Shuts down gracefully: accepts nothing new and lets running streams finish; streams that are still open after
-    /// `limit` are reset. Then waits for the access log, and sends the last spans, for at most three seconds.
+    /// `timeout` are reset. Then waits for the access log, and sends the last spans, for at most three seconds.
     ///
     /// # Errors
     /// A worker failed.
-    pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
-        self.draining.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + limit;
-        let result = self.server.shutdown(limit).await;
+    pub async fn drain(self, timeout: Duration) -> Result<(), GatewayError> {
+        self.is_draining.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + timeout;
+        let result = self.server.shutdown(timeout).await;
         let remaining = deadline.saturating_duration_since(Instant::now());
         self.service.table().log.flush(remaining.max(MIN_LOG_FLUSH_TIMEOUT)).await;
         if let Some(observer) = self.service.observer() {
@@ -305,13 +308,16 @@ fn start_admin(
 }
 
 /// Loads the certificates, if a listener needs them.
-fn load_tls(config: &Config, wanted: &[ConfiguredAddr]) -> Result<Option<ServerTls>, Diagnostics> {
-    let needed = wanted.iter().any(|wanted| wanted.protocol == ListenSecurity::Tls);
+fn load_tls(
+    config: &Config,
+    configured_addrs: &[ConfiguredAddr],
+) -> Result<Option<ServerTls>, Diagnostics> {
+    let needed = configured_addrs.iter().any(|addr| addr.protocol == ListenSecurity::Tls);
     needed.then(|| tls::load_server_tls(config)).transpose()
 }
 
 /// Opens the access log, which replaces `previous`.
-fn access_log(
+fn open_access_log(
     config: &Config,
     previous: Option<&AccessLog>,
 ) -> Result<Arc<AccessLog>, Diagnostics> {

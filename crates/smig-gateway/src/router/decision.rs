@@ -29,7 +29,7 @@ use crate::upstream::Upstream;
 pub(super) struct Decision {
     pub(super) responder: Responder,
     /// Index of the route in the table.
-    pub(super) route: Option<usize>,
+    pub(super) route_index: Option<usize>,
     pub(super) span: Option<RequestSpan>,
 }
 
@@ -53,7 +53,7 @@ impl Decision {
     }
 
     fn direct(response: Response<Body>) -> Self {
-        Self { responder: Responder::Direct(Box::new(response)), route: None, span: None }
+        Self { responder: Responder::Direct(Box::new(response)), route_index: None, span: None }
     }
 }
 
@@ -69,8 +69,9 @@ fn by_forward_proxy(
         span.inject(request.headers_mut());
     }
     let forward_proxy = Arc::clone(forward_proxy);
-    let response = async move { forward_proxy.serve(request, tls::subject(&info)).await };
-    Decision { responder: Responder::Forward(Box::pin(response)), route: None, span }
+    let response =
+        async move { forward_proxy.serve(request, tls::client_common_name(&info)).await };
+    Decision { responder: Responder::Forward(Box::pin(response)), route_index: None, span }
 }
 
 /// Decides how the table answers a request.
@@ -88,10 +89,10 @@ pub(super) fn decide(
     let Ok(authority) = authority(&request) else {
         return Decision::text(StatusCode::BAD_REQUEST, "exactly one host is required\n");
     };
-    if let Some(forward) = &table.forward_proxy
+    if let Some(forward_proxy) = &table.forward_proxy
         && is_for_forward_proxy(&request, table, &info, authority.as_ref())
     {
-        return by_forward_proxy(forward, spans, request, info);
+        return by_forward_proxy(forward_proxy, spans, request, info);
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
         return Decision::text(
@@ -114,7 +115,7 @@ pub(super) fn decide(
     if routes::has_dot_segments(path) {
         return Decision::text(StatusCode::BAD_REQUEST, "the path has dot segments\n");
     }
-    let Some((number, route)) = table.find(authority.as_ref(), path) else {
+    let Some((route_index, route)) = table.find(authority.as_ref(), path) else {
         return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
@@ -124,7 +125,7 @@ pub(super) fn decide(
         Action::FixedResponse { status, text } => {
             direct(route_response(request.method(), *status, text))
         }
-        Action::Redirect { to, status } => direct(redirect(to, *status, request.uri())),
+        Action::Redirect { base_url, status } => direct(redirect(base_url, *status, request.uri())),
         Action::Upstream { upstream, name, prefix_rewrite } => {
             let scheme = scheme_of(&info);
             let host = authority.as_ref().and_then(|authority| field_cache.host(authority));
@@ -141,7 +142,7 @@ pub(super) fn decide(
                 Ok(request) => request,
                 Err(why) => {
                     let responder = direct(text_response(StatusCode::BAD_REQUEST, why));
-                    return Decision { responder, route: None, span };
+                    return Decision { responder, route_index: None, span };
                 }
             };
             if let Some(span) = &span {
@@ -156,7 +157,7 @@ pub(super) fn decide(
             }
         }
     };
-    Decision { responder, route: Some(number), span }
+    Decision { responder, route_index: Some(route_index), span }
 }
 
 /// Returns a route's fixed response. To an extended CONNECT, 2xx would mean that the tunnel is open
@@ -204,13 +205,14 @@ fn path(uri: &Uri) -> &str {
 /// Adds the path `/` to a URI with a query and no path, such as `http://a?x`, which `http` leaves as it is (RFC 9110
 /// section 4.2.3). Otherwise `Uri::path` and the text of `Uri::path_and_query` would disagree.
 fn with_path(uri: Uri) -> Uri {
-    if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
+    if !uri.path_and_query().is_some_and(|path_and_query| path_and_query.as_str().starts_with('?'))
+    {
         return uri;
     }
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = parts
-        .path_and_query
-        .and_then(|whole| PathAndQuery::try_from(format!("/{}", whole.as_str())).ok());
+    parts.path_and_query = parts.path_and_query.and_then(|path_and_query| {
+        PathAndQuery::try_from(format!("/{}", path_and_query.as_str())).ok()
+    });
     Uri::from_parts(parts).unwrap_or(uri)
 }
 
@@ -247,18 +249,18 @@ fn redirect_to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Res
             "https is required, but there is no host to redirect to\n",
         );
     };
-    let mut to = format!("https://{}", authority.host());
+    let mut base_url = format!("https://{}", authority.host());
     if port != 443 {
-        let _ = write!(to, ":{port}");
+        let _ = write!(base_url, ":{port}");
     }
-    redirect(&to, StatusCode::PERMANENT_REDIRECT, uri)
+    redirect(&base_url, StatusCode::PERMANENT_REDIRECT, uri)
 }
 
 /// Redirects to a URL with the request's path and query appended.
-fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
+fn redirect(base_url: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let path = if path == "*" { "/" } else { path };
-    let location = format!("{}{path}", to.trim_end_matches('/'));
+    let location = format!("{}{path}", base_url.trim_end_matches('/'));
     let mut response = text_response(status, format!("{location}\n"));
     match HeaderValue::try_from(location) {
         Ok(location) => drop(response.headers_mut().insert(LOCATION, location)),
@@ -270,7 +272,7 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
 /// Turns the client's request into the one for the upstream.
 fn prepare(
     route: &CompiledRoute,
-    replace: Option<&str>,
+    replacement: Option<&str>,
     mut request: Request<Incoming>,
     set_fields: impl FnOnce(&mut HeaderMap),
 ) -> Result<Request<Incoming>, &'static str> {
@@ -283,8 +285,9 @@ fn prepare(
     }
     set_fields(request.headers_mut());
     route.request_rules.apply(request.headers_mut());
-    if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
-        let uri = rewrite_path(request.uri(), route.path.len(), replace).ok_or("invalid path\n")?;
+    if let Some(replacement) = replacement.filter(|_| request.uri().path() != "*") {
+        let uri =
+            rewrite_path(request.uri(), route.path.len(), replacement).ok_or("invalid path\n")?;
         *request.uri_mut() = uri;
     }
     Ok(request)
@@ -293,16 +296,18 @@ fn prepare(
 fn lists_gateway_field(headers: &HeaderMap, rules: &HeaderRules) -> bool {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = values.flat_map(|value| value.split(',')).map(str::trim);
-    options.any(|option| forwarded::is_forwarding_field(option) || rules.changes(option))
+    options.any(|option| forwarded::is_forwarding_field(option) || rules.has_rule_for(option))
 }
 
-/// Replaces the first `prefix` bytes of the URI's path with `replace`.
-fn rewrite_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
+/// Replaces the first `prefix_bytes` bytes of the URI's path with `replacement`.
+fn rewrite_path(uri: &Uri, prefix_bytes: usize, replacement: &str) -> Option<Uri> {
     let path_and_query = uri.path_and_query()?.as_str();
-    let rest = path_and_query.get(prefix..)?;
-    let slash = !replace.ends_with('/') && !rest.is_empty() && !rest.starts_with(['/', '?']);
-    let rest = if replace.ends_with('/') { rest.strip_prefix('/').unwrap_or(rest) } else { rest };
-    let path = format!("{replace}{}{rest}", if slash { "/" } else { "" });
+    let rest = path_and_query.get(prefix_bytes..)?;
+    let needs_slash =
+        !replacement.ends_with('/') && !rest.is_empty() && !rest.starts_with(['/', '?']);
+    let rest =
+        if replacement.ends_with('/') { rest.strip_prefix('/').unwrap_or(rest) } else { rest };
+    let path = format!("{replacement}{}{rest}", if needs_slash { "/" } else { "" });
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(path.try_into().ok()?);
     Uri::from_parts(parts).ok()
@@ -345,13 +350,19 @@ mod tests {
     #[test]
     fn exactly_one_host_is_required() {
         let authority_of = |request: http::request::Builder| authority(&request.body(()).unwrap());
-        let shown = |request| authority_of(request).map(|a| a.map(|a| a.to_string()));
-        assert_eq!(shown(Request::get("/").header(HOST, "a:1")), Ok(Some("a:1".to_owned())));
-        assert_eq!(shown(Request::get("http://b/").header(HOST, "a")), Ok(Some("b".to_owned())));
-        assert_eq!(shown(Request::get("/")), Err(()));
-        assert_eq!(shown(Request::get("/").version(Version::HTTP_10)), Ok(None));
-        assert_eq!(shown(Request::get("/").header(HOST, "a").header(HOST, "a")), Err(()));
-        assert_eq!(shown(Request::get("/").header(HOST, "a b")), Err(()));
-        assert_eq!(shown(Request::get("/").header(HOST, "x@a")), Err(()));
+        let authority_text = |request| authority_of(request).map(|a| a.map(|a| a.to_string()));
+        assert_eq!(
+            authority_text(Request::get("/").header(HOST, "a:1")),
+            Ok(Some("a:1".to_owned()))
+        );
+        assert_eq!(
+            authority_text(Request::get("http://b/").header(HOST, "a")),
+            Ok(Some("b".to_owned()))
+        );
+        assert_eq!(authority_text(Request::get("/")), Err(()));
+        assert_eq!(authority_text(Request::get("/").version(Version::HTTP_10)), Ok(None));
+        assert_eq!(authority_text(Request::get("/").header(HOST, "a").header(HOST, "a")), Err(()));
+        assert_eq!(authority_text(Request::get("/").header(HOST, "a b")), Err(()));
+        assert_eq!(authority_text(Request::get("/").header(HOST, "x@a")), Err(()));
     }
 }

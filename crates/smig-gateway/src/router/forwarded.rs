@@ -15,8 +15,8 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 /// Returns whether a field describes the client or its request. Such fields are removed from
 /// requests of untrusted peers: servers trust many more than those that are set here.
 pub(super) fn is_forwarding_field(field: &str) -> bool {
-    const START: &str = "x-forwarded";
-    field.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
+    const PREFIX: &str = "x-forwarded";
+    field.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
         || field.eq_ignore_ascii_case(FORWARDED.as_str())
         || field.eq_ignore_ascii_case("x-real-ip")
 }
@@ -134,12 +134,12 @@ mod tests {
 
     fn forwarded_headers(
         spec: &str,
-        sent: &[(&'static str, &'static str)],
+        sent_fields: &[(&'static str, &'static str)],
         peer: &str,
     ) -> HeaderMap {
         let spec: ForwardedSpec = toml::from_str(spec).unwrap();
         let mut headers = HeaderMap::new();
-        for (name, value) in sent {
+        for (name, value) in sent_fields {
             headers.append(*name, HeaderValue::from_static(value));
         }
         let mut cache = FieldCache::default();
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn fields_of_untrusted_peers_are_removed() {
-        let sent = [
+        let sent_fields = [
             ("x-forwarded-for", "1.1.1.1"),
             ("x-real-ip", "1.1.1.1"),
             ("forwarded", "for=x"),
@@ -159,12 +159,13 @@ mod tests {
             ("x-forwarded-ssl", "on"),
             ("x-forwarded", "for=x"),
         ];
-        let headers = forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
+        let headers =
+            forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent_fields, "192.0.2.1:5");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "https");
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers.len(), 3);
-        assert!(forwarded_headers("fields = 'off'", &sent, "192.0.2.1:5").is_empty());
+        assert!(forwarded_headers("fields = 'off'", &sent_fields, "192.0.2.1:5").is_empty());
     }
 
     #[test]
@@ -182,13 +183,14 @@ mod tests {
 
     #[test]
     fn fields_of_trusted_proxies_are_extended() {
-        let sent = [
+        let sent_fields = [
             ("x-forwarded-for", "1.1.1.1"),
             ("x-forwarded-for", "2.2.2.2"),
             ("x-forwarded-proto", "http"),
             ("x-forwarded-prefix", "/app"),
         ];
-        let headers = forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
+        let headers =
+            forwarded_headers("trusted_proxies = ['10.0.0.0/8']", &sent_fields, "10.0.0.1:5");
         assert_eq!(headers["x-forwarded-for"], "1.1.1.1, 2.2.2.2, 10.0.0.1");
         assert_eq!(headers["x-forwarded-prefix"], "/app");
         assert_eq!(headers["x-forwarded-proto"], "http");
@@ -200,9 +202,12 @@ mod tests {
         let expected = "for=\"[2001:db8::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers.len(), 1);
-        let sent = [("forwarded", "for=1.1.1.1")];
-        let headers =
-            forwarded_headers("fields = 'both'\ntrusted_proxies = ['::1']", &sent, "[::1]:5");
+        let sent_fields = [("forwarded", "for=1.1.1.1")];
+        let headers = forwarded_headers(
+            "fields = 'both'\ntrusted_proxies = ['::1']",
+            &sent_fields,
+            "[::1]:5",
+        );
         let expected = "for=1.1.1.1, for=\"[::1]\";proto=https;host=\"a.example\"";
         assert_eq!(headers["forwarded"], expected);
         assert_eq!(headers["x-forwarded-for"], "::1");

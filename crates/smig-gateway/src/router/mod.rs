@@ -50,7 +50,7 @@ impl GatewayService {
     }
 
     /// Replaces the table, from the next request on.
-    pub(crate) fn swap(&self, table: RouteTable) {
+    pub(crate) fn replace_table(&self, table: RouteTable) {
         let table = Arc::new(table);
         // Drop the old table outside the lock.
         let _old = {
@@ -96,7 +96,7 @@ impl Service<Request<Incoming>> for GatewayService {
                 span.set_status(response.status());
                 response = extend_span(response, span);
             }
-            if let Some(route) = decision.route.and_then(|target| table.route(target)) {
+            if let Some(route) = decision.route_index.and_then(|index| table.route(index)) {
                 route.response_rules.apply(response.headers_mut());
                 if route.hint != smig::MigrationHint::None {
                     response.extensions_mut().insert(route.hint);
@@ -115,11 +115,11 @@ impl Service<Request<Incoming>> for GatewayService {
 fn translate_for_grpc(mut response: Response<Body>) -> Response<Body> {
     let Some(text) = response.body().generated_text() else { return response };
     let mut message = String::from_utf8_lossy(text).trim_end().to_owned();
-    let error_type = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
-    if let Some(kind) =
-        error_type.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
+    let proxy_status = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
+    if let Some(proxy_error_type) =
+        proxy_status.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
     {
-        let _ = write!(message, " ({kind})");
+        let _ = write!(message, " ({proxy_error_type})");
     }
     if grpc::translate(&mut response, &message) {
         *response.body_mut() = Body::empty();

@@ -15,11 +15,11 @@ impl StatsSource for GatewayService {
                 UpstreamReport {
                     upstream: upstream.name().to_owned(),
                     server: status.url.to_string(),
-                    healthy: status.healthy,
+                    healthy: status.is_healthy,
                     active: status.load as u64,
                     connections: status.open_connections as u64,
                     requests: status.requests,
-                    failures: status.failed,
+                    failures: status.failed_requests,
                 }
             }));
         }

@@ -42,7 +42,7 @@ pub(super) struct CompiledRoute {
 #[derive(Debug)]
 pub(super) enum Action {
     Upstream { upstream: Arc<Upstream>, name: Arc<str>, prefix_rewrite: Option<Box<str>> },
-    Redirect { to: Box<str>, status: StatusCode },
+    Redirect { base_url: Box<str>, status: StatusCode },
     FixedResponse { status: StatusCode, text: Bytes },
 }
 
@@ -77,20 +77,20 @@ impl LiveResources {
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
         // Reads the users file again, even if the configuration is unchanged.
-        let forward = config.forward_proxy.clone().map(|spec| match &self.forward_proxy {
+        let forward_proxy = config.forward_proxy.clone().map(|spec| match &self.forward_proxy {
             Some(before) => before.reconfigured(spec),
             None => ForwardProxy::new(spec, &self.tunnels),
         });
-        let forward = forward
+        let forward_proxy = forward_proxy
             .transpose()
             .map_err(|error| config.fault(&["forward_proxy"], error.to_string()))?;
-        Ok(Self { upstreams, forward_proxy: forward, tunnels: self.tunnels.clone() })
+        Ok(Self { upstreams, forward_proxy, tunnels: self.tunnels.clone() })
     }
 
     /// Denies the forward proxy this port of this machine.
     pub(crate) fn deny_local_port(&self, port: u16) {
-        if let Some(forward) = &self.forward_proxy {
-            forward.deny_local_port(port);
+        if let Some(forward_proxy) = &self.forward_proxy {
+            forward_proxy.deny_local_port(port);
         }
     }
 
@@ -114,16 +114,16 @@ impl RouteTable {
         https_ports: HashMap<ListenerId, u16>,
     ) -> Result<Self, Diagnostics> {
         let (mut routes, mut compiled_routes) = (Routes::default(), Vec::new());
-        for (number, spec) in config.routes.iter().enumerate() {
-            let index = number.to_string();
-            let fault = |key: &str, what: String| config.fault(&["route", &index, key], what);
+        for (route_index, spec) in config.routes.iter().enumerate() {
+            let index_text = route_index.to_string();
+            let fault = |key: &str, what: String| config.fault(&["route", &index_text, key], what);
             let hosts = spec.host.all();
             if hosts.is_empty() {
-                routes.insert(None, &spec.path, number);
+                routes.insert(None, &spec.path, route_index);
             }
             for host in hosts {
                 let host: HostPattern = host.parse().map_err(|what| fault("host", what))?;
-                routes.insert(Some(&host), &spec.path, number);
+                routes.insert(Some(&host), &spec.path, route_index);
             }
             let rules = |key, headers| {
                 HeaderRules::new(headers)
@@ -131,7 +131,7 @@ impl RouteTable {
             };
             compiled_routes.push(CompiledRoute {
                 path: spec.path.as_str().into(),
-                action: action(spec, resources).map_err(|what| fault("upstream", what))?,
+                action: compile_action(spec, resources).map_err(|what| fault("upstream", what))?,
                 request_rules: rules("request_headers", &spec.request_headers)?,
                 response_rules: rules("response_headers", &spec.response_headers)?,
                 hint: match spec.migrate {
@@ -159,25 +159,25 @@ impl RouteTable {
         path: &str,
     ) -> Option<(usize, &CompiledRoute)> {
         let host = authority.filter(|_| self.routes.has_hosts()).map(Authority::host);
-        let number = self.routes.find(host, path)?;
-        Some((number, self.route(number)?))
+        let index = self.routes.find(host, path)?;
+        Some((index, self.route(index)?))
     }
 
-    pub(super) fn route(&self, number: usize) -> Option<&CompiledRoute> {
-        self.compiled_routes.get(number)
+    pub(super) fn route(&self, index: usize) -> Option<&CompiledRoute> {
+        self.compiled_routes.get(index)
     }
 
     /// Returns the upstreams of its routes, without duplicates.
     pub(super) fn upstreams(&self) -> Vec<&Arc<Upstream>> {
-        let mut all: Vec<&Arc<Upstream>> = Vec::new();
+        let mut distinct_upstreams: Vec<&Arc<Upstream>> = Vec::new();
         for route in &self.compiled_routes {
             if let Action::Upstream { upstream, .. } = &route.action
-                && !all.iter().any(|known| Arc::ptr_eq(known, upstream))
+                && !distinct_upstreams.iter().any(|known| Arc::ptr_eq(known, upstream))
             {
-                all.push(upstream);
+                distinct_upstreams.push(upstream);
             }
         }
-        all
+        distinct_upstreams
     }
 
     /// Returns whether a route has this host, by name or wildcard.
@@ -191,7 +191,7 @@ impl RouteTable {
     }
 }
 
-fn action(spec: &RouteSpec, resources: &LiveResources) -> Result<Action, String> {
+fn compile_action(spec: &RouteSpec, resources: &LiveResources) -> Result<Action, String> {
     let status = |default: StatusCode| {
         spec.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(default)
     };
@@ -206,9 +206,9 @@ fn action(spec: &RouteSpec, resources: &LiveResources) -> Result<Action, String>
             prefix_rewrite: spec.prefix_rewrite.as_deref().map(Into::into),
         });
     }
-    if let Some(to) = &spec.redirect {
+    if let Some(base_url) = &spec.redirect {
         let status = status(StatusCode::PERMANENT_REDIRECT);
-        return Ok(Action::Redirect { to: to.as_str().into(), status });
+        return Ok(Action::Redirect { base_url: base_url.as_str().into(), status });
     }
     let status = status(StatusCode::NOT_FOUND);
     let text = match &spec.body {

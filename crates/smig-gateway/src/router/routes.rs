@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::config::{HostPattern, MAX_HOST_LENGTH};
+use crate::config::{HostPattern, MAX_HOST_BYTES};
 
 /// Routes by host and path. Lookups return the route's index in the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    exact: HashMap<Box<str>, Paths>,
-    wildcard: HashMap<Box<str>, Paths>,
-    any: Paths,
+    exact_hosts: HashMap<Box<str>, Paths>,
+    wildcard_hosts: HashMap<Box<str>, Paths>,
+    any_host: Paths,
 }
 
 /// The routes of one host, longest path first.
@@ -17,44 +17,46 @@ pub(crate) struct Routes {
 struct Paths(Vec<(Box<str>, usize)>);
 
 impl Paths {
-    fn insert(&mut self, path: &str, route: usize) {
-        self.0.push((path.into(), route));
+    fn insert(&mut self, path: &str, route_index: usize) {
+        self.0.push((path.into(), route_index));
         self.0.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
     }
 
     fn find(&self, path: &str) -> Option<usize> {
-        let matches = |(prefix, _): &&(Box<str>, usize)| is_below(path, prefix);
+        let matches = |(prefix, _): &&(Box<str>, usize)| is_at_or_below(path, prefix);
         self.0.iter().find(matches).map(|(_, route)| *route)
     }
 }
 
 /// Returns whether `path` is `prefix` or below it. `/a` does not match the prefix `/a/`.
-fn is_below(path: &str, prefix: &str) -> bool {
+fn is_at_or_below(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
 impl Routes {
     /// Adds a route. For the same host and path, the first one wins.
-    pub(crate) fn insert(&mut self, host: Option<&HostPattern>, path: &str, route: usize) {
+    pub(crate) fn insert(&mut self, host: Option<&HostPattern>, path: &str, route_index: usize) {
         let paths = match host {
-            None => &mut self.any,
-            Some(HostPattern::Exact(name)) => self.exact.entry(name.as_str().into()).or_default(),
+            None => &mut self.any_host,
+            Some(HostPattern::Exact(name)) => {
+                self.exact_hosts.entry(name.as_str().into()).or_default()
+            }
             Some(HostPattern::Wildcard(name)) => {
-                self.wildcard.entry(name.as_str().into()).or_default()
+                self.wildcard_hosts.entry(name.as_str().into()).or_default()
             }
         };
-        paths.insert(path, route);
+        paths.insert(path, route_index);
     }
 
     /// Returns the route for a request. The most specific host decides, even if it has no route for the path.
     pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Option<usize> {
-        self.paths_of(host).unwrap_or(&self.any).find(path)
+        self.paths_of(host).unwrap_or(&self.any_host).find(path)
     }
 
     /// Returns whether any route has a host.
     pub(crate) fn has_hosts(&self) -> bool {
-        !self.exact.is_empty() || !self.wildcard.is_empty()
+        !self.exact_hosts.is_empty() || !self.wildcard_hosts.is_empty()
     }
 
     /// Returns whether a route has this host, by name or wildcard.
@@ -63,14 +65,14 @@ impl Routes {
     }
 
     fn paths_of(&self, host: Option<&str>) -> Option<&Paths> {
-        let mut buffer = [0; MAX_HOST_LENGTH];
+        let mut buffer = [0; MAX_HOST_BYTES];
         let name = normalize_host(host?, &mut buffer)?;
-        if let Some(paths) = self.exact.get(name) {
+        if let Some(paths) = self.exact_hosts.get(name) {
             return Some(paths);
         }
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(paths) = self.wildcard.get(parent) {
+            if let Some(paths) = self.wildcard_hosts.get(parent) {
                 return Some(paths);
             }
             rest = parent;
@@ -80,7 +82,7 @@ impl Routes {
 }
 
 /// Normalizes a host: lower case, no brackets, no trailing dot.
-fn normalize_host<'a>(host: &str, buffer: &'a mut [u8; MAX_HOST_LENGTH]) -> Option<&'a str> {
+fn normalize_host<'a>(host: &str, buffer: &'a mut [u8; MAX_HOST_BYTES]) -> Option<&'a str> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = host.strip_suffix('.').unwrap_or(host);
     let name = buffer.get_mut(..host.len())?;
@@ -108,25 +110,25 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
         }
         matches!(dots, 1 | 2)
     };
-    let mut start = 0;
+    let mut segment_start = 0;
     let bytes = path.as_bytes();
-    let mut at = 0;
-    while at <= bytes.len() {
-        let rest = bytes.get(at..).unwrap_or_default();
+    let mut position = 0;
+    while position <= bytes.len() {
+        let rest = bytes.get(position..).unwrap_or_default();
         // A slash, or what some programs treat as one.
         let length = match rest {
             [] | [b'/' | b'\\', ..] => 1,
             [b'%', b'2', b'f' | b'F', ..] | [b'%', b'5', b'c' | b'C', ..] => 3,
             _ => {
-                at += 1;
+                position += 1;
                 continue;
             }
         };
-        if is_dots(bytes.get(start..at).unwrap_or_default()) {
+        if is_dots(bytes.get(segment_start..position).unwrap_or_default()) {
             return true;
         }
-        at += length;
-        start = at;
+        position += length;
+        segment_start = position;
     }
     false
 }

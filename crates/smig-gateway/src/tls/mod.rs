@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use smig::{Certificate, ClientCertificates, ServerTls};
 use smig_settings::Diagnostics;
 
-pub use subject::subject;
+pub use subject::client_common_name;
 
 use crate::config::{ClientCertificateMode, Config};
 
@@ -18,9 +18,9 @@ use crate::config::{ClientCertificateMode, Config};
 /// A file that cannot be used, with its line and key in the configuration.
 pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics> {
     let mut certificates = Vec::new();
-    for (number, spec) in config.certificates.iter().enumerate() {
-        let number = number.to_string();
-        let at = |key: &'static str| ["certificate", &number, key].map(str::to_owned);
+    for (index, spec) in config.certificates.iter().enumerate() {
+        let index = index.to_string();
+        let at = |key: &'static str| ["certificate", &index, key].map(str::to_owned);
         let fault = |key, what: String| {
             let at = at(key);
             config.fault(&at.each_ref().map(String::as_str), what)
@@ -29,13 +29,13 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
         let key = read(&spec.key).map_err(|what| fault("key", what))?;
         let certificate = Certificate::from_pem(&chain, &key).map_err(|error| {
             let error = error.to_string();
-            let key = if error.contains("private key") { "key" } else { "chain" };
-            fault(key, error)
+            let config_key = if error.contains("private key") { "key" } else { "chain" };
+            fault(config_key, error)
         })?;
         certificates.push(certificate);
     }
     if certificates.is_empty()
-        && let Some((chain, key)) = &config.development
+        && let Some((chain, key)) = &config.development_certificate
     {
         let certificate = Certificate::from_pem(chain, key)
             .map_err(|error| config.fault(&["certificate"], error.to_string()))?;
@@ -51,10 +51,10 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
             }
         }
     };
-    let key: &[&str] =
+    let config_key: &[&str] =
         if certificates.is_empty() { &["certificate"] } else { &["tls", "client_ca"] };
     ServerTls::from_certificates(certificates, &clients)
-        .map_err(|error| config.fault(key, error.to_string()))
+        .map_err(|error| config.fault(config_key, error.to_string()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -71,8 +71,8 @@ impl FileVersions {
         let certificates = config.certificates.iter().flat_map(|spec| [&spec.chain, &spec.key]);
         let version = |path: &PathBuf| {
             let metadata = std::fs::metadata(path).ok();
-            let modified = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
-            (path.clone(), modified)
+            let time_and_size = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
+            (path.clone(), time_and_size)
         };
         Self(certificates.chain(&config.tls.client_ca).map(version).collect())
     }

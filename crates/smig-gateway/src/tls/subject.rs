@@ -19,7 +19,7 @@ const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 
 /// Returns the common name of the client's certificate, if it presented one that was verified.
 #[must_use]
-pub fn subject(connection: &ConnectionInfo) -> Option<&str> {
+pub fn client_common_name(connection: &ConnectionInfo) -> Option<&str> {
     common_name(connection.tls()?.peer_certificates().first()?)
 }
 
@@ -34,19 +34,19 @@ fn common_name(certificate: &[u8]) -> Option<&str> {
         (_, rest) = take(rest, tag)?;
     }
     let (mut names, _) = take(rest, SEQUENCE)?;
-    let mut found = None;
+    let mut last_value = None;
     while let Some((set, tail)) = take(names, SET) {
         names = tail;
         let (attribute, _) = take(set, SEQUENCE)?;
         let (kind, value) = take(attribute, OBJECT_ID)?;
         if kind == COMMON_NAME {
             // The most specific name comes last.
-            found = Some(value);
+            last_value = Some(value);
         }
     }
-    let value = found?;
-    let text = [UTF8_STRING, PRINTABLE_STRING, IA5_STRING];
-    let (name, _) = text.iter().find_map(|&tag| take(value, tag))?;
+    let value = last_value?;
+    let text_tags = [UTF8_STRING, PRINTABLE_STRING, IA5_STRING];
+    let (name, _) = text_tags.iter().find_map(|&tag| take(value, tag))?;
     std::str::from_utf8(name).ok()
 }
 
@@ -60,11 +60,11 @@ fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     if length < 0x80 {
         return rest.split_at_checked(length.into());
     }
-    let bytes = usize::from(length & 0x7f);
-    if !(1..=4).contains(&bytes) {
+    let length_bytes = usize::from(length & 0x7f);
+    if !(1..=4).contains(&length_bytes) {
         return None;
     }
-    let (length, rest) = rest.split_at_checked(bytes)?;
+    let (length, rest) = rest.split_at_checked(length_bytes)?;
     let length = length.iter().fold(0_usize, |length, &byte| (length << 8) | usize::from(byte));
     rest.split_at_checked(length)
 }

@@ -30,7 +30,7 @@ pub(crate) struct BalanceInput<'a> {
 }
 
 impl BalanceInput<'_> {
-    fn key(&self, hash_key: &HashKey) -> Option<u64> {
+    fn key_hash(&self, hash_key: &HashKey) -> Option<u64> {
         Some(match hash_key {
             HashKey::Client => match self.client {
                 SocketAddr::V4(addr) => hash(&addr.ip().octets()),
@@ -47,24 +47,25 @@ pub(super) fn choose(
     servers: &[UpstreamServer],
     balance: &Balance,
     input: BalanceInput<'_>,
-    tried: TriedServers,
+    tried_servers: TriedServers,
     rotation: usize,
 ) -> Option<usize> {
     if servers.len() == 1 {
-        return (!tried.contains(0)).then_some(0);
+        return (!tried_servers.contains(0)).then_some(0);
     }
-    let key = match balance {
+    let key_hash = match balance {
         Balance::LeastRequest => None,
-        Balance::Hash(hash_key) => input.key(hash_key),
+        Balance::Hash(hash_key) => input.key_hash(hash_key),
     };
     let pick = |healthy_only: bool| {
         let all = servers.iter().enumerate();
-        let candidates =
-            all.filter(|&(n, server)| !tried.contains(n) && (!healthy_only || server.is_healthy()));
-        match key {
+        let candidates = all.filter(|&(n, server)| {
+            !tried_servers.contains(n) && (!healthy_only || server.is_healthy())
+        });
+        match key_hash {
             // Rendezvous hashing: the server whose hash, mixed with the key, is highest. When a server is lost,
             // only its keys move.
-            Some(key) => candidates.max_by_key(|(_, server)| mix(key ^ server.hash)),
+            Some(key_hash) => candidates.max_by_key(|(_, server)| mix(key_hash ^ server.hash)),
             // Start at a different server each time, so that ties are distributed.
             None => candidates.min_by_key(|&(n, server)| {
                 (server.load(), (n + servers.len() - rotation % servers.len()) % servers.len())
@@ -120,16 +121,16 @@ mod tests {
     #[test]
     fn keys_are_distributed_and_keep_their_server_when_another_one_is_lost() {
         let servers = servers(4);
-        let before: Vec<_> =
+        let choices_before: Vec<_> =
             (0..4000).map(|n| choose_for_path(&servers, &format!("/{n}"))).collect();
         for server in 0..4 {
-            let share = before.iter().filter(|&&chosen| chosen == server).count();
+            let share = choices_before.iter().filter(|&&chosen| chosen == server).count();
             assert!((800..1200).contains(&share), "{server}: {share}");
         }
         servers[2].on_failure();
-        for (n, &chosen) in before.iter().enumerate() {
-            let now = choose_for_path(&servers, &format!("/{n}"));
-            assert!(now != 2 && (chosen == 2 || now == chosen));
+        for (n, &chosen) in choices_before.iter().enumerate() {
+            let chosen_now = choose_for_path(&servers, &format!("/{n}"));
+            assert!(chosen_now != 2 && (chosen == 2 || chosen_now == chosen));
         }
     }
 
@@ -150,14 +151,14 @@ mod tests {
         servers[0].begin();
         servers[1].begin();
         assert_eq!(choose_least_loaded(TriedServers::default(), 0), Some(2));
-        let mut tried = TriedServers::default();
-        tried.insert(2);
-        assert_eq!(choose_least_loaded(tried, 0), Some(0));
+        let mut tried_servers = TriedServers::default();
+        tried_servers.insert(2);
+        assert_eq!(choose_least_loaded(tried_servers, 0), Some(0));
         // None is healthy: all are tried.
         servers.iter().for_each(|server| server.on_failure());
-        assert_eq!(choose_least_loaded(tried, 0), Some(0));
-        tried.insert(0);
-        tried.insert(1);
-        assert_eq!(choose_least_loaded(tried, 0), None);
+        assert_eq!(choose_least_loaded(tried_servers, 0), Some(0));
+        tried_servers.insert(0);
+        tried_servers.insert(1);
+        assert_eq!(choose_least_loaded(tried_servers, 0), None);
     }
 }

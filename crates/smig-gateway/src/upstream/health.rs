@@ -21,9 +21,10 @@ impl Upstream {
     pub async fn check_health(this: Weak<Self>) {
         let Some(upstream) = this.upgrade() else { return };
         let Some(health) = upstream.health.clone() else { return };
-        let servers = upstream.servers.len();
+        let server_count = upstream.servers.len();
         drop(upstream);
-        let checks = (0..servers).map(|server| check_loop(this.clone(), health.clone(), server));
+        let checks =
+            (0..server_count).map(|server| check_loop(this.clone(), health.clone(), server));
         let mut tasks = tokio::task::JoinSet::new();
         for check in checks {
             tasks.spawn(check);
@@ -32,21 +33,21 @@ impl Upstream {
     }
 }
 
-async fn check_loop(upstream: Weak<Upstream>, health: HealthSpec, server: usize) {
+async fn check_loop(weak_upstream: Weak<Upstream>, health: HealthSpec, server_index: usize) {
     loop {
-        let Some(strong) = upstream.upgrade() else { return };
-        let Some(target) = strong.servers.get(server) else { return };
-        let result = timeout(health.timeout, probe(&strong, target, &health)).await;
-        let passed = match result {
+        let Some(upstream) = weak_upstream.upgrade() else { return };
+        let Some(server) = upstream.servers.get(server_index) else { return };
+        let result = timeout(health.timeout, probe(&upstream, server, &health)).await;
+        let has_passed = match result {
             Ok(Ok(status)) => status.is_success() || status.is_redirection(),
             Ok(Err(error)) => {
-                tracing::debug!(server = %target.url(), %error, "health check failed");
+                tracing::debug!(server = %server.url(), %error, "health check failed");
                 false
             }
             Err(_) => false,
         };
-        target.record_health_check(passed, health.rise, health.fall);
-        drop(strong);
+        server.record_health_check(has_passed, health.rise, health.fall);
+        drop(upstream);
         tokio::time::sleep(health.interval.max(Duration::from_millis(10))).await;
     }
 }
@@ -62,7 +63,7 @@ async fn probe(
         ServerAddr::Unix(_) => "localhost".to_owned(),
         ServerAddr::Tcp { .. } => url.authority(),
     });
-    let bad = |_| ProxyError::BadRequest("invalid path or host of the health check");
+    let bad_request = |_| ProxyError::BadRequest("invalid path or host of the health check");
     if url.protocol == Protocol::Http1 {
         let io = connect(&url.target, &upstream.resolver, None).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
@@ -72,7 +73,7 @@ async fn probe(
             .header(http::header::HOST, host)
             .header(http::header::CONNECTION, "close")
             .body(Empty::<Bytes>::new())
-            .map_err(bad)?;
+            .map_err(bad_request)?;
         let mut sending = std::pin::pin!(sender.send_request(request));
         let mut connection = std::pin::pin!(connection);
         let response = tokio::select! {
@@ -81,10 +82,10 @@ async fn probe(
         };
         return Ok(response.map_err(ProxyError::from_hyper)?.status());
     }
-    let session =
+    let http2_client =
         Http2Client::new(upstream, server, ApplyLimits::No).map_err(ProxyError::from_smig)?;
-    let uri = format!("{}://{host}{}", session.scheme, health.path);
-    let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad)?;
-    let response = session.client.request_to(&session.origin, request).await;
+    let uri = format!("{}://{host}{}", http2_client.scheme, health.path);
+    let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad_request)?;
+    let response = http2_client.client.request_to(&http2_client.origin, request).await;
     Ok(response.map_err(ProxyError::from_smig)?.status())
 }

@@ -50,7 +50,7 @@ pub struct Upstream {
     resolver: Resolver,
     rotation: AtomicUsize,
     /// Carries no values: dropping it notifies the workers that the upstream was removed.
-    alive: watch::Sender<()>,
+    removal_tx: watch::Sender<()>,
 }
 
 impl Upstream {
@@ -96,7 +96,7 @@ impl Upstream {
             trust: trust.load()?,
             resolver: resolver.fresh_for(spec.dns_cache_time),
             rotation: AtomicUsize::new(0),
-            alive: watch::Sender::new(()),
+            removal_tx: watch::Sender::new(()),
         }))
     }
 
@@ -133,16 +133,17 @@ impl Upstream {
     }
 
     /// Picks a server for a request, and counts the request as active there.
-    pub(crate) fn choose(
+    pub(crate) fn choose_and_begin(
         self: &Arc<Self>,
         input: BalanceInput<'_>,
-        tried: TriedServers,
+        tried_servers: TriedServers,
     ) -> Option<(usize, ActiveRequest)> {
         let rotation = match self.servers.len() {
             1 => 0,
             _ => self.rotation.fetch_add(1, Ordering::Relaxed),
         };
-        let server = balance::choose(&self.servers, &self.balance, input, tried, rotation)?;
-        Some((server, ActiveRequest::begin(self, server)))
+        let server_index =
+            balance::choose(&self.servers, &self.balance, input, tried_servers, rotation)?;
+        Some((server_index, ActiveRequest::begin(self, server_index)))
     }
 }

@@ -11,7 +11,7 @@ use super::balance;
 use super::spec::{Ejection, ServerUrl};
 
 /// Returns a monotonic time in milliseconds since the first call.
-fn millis() -> u64 {
+fn now_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -29,25 +29,25 @@ pub struct UpstreamServer {
     /// The same limit, for connections of the HTTP/2 client.
     pub(super) connections_limit: ConnectionLimit,
     /// Limit on the requests that wait in the HTTP/2 client.
-    pub(super) queue: QueueLimit,
+    pub(super) queue_limit: QueueLimit,
     ejection: Ejection,
     /// Consecutive failures.
-    failures: AtomicU32,
+    consecutive_failures: AtomicU32,
     /// Consecutive ejections.
-    ejections: AtomicU32,
-    /// End of the ejection in [`millis`]; 0: not ejected.
-    ejected_until: AtomicU64,
-    /// State of the health check: the flag [`DOWN`], and the number of consecutive results that contradict it.
+    consecutive_ejections: AtomicU32,
+    /// End of the ejection in [`now_ms`]; 0: not ejected.
+    ejected_until_ms: AtomicU64,
+    /// State of the health check: the flag [`DOWN_FLAG`], and the number of consecutive results that contradict it.
     /// Initially up.
-    checks: AtomicU32,
+    health_check_state: AtomicU32,
     /// Whether the server last selected HTTP/2 by ALPN. Shared by all workers: to find out for
     /// itself, a worker would need a connection, and might wait for it until the timeout.
     selects_http2: AtomicBool,
-    /// Until then, in [`millis`], only HTTP/1.1 is offered for WebSockets, since the server's
+    /// Until then, in [`now_ms`], only HTTP/1.1 is offered for WebSockets, since the server's
     /// HTTP/2 has no extended CONNECT; 0: both are.
-    websockets_need_http1_until: AtomicU64,
+    websockets_need_http1_until_ms: AtomicU64,
     requests: AtomicU64,
-    failed: AtomicU64,
+    failed_requests: AtomicU64,
     connection_attempts: AtomicU64,
 }
 
@@ -57,15 +57,15 @@ pub struct ServerStatus {
     /// The server.
     pub url: ServerUrl,
     /// Whether the balancer may pick it.
-    pub healthy: bool,
+    pub is_healthy: bool,
     /// Active requests.
     pub load: usize,
     /// Requests that wait for a connection.
-    pub waiting: usize,
+    pub waiting_requests: usize,
     /// Requests since the start.
     pub requests: u64,
     /// Of these, the failed ones.
-    pub failed: u64,
+    pub failed_requests: u64,
     /// Connections that are open or being opened.
     pub open_connections: usize,
     /// Connection attempts since the start, without those of HTTP/2 sessions.
@@ -79,33 +79,33 @@ const MIN_QUEUE_LENGTH: usize = 16;
 /// have been updated.
 const EXTENDED_CONNECT_RETRY_MS: u64 = 60_000;
 
-/// Flag in `checks`: the health check considers the server down.
-const DOWN: u32 = 1 << 31;
+/// Flag in `health_check_state`: the health check considers the server down.
+const DOWN_FLAG: u32 = 1 << 31;
 
 impl UpstreamServer {
     pub(super) fn new(
         url: ServerUrl,
         max_connections: usize,
-        max_waiting: usize,
+        max_pending_requests: usize,
         ejection: Ejection,
     ) -> Self {
-        let limits = ConnLimits::new(max_connections, max_waiting);
+        let limits = ConnLimits::new(max_connections, max_pending_requests);
         Self {
             connections_limit: limits.connection_limit(),
             limits,
-            queue: QueueLimit::new(max_waiting.max(MIN_QUEUE_LENGTH)),
+            queue_limit: QueueLimit::new(max_pending_requests.max(MIN_QUEUE_LENGTH)),
             hash: balance::hash(url.to_string().as_bytes()),
             url,
             load: AtomicUsize::new(0),
             ejection,
-            failures: AtomicU32::new(0),
-            ejections: AtomicU32::new(0),
-            ejected_until: AtomicU64::new(0),
-            checks: AtomicU32::new(0),
+            consecutive_failures: AtomicU32::new(0),
+            consecutive_ejections: AtomicU32::new(0),
+            ejected_until_ms: AtomicU64::new(0),
+            health_check_state: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
-            websockets_need_http1_until: AtomicU64::new(0),
+            websockets_need_http1_until_ms: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            failed_requests: AtomicU64::new(0),
             connection_attempts: AtomicU64::new(0),
         }
     }
@@ -125,11 +125,11 @@ impl UpstreamServer {
     /// Returns whether the balancer may pick this server: not ejected, and not failing its health checks.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        if self.checks.load(Ordering::Relaxed) & DOWN != 0 {
+        if self.health_check_state.load(Ordering::Relaxed) & DOWN_FLAG != 0 {
             return false;
         }
-        let until = self.ejected_until.load(Ordering::Relaxed);
-        until == 0 || millis() >= until
+        let until = self.ejected_until_ms.load(Ordering::Relaxed);
+        until == 0 || now_ms() >= until
     }
 
     /// Returns its counters and state.
@@ -137,11 +137,11 @@ impl UpstreamServer {
     pub fn status(&self) -> ServerStatus {
         ServerStatus {
             url: self.url.clone(),
-            healthy: self.is_healthy(),
+            is_healthy: self.is_healthy(),
             load: self.load(),
-            waiting: self.limits.waiting(),
+            waiting_requests: self.limits.waiting_requests(),
             requests: self.requests.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
+            failed_requests: self.failed_requests.load(Ordering::Relaxed),
             open_connections: self.limits.open_connections(),
             connection_attempts: self.connection_attempts.load(Ordering::Relaxed),
         }
@@ -166,22 +166,22 @@ impl UpstreamServer {
     }
 
     pub(super) fn websockets_need_http1(&self) -> bool {
-        self.websockets_need_http1_at(millis())
+        self.websockets_need_http1_at(now_ms())
     }
 
     fn websockets_need_http1_at(&self, now: u64) -> bool {
-        now < self.websockets_need_http1_until.load(Ordering::Relaxed)
+        now < self.websockets_need_http1_until_ms.load(Ordering::Relaxed)
     }
 
     /// Makes WebSockets use HTTP/1.1 for a while, or no longer, since the server has none.
     pub(super) fn set_websockets_need_http1(&self, need: bool) {
-        let until = if need { millis().saturating_add(EXTENDED_CONNECT_RETRY_MS) } else { 0 };
-        self.websockets_need_http1_until.store(until, Ordering::Relaxed);
+        let until = if need { now_ms().saturating_add(EXTENDED_CONNECT_RETRY_MS) } else { 0 };
+        self.websockets_need_http1_until_ms.store(until, Ordering::Relaxed);
     }
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
     pub(super) fn has_waiting(&self) -> bool {
-        self.limits.waiting() > 0
+        self.limits.waiting_requests() > 0
     }
 
     pub(super) fn on_connection_attempt(&self) {
@@ -191,12 +191,12 @@ impl UpstreamServer {
     /// Records a response: resets the count of failures, and ends an ejection.
     pub(crate) fn on_success(&self) {
         // Load before storing: the cache line is shared by all workers.
-        if self.failures.load(Ordering::Relaxed) != 0 {
-            self.failures.store(0, Ordering::Relaxed);
+        if self.consecutive_failures.load(Ordering::Relaxed) != 0 {
+            self.consecutive_failures.store(0, Ordering::Relaxed);
         }
-        if self.ejected_until.load(Ordering::Relaxed) != 0 {
-            self.ejected_until.store(0, Ordering::Relaxed);
-            self.ejections.store(0, Ordering::Relaxed);
+        if self.ejected_until_ms.load(Ordering::Relaxed) != 0 {
+            self.ejected_until_ms.store(0, Ordering::Relaxed);
+            self.consecutive_ejections.store(0, Ordering::Relaxed);
             tracing::info!(server = %self.url, "ejected server responded again");
         }
     }
@@ -204,35 +204,37 @@ impl UpstreamServer {
     /// Records a failure: no connection, no response, or a truncated one. Ejects the server after
     /// too many consecutive ones.
     pub(crate) fn on_failure(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        self.failed_requests.fetch_add(1, Ordering::Relaxed);
+        let failures = self.consecutive_failures.fetch_add(1, Ordering::Relaxed) + 1;
         if self.ejection.consecutive_failures == 0 || failures < self.ejection.consecutive_failures
         {
             return;
         }
-        self.failures.store(0, Ordering::Relaxed);
-        let times = self.ejections.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(10);
+        self.consecutive_failures.store(0, Ordering::Relaxed);
+        let times =
+            self.consecutive_ejections.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(10);
         let time = self.ejection.base_time.saturating_mul(times);
-        let until = millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        self.ejected_until.store(until.max(1), Ordering::Relaxed);
+        let until = now_ms().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.ejected_until_ms.store(until.max(1), Ordering::Relaxed);
         tracing::warn!(server = %self.url, failures, ?time, "server ejected after failures");
     }
 
     /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
-    pub(super) fn record_health_check(&self, passed: bool, rise: u32, fall: u32) {
-        let checks = self.checks.load(Ordering::Relaxed);
-        let (down, contradicting) = (checks & DOWN != 0, checks & !DOWN);
+    pub(super) fn record_health_check(&self, has_passed: bool, rise: u32, fall: u32) {
+        let checks = self.health_check_state.load(Ordering::Relaxed);
+        let (is_down, contradicting_results) = (checks & DOWN_FLAG != 0, checks & !DOWN_FLAG);
         // Count the consecutive results that contradict the current state.
-        let contradicting = if passed == down { contradicting + 1 } else { 0 };
-        let changed = contradicting >= if down { rise.max(1) } else { fall.max(1) };
-        let next = match (changed, down) {
-            (true, false) => DOWN,
+        let contradicting_results =
+            if has_passed == is_down { contradicting_results + 1 } else { 0 };
+        let has_changed = contradicting_results >= if is_down { rise.max(1) } else { fall.max(1) };
+        let next_state = match (has_changed, is_down) {
+            (true, false) => DOWN_FLAG,
             (true, true) => 0,
-            (false, true) => DOWN | contradicting,
-            (false, false) => contradicting,
+            (false, true) => DOWN_FLAG | contradicting_results,
+            (false, false) => contradicting_results,
         };
-        self.checks.store(next, Ordering::Relaxed);
-        match (changed, down) {
+        self.health_check_state.store(next_state, Ordering::Relaxed);
+        match (has_changed, is_down) {
             (true, false) => tracing::warn!(server = %self.url, "server failed health checks"),
             (true, true) => tracing::info!(server = %self.url, "server passed health checks"),
             (false, _) => {}
@@ -241,9 +243,9 @@ impl UpstreamServer {
 
     /// Returns the remaining time of an ejection.
     #[must_use]
-    pub fn ejected_for(&self) -> Option<Duration> {
-        let until = self.ejected_until.load(Ordering::Relaxed);
-        until.checked_sub(millis()).filter(|&left| left > 0).map(Duration::from_millis)
+    pub fn remaining_ejection_time(&self) -> Option<Duration> {
+        let until = self.ejected_until_ms.load(Ordering::Relaxed);
+        until.checked_sub(now_ms()).filter(|&left| left > 0).map(Duration::from_millis)
     }
 }
 
@@ -251,12 +253,12 @@ impl UpstreamServer {
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     upstream: Arc<super::Upstream>,
-    server: usize,
+    server_index: usize,
 }
 
 impl ActiveRequest {
-    pub(super) fn begin(upstream: &Arc<super::Upstream>, server: usize) -> Self {
-        let this = Self { upstream: Arc::clone(upstream), server };
+    pub(super) fn begin(upstream: &Arc<super::Upstream>, server_index: usize) -> Self {
+        let this = Self { upstream: Arc::clone(upstream), server_index };
         if let Some(server) = this.server() {
             server.begin();
         }
@@ -264,7 +266,7 @@ impl ActiveRequest {
     }
 
     pub(crate) fn server(&self) -> Option<&UpstreamServer> {
-        self.upstream.servers().get(self.server)
+        self.upstream.servers().get(self.server_index)
     }
 }
 
@@ -294,10 +296,10 @@ mod tests {
         assert!(server.is_healthy());
         server.on_failure();
         assert!(!server.is_healthy());
-        assert!(server.ejected_for().is_some());
+        assert!(server.remaining_ejection_time().is_some());
         server.on_success();
         assert!(server.is_healthy());
-        assert_eq!(server.status().failed, 3);
+        assert_eq!(server.status().failed_requests, 3);
     }
 
     #[test]
@@ -311,9 +313,9 @@ mod tests {
     fn websockets_are_tried_over_http2_again_after_a_minute() {
         let server = server(0, Duration::ZERO);
         assert!(!server.websockets_need_http1());
-        let before = millis();
+        let before = now_ms();
         server.set_websockets_need_http1(true);
-        let after = millis();
+        let after = now_ms();
         assert!(server.websockets_need_http1_at(before + 59_999));
         assert!(!server.websockets_need_http1_at(after + 60_000));
         server.set_websockets_need_http1(false);

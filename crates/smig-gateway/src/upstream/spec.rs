@@ -117,7 +117,7 @@ impl FromStr for ServerUrl {
             }
             return Ok(Self { protocol: Protocol::Http1, target: ServerAddr::Unix(path.into()) });
         }
-        let (protocol, rest, port) = if let Some(rest) = text.strip_prefix("http://") {
+        let (protocol, rest, default_port) = if let Some(rest) = text.strip_prefix("http://") {
             (Protocol::Http1, rest, 80)
         } else if let Some(rest) = text.strip_prefix("h2c://") {
             (Protocol::H2c, rest, 80)
@@ -144,8 +144,10 @@ impl FromStr for ServerUrl {
         if host.is_empty() {
             return Err(format!("{text:?} has no host"));
         }
-        let target =
-            ServerAddr::Tcp { host: host.to_owned(), port: authority.port_u16().unwrap_or(port) };
+        let target = ServerAddr::Tcp {
+            host: host.to_owned(),
+            port: authority.port_u16().unwrap_or(default_port),
+        };
         Ok(Self { protocol, target })
     }
 }

@@ -13,7 +13,7 @@ use smig::{
     Cleartext, CleartextTrust, Client, Config, NegotiatedProtocol, Origin, SocketOptions, Trust,
 };
 use smig_proxy::ProxyError;
-use smig_proxy::conn_pool::{ConnOrPermit, Http1, Lease, Pool};
+use smig_proxy::conn_pool::{ConnOrPermit, Http1Conn, Lease, Pool};
 use smig_proxy::dial::{AlpnOffer, Io, KEEPALIVE_TIMEOUT, ServerAddr, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ use super::spec::Protocol;
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Keyed by the upstream's number.
+    /// Keyed by the upstream's ID.
     static POOLS: RefCell<HashMap<usize, Rc<WorkerPools>>> = RefCell::default();
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct WorkerPools {
 #[derive(Debug)]
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
-    session: RefCell<Option<Rc<Http2Client>>>,
+    http2_client: RefCell<Option<Rc<Http2Client>>>,
 }
 
 /// An HTTP/2 client with a session to one server.
@@ -68,31 +68,35 @@ pub(crate) enum Connection {
 
 impl WorkerPools {
     /// Returns this thread's connections to the upstream.
-    pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
-        POOLS.with_borrow_mut(|workers| {
-            if let Some(worker) = workers.get(&upstream.id) {
-                return Rc::clone(worker);
+    pub(crate) fn get_or_create(upstream: &Arc<Upstream>) -> Rc<Self> {
+        POOLS.with_borrow_mut(|pools_by_id| {
+            if let Some(worker_pools) = pools_by_id.get(&upstream.id) {
+                return Rc::clone(worker_pools);
             }
             let pools = upstream.servers.iter().map(ServerPool::new).collect();
-            let worker = Rc::new(Self { pools });
-            workers.insert(upstream.id, Rc::clone(&worker));
-            let (number, alive) = (upstream.id, upstream.alive.subscribe());
-            tokio::task::spawn_local(evict_until_removed(Arc::downgrade(upstream), number, alive));
-            worker
+            let worker_pools = Rc::new(Self { pools });
+            pools_by_id.insert(upstream.id, Rc::clone(&worker_pools));
+            let (id, removal_rx) = (upstream.id, upstream.removal_tx.subscribe());
+            tokio::task::spawn_local(evict_until_removed(Arc::downgrade(upstream), id, removal_rx));
+            worker_pools
         })
     }
 
-    pub(crate) fn pool(&self, server: usize) -> Option<&ServerPool> {
-        self.pools.get(server)
+    pub(crate) fn pool(&self, server_index: usize) -> Option<&ServerPool> {
+        self.pools.get(server_index)
     }
 }
 
 /// Checks idle connections at intervals. Closes all of them as soon as the upstream is dropped: its replacement
 /// counts its connections from zero.
-async fn evict_until_removed(upstream: Weak<Upstream>, id: usize, mut alive: watch::Receiver<()>) {
-    while timeout(EVICTION_INTERVAL, alive.changed()).await.is_err() {
-        let worker = POOLS.with_borrow(|workers| workers.get(&id).cloned());
-        let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
+async fn evict_until_removed(
+    upstream: Weak<Upstream>,
+    id: usize,
+    mut removal_rx: watch::Receiver<()>,
+) {
+    while timeout(EVICTION_INTERVAL, removal_rx.changed()).await.is_err() {
+        let worker_pools = POOLS.with_borrow(|workers| workers.get(&id).cloned());
+        let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker_pools) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
             pool.evict_idle(&upstream, server).await;
         }
@@ -103,16 +107,16 @@ async fn evict_until_removed(upstream: Weak<Upstream>, id: usize, mut alive: wat
 
 impl ServerPool {
     fn new(server: &UpstreamServer) -> Self {
-        Self { http1: Pool::new(&server.limits), session: RefCell::default() }
+        Self { http1: Pool::new(&server.limits), http2_client: RefCell::default() }
     }
 
     /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
     async fn evict_idle(&self, upstream: &Upstream, server: &UpstreamServer) {
-        let session = self.live_session();
+        let http2_client = self.live_http2_client();
         let addresses = match &server.url().target {
             ServerAddr::Tcp { host, port }
                 if host.parse::<IpAddr>().is_err()
-                    && (session.is_some() || !self.http1.is_empty()) =>
+                    && (http2_client.is_some() || !self.http1.is_empty()) =>
             {
                 // If the lookup fails, leave all connections as they are.
                 let addresses =
@@ -123,31 +127,33 @@ impl ServerPool {
         };
         // A session waits for a slot without being counted among the requests that wait in the pools.
         let is_slot_wanted = server.connections_limit.has_waiters();
-        let idle = if is_slot_wanted { Duration::ZERO } else { upstream.timeouts.keepalive };
-        self.http1.evict_idle(idle, addresses.as_deref());
-        let Some(session) = session else { return };
+        let idle_timeout =
+            if is_slot_wanted { Duration::ZERO } else { upstream.timeouts.keepalive };
+        self.http1.evict_idle(idle_timeout, addresses.as_deref());
+        let Some(http2_client) = http2_client else { return };
         if let Some(addresses) = addresses {
-            session.client.set_addresses(&session.origin, &addresses);
+            http2_client.client.set_addresses(&http2_client.origin, &addresses);
         }
         if is_slot_wanted {
             // A worker without a session waits for a slot: free this one after the last request.
-            session.client.retire(&session.origin);
+            http2_client.client.retire(&http2_client.origin);
         } else if server.has_waiting() {
             // A request waits for HTTP/1.1, as a WebSocket may: it must not displace requests of
             // this session.
-            session.client.retire_if_idle(&session.origin);
+            http2_client.client.retire_if_idle(&http2_client.origin);
         }
     }
 
-    /// Returns the session, unless it has ended: after [`Timeouts::keepalive`] without a request,
+    /// Returns the HTTP/2 client, unless its session has ended: after [`Timeouts::keepalive`] without a request,
     /// or because it never connected. The name of an ended session need not be resolved any more.
     ///
     /// [`Timeouts::keepalive`]: super::Timeouts::keepalive
-    fn live_session(&self) -> Option<Rc<Http2Client>> {
-        let mut slot = self.session.borrow_mut();
+    fn live_http2_client(&self) -> Option<Rc<Http2Client>> {
+        let mut slot = self.http2_client.borrow_mut();
         // A request holds a reference until the client has a session.
-        let has_ended = |session: &mut Rc<Http2Client>| {
-            Rc::strong_count(session) == 1 && !session.client.has_session(&session.origin)
+        let has_ended = |http2_client: &mut Rc<Http2Client>| {
+            Rc::strong_count(http2_client) == 1
+                && !http2_client.client.has_session(&http2_client.origin)
         };
         drop(slot.take_if(has_ended));
         slot.clone()
@@ -166,7 +172,7 @@ impl ServerPool {
             Protocol::H2c | Protocol::Smig => true,
         };
         if uses_http2 {
-            return self.session(upstream, server).map(Connection::Http2);
+            return self.get_or_create_http2_client(upstream, server).map(Connection::Http2);
         }
         if let Some(lease) = self.http1.checkout() {
             return Ok(Connection::Http1(lease));
@@ -194,12 +200,12 @@ impl ServerPool {
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
-        session: &Http2Client,
+        http2_client: &Http2Client,
     ) -> Result<Lease, ProxyError> {
         match server.url().protocol {
             Protocol::Https => {
-                if session.has_only_http1(upstream.timeouts.connect).await {
-                    session.record_fallback(server);
+                if http2_client.has_only_http1(upstream.timeouts.connect).await {
+                    http2_client.record_fallback(server);
                 } else {
                     server.set_websockets_need_http1(true);
                 }
@@ -221,7 +227,7 @@ impl ServerPool {
         match Box::pin(self.dial(upstream, server, AlpnOffer::Http1)).await {
             Ok(UnusedConn::Idle(lease)) => Ok(lease),
             Ok(UnusedConn::New(io, permit)) if io.has_alpn() => {
-                Ok(self.http1.lease_new(Http1::handshake(io, permit).await?))
+                Ok(self.http1.lease_new(Http1Conn::handshake(io, permit).await?))
             }
             Ok(UnusedConn::New(io, permit)) => {
                 // The server selected nothing: it has no ALPN any more, or supports only HTTP/2 and
@@ -256,10 +262,10 @@ impl ServerPool {
             // The session opens its own connection; this one only served to determine the protocol.
             server.set_selects_http2(true);
             drop((io, permit));
-            return self.session(upstream, server).map(Connection::Http2);
+            return self.get_or_create_http2_client(upstream, server).map(Connection::Http2);
         }
         server.set_selects_http2(false);
-        Ok(Connection::Http1(self.http1.lease_new(Http1::handshake(io, permit).await?)))
+        Ok(Connection::Http1(self.http1.lease_new(Http1Conn::handshake(io, permit).await?)))
     }
 
     /// Waits until a connection is checked in, or opens a new one.
@@ -269,32 +275,32 @@ impl ServerPool {
         server: &UpstreamServer,
         offer: AlpnOffer,
     ) -> Result<UnusedConn, ProxyError> {
-        let (url, limits) = (server.url(), &upstream.timeouts);
-        let permit = match self.http1.acquire(limits.queue).await? {
+        let (url, timeouts) = (server.url(), &upstream.timeouts);
+        let permit = match self.http1.acquire(timeouts.queue).await? {
             ConnOrPermit::Idle(lease) => return Ok(UnusedConn::Idle(lease)),
             ConnOrPermit::Permit(permit) => permit,
         };
         server.on_connection_attempt();
         let trust = &upstream.trust;
         let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, alpn: offer });
-        let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
+        let io = timeout(timeouts.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| ProxyError::ConnectTimeout)??;
         Ok(UnusedConn::New(io, permit))
     }
 
-    fn session(
+    fn get_or_create_http2_client(
         &self,
         upstream: &Upstream,
         server: &UpstreamServer,
     ) -> Result<Rc<Http2Client>, ProxyError> {
-        let mut slot = self.session.borrow_mut();
-        if let Some(session) = &*slot {
-            return Ok(Rc::clone(session));
+        let mut slot = self.http2_client.borrow_mut();
+        if let Some(http2_client) = &*slot {
+            return Ok(Rc::clone(http2_client));
         }
-        let session =
+        let http2_client =
             Http2Client::new(upstream, server, ApplyLimits::Yes).map_err(ProxyError::from_smig)?;
-        Ok(Rc::clone(slot.insert(Rc::new(session))))
+        Ok(Rc::clone(slot.insert(Rc::new(http2_client))))
     }
 }
 
@@ -314,7 +320,7 @@ impl Http2Client {
         apply_limits: ApplyLimits,
     ) -> Result<Self, smig::Error> {
         let url = server.url();
-        let limits = &upstream.timeouts;
+        let timeouts = &upstream.timeouts;
         let with_keepalive = |mut options: SocketOptions| {
             options.keepalive_timeout = Some(KEEPALIVE_TIMEOUT);
             options
@@ -322,8 +328,8 @@ impl Http2Client {
         let mut builder = Client::builder();
         if apply_limits == ApplyLimits::Yes {
             builder = builder
-                .queue(server.queue.clone())
-                .queue_timeout(limits.queue)
+                .queue(server.queue_limit.clone())
+                .queue_timeout(timeouts.queue)
                 .connections(server.connections_limit.clone());
         }
         let client = builder
@@ -336,9 +342,9 @@ impl Http2Client {
                 Protocol::H2c => Cleartext::PriorKnowledge(CleartextTrust::None),
                 Protocol::Http1 | Protocol::Https | Protocol::Smig => Cleartext::Http1,
             })
-            .connect_timeout(limits.connect)
-            .handshake_timeout(limits.connect)
-            .idle_timeout(limits.keepalive)
+            .connect_timeout(timeouts.connect)
+            .handshake_timeout(timeouts.connect)
+            .idle_timeout(timeouts.keepalive)
             .build()?;
         let (host, port) = match &url.target {
             ServerAddr::Tcp { host, port } => (host.clone(), *port),
@@ -365,10 +371,10 @@ impl Http2Client {
     }
 
     /// Returns whether there is a session, and it negotiated HTTP/1.1.
-    async fn has_only_http1(&self, limit: Duration) -> bool {
+    async fn has_only_http1(&self, connect_timeout: Duration) -> bool {
         // Without a session, `connect` would open one.
         self.client.has_session(&self.origin)
-            && timeout(limit, self.client.connect(&self.origin))
+            && timeout(connect_timeout, self.client.connect(&self.origin))
                 .await
                 .is_ok_and(|protocol| matches!(protocol, Ok(NegotiatedProtocol::Http1)))
     }
@@ -400,17 +406,17 @@ mod tests {
         let run = async {
             let spec = UpstreamSpec::new(vec!["http://a.example".parse().unwrap()]);
             let upstream = Upstream::new("a", &spec).unwrap();
-            let worker = Rc::downgrade(&WorkerPools::of(&upstream));
+            let worker_pools = Rc::downgrade(&WorkerPools::get_or_create(&upstream));
             // Let the task run until it waits.
             tokio::time::sleep(EVICTION_INTERVAL * 2).await;
-            assert!(worker.upgrade().is_some());
-            let begin = tokio::time::Instant::now();
+            assert!(worker_pools.upgrade().is_some());
+            let started_at = tokio::time::Instant::now();
             drop(upstream);
-            while worker.upgrade().is_some() {
+            while worker_pools.upgrade().is_some() {
                 // The paused clock advances only when no task is ready.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            assert!(begin.elapsed() < EVICTION_INTERVAL / 10, "{:?}", begin.elapsed());
+            assert!(started_at.elapsed() < EVICTION_INTERVAL / 10, "{:?}", started_at.elapsed());
         };
         local.run_until(run).await;
     }

@@ -36,8 +36,8 @@ impl Origin {
     fn start() -> Self {
         let (pieces, queue) = mpsc::unbounded_channel::<Piece>();
         let queue = Arc::new(Mutex::new(Some(queue)));
-        let (arrived, arrivals) = mpsc::unbounded_channel();
-        let answer = move |request: Request<Incoming>| {
+        let (arrivals_tx, arrivals) = mpsc::unbounded_channel();
+        let handler = move |request: Request<Incoming>| {
             let body = match request.uri().path() {
                 "/quick" => Some(Full::default().map_err(|never| match never {}).boxed_unsync()),
                 "/download" => {
@@ -50,11 +50,11 @@ impl Origin {
                 }
                 _ => None,
             };
-            let arrived = arrived.clone();
+            let arrivals_tx = arrivals_tx.clone();
             async move {
                 let Some(body) = body else {
                     // No response follows. The test may have ended.
-                    let _ = arrived.send(());
+                    let _ = arrivals_tx.send(());
                     return std::future::pending().await;
                 };
                 Ok::<_, std::io::Error>(Response::new(body))
@@ -63,7 +63,7 @@ impl Origin {
         let server = Server::builder()
             .workers(NonZeroUsize::MIN)
             .listen_cleartext(loopback(), CleartextTrust::None)
-            .start(tower::service_fn(answer))
+            .start(tower::service_fn(handler))
             .unwrap();
         Self { server, pieces, arrivals }
     }
@@ -139,19 +139,19 @@ async fn cancel_requests(client: &mut TcpStream, count: u32) {
     client.write_all(&resets).await.unwrap();
 }
 
-/// In each round, a new client sends `each` requests and cancels all of them.
+/// In each round, a new client sends `requests_per_round` requests and cancels all of them.
 async fn cancel_in_rounds(
     origin: &mut Origin,
     gateway: &Gateway,
     rounds: usize,
-    each: u32,
+    requests_per_round: u32,
 ) -> Vec<TcpStream> {
     let mut clients = Vec::new();
     for n in 1..=rounds {
-        let mut client = send_requests(gateway, each).await;
-        origin.wait_for_arrivals(each as usize).await;
-        cancel_requests(&mut client, each).await;
-        origin.wait_for_resets(n * each as usize).await;
+        let mut client = send_requests(gateway, requests_per_round).await;
+        origin.wait_for_arrivals(requests_per_round as usize).await;
+        cancel_requests(&mut client, requests_per_round).await;
+        origin.wait_for_resets(n * requests_per_round as usize).await;
         clients.push(client);
     }
     clients
@@ -169,18 +169,18 @@ async fn cancelled_requests_do_not_close_a_shared_connection() {
 #[tokio::test]
 async fn waiting_requests_are_not_opened_on_a_connection_with_many_resets() {
     assert_download_survives(100, async |origin, gateway| {
-        let mut one = send_requests(gateway, 127).await;
+        let mut first_client = send_requests(gateway, 127).await;
         origin.wait_for_arrivals(127).await;
         // The server allows 128 streams, and one of them is the download.
-        let mut other = send_requests(gateway, 127).await;
+        let mut second_client = send_requests(gateway, 127).await;
         while gateway.upstream.load() < 255 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        cancel_requests(&mut one, 127).await;
+        cancel_requests(&mut first_client, 127).await;
         origin.wait_for_arrivals(127).await;
-        cancel_requests(&mut other, 127).await;
+        cancel_requests(&mut second_client, 127).await;
         origin.wait_for_resets(254).await;
-        vec![one, other]
+        vec![first_client, second_client]
     })
     .await;
 }

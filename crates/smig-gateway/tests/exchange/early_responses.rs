@@ -16,7 +16,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, OK, Peer, RST_STREAM, SETTINGS, setup};
+use crate::http2::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, OK_BLOCK, Peer, RST_STREAM, SETTINGS, setup,
+};
 use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, Origin, client, get, loopback, spec};
 
@@ -43,9 +45,9 @@ impl Uploads {
 
     /// Reads `count` frames of this type, and resets the stream of each with `reset_code`,
     /// if there is one.
-    async fn read(&mut self, kind: u8, count: usize, reset_code: Option<&[u8]>) {
-        let mut found = 0;
-        while found < count {
+    async fn read_frames(&mut self, kind: u8, count: usize, reset_code: Option<&[u8]>) {
+        let mut found_frames = 0;
+        while found_frames < count {
             let mut head = [0; 9];
             self.0.read_exact(&mut head).await.unwrap();
             let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -56,7 +58,7 @@ impl Uploads {
                     self.0.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
                 }
                 found_kind if found_kind == kind => {
-                    found += 1;
+                    found_frames += 1;
                     if let Some(code) = reset_code {
                         self.0.write_all(&frame(RST_STREAM, 0, stream, code)).await.unwrap();
                     }
@@ -72,7 +74,7 @@ impl Uploads {
 async fn an_upload_is_reset_when_its_response_has_ended() {
     for with_data in [false, true] {
         let (mut origin, gateway) = setup().await;
-        let posting = async {
+        let client_side = async {
             let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\npiece";
             let mut client = gateway.connect(head).await;
             let mut status_line = [0; 12];
@@ -80,12 +82,12 @@ async fn an_upload_is_reset_when_its_response_has_ended() {
             assert_eq!(status_line, *b"HTTP/1.1 200");
             client
         };
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&mut origin).await;
-            let stream = peer.request().await;
+            let stream = peer.next_request().await;
             assert_eq!(peer.next_of_type(DATA).await, stream);
             let end = if with_data { 0 } else { END_STREAM };
-            peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
+            peer.send(HEADERS, END_HEADERS | end, stream, OK_BLOCK).await;
             if with_data {
                 peer.send(DATA, END_STREAM, stream, b"ok").await;
             }
@@ -93,7 +95,7 @@ async fn an_upload_is_reset_when_its_response_has_ended() {
             assert_eq!(reset.expect("the stream is reset"), stream);
         };
         // The client stays connected, and idles.
-        let (_client, ()) = tokio::join!(posting, answering);
+        let (_client, ()) = tokio::join!(client_side, server_side);
     }
 }
 
@@ -101,15 +103,16 @@ async fn an_upload_is_reset_when_its_response_has_ended() {
 /// not.
 #[tokio::test]
 async fn an_upload_is_reset_when_the_server_accepts_no_more_data() {
-    for (announced, sent, with_data) in
+    for (announced_length, sent_bytes, with_data) in
         [(1_000_000, 200_000, false), (1_000_000, 200_000, true), (100_000, 100_000, false)]
     {
         let (mut origin, gateway) = setup().await;
-        let posting = async {
-            let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {announced}\r\n\r\n");
+        let client_side = async {
+            let head =
+                format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {announced_length}\r\n\r\n");
             let mut client = gateway.connect(head).await;
             let (mut reads, mut writes) = client.split();
-            let body = vec![b'x'; sent];
+            let body = vec![b'x'; sent_bytes];
             let mut status_line = [0; 12];
             // The gateway may close the connection when it accepts no more of the body.
             let (_, read) =
@@ -118,18 +121,18 @@ async fn an_upload_is_reset_when_the_server_accepts_no_more_data() {
             assert_eq!(status_line, *b"HTTP/1.1 200");
             client
         };
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&mut origin).await;
-            let stream = peer.request().await;
+            let stream = peer.next_request().await;
             let mut received = 0;
             while received < 65_535 {
-                let (kind, on, len) = peer.frame().await;
-                if kind == DATA && on == stream {
+                let (kind, frame_stream, len) = peer.next_frame().await;
+                if kind == DATA && frame_stream == stream {
                     received += len;
                 }
             }
             let end = if with_data { 0 } else { END_STREAM };
-            peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
+            peer.send(HEADERS, END_HEADERS | end, stream, OK_BLOCK).await;
             if with_data {
                 peer.send(DATA, END_STREAM, stream, b"ok").await;
             }
@@ -138,7 +141,7 @@ async fn an_upload_is_reset_when_the_server_accepts_no_more_data() {
             assert_eq!(reset.expect("the stream is reset"), stream);
             assert!(responded_at.elapsed() < TEST_TIMEOUT / 2, "the stall timeout reset it");
         };
-        let (_client, ()) = tokio::join!(posting, answering);
+        let (_client, ()) = tokio::join!(client_side, server_side);
     }
 }
 
@@ -148,10 +151,10 @@ async fn reset_uploads_do_not_close_a_shared_connection() {
     let (pieces, queue) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
     let queue = Arc::new(Mutex::new(Some(queue)));
     let connections = Arc::<Mutex<HashSet<SocketAddr>>>::default();
-    let seen = Arc::clone(&connections);
-    let answer = move |request: Request<Incoming>| {
+    let connections_in_handler = Arc::clone(&connections);
+    let handler = move |request: Request<Incoming>| {
         let from = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
-        seen.lock().unwrap().insert(from);
+        connections_in_handler.lock().unwrap().insert(from);
         let body = if request.uri().path() == "/download" {
             let queue = queue.lock().unwrap().take().unwrap();
             let stream = futures_util::stream::unfold(queue, async |mut queue| {
@@ -169,7 +172,7 @@ async fn reset_uploads_do_not_close_a_shared_connection() {
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 400, ..Config::server() })
         .listen_cleartext(loopback(), CleartextTrust::None)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap();
     let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let response = client().request(get(gateway.url("/download"))).await.unwrap();
@@ -181,7 +184,7 @@ async fn reset_uploads_do_not_close_a_shared_connection() {
     let uploads = (0..3).map(|_| async {
         let mut uploads = Uploads::start(&gateway, 100).await;
         // The gateway resets its clients' streams, as it aborts each of the uploads.
-        uploads.read(RST_STREAM, 100, None).await;
+        uploads.read_frames(RST_STREAM, 100, None).await;
         uploads
     });
     let uploads =
@@ -201,41 +204,41 @@ async fn reset_uploads_do_not_close_a_shared_connection() {
 /// beyond it use another connection, if one is allowed.
 #[tokio::test]
 async fn uploads_are_reset_at_a_bounded_rate() {
-    const BURST: u32 = 192;
-    const CLIENTS: u32 = 2;
-    const EACH: u32 = 110;
+    const RESET_BURST: u32 = 192;
+    const CLIENT_COUNT: u32 = 2;
+    const UPLOADS_PER_CLIENT: u32 = 110;
     for (reset_code, max_connections) in [(None, 1), (None, 100), (Some(CANCEL), 100)] {
         let mut origin = Origin::start().await;
         let mut spec = spec(&[&format!("h2c://{}", origin.addr)]);
         spec.max_connections = max_connections;
         let gateway = Gateway::start(&spec);
-        let posting = async {
-            let uploads = (0..CLIENTS).map(|_| async {
-                let mut uploads = Uploads::start(&gateway, EACH).await;
-                uploads.read(HEADERS, EACH as usize, reset_code).await;
+        let client_side = async {
+            let uploads = (0..CLIENT_COUNT).map(|_| async {
+                let mut uploads = Uploads::start(&gateway, UPLOADS_PER_CLIENT).await;
+                uploads.read_frames(HEADERS, UPLOADS_PER_CLIENT as usize, reset_code).await;
                 uploads
             });
             join_all(uploads).await
         };
         let (resets_tx, mut resets) = mpsc::unbounded_channel();
-        let accepting = async {
-            let mut number = 0;
+        let server_side = async {
+            let mut connection_count = 0;
             loop {
                 let peer = Peer::accept(&mut origin).await;
-                number += 1;
-                assert!(number <= max_connections);
-                tokio::spawn(respond_early(peer, BURST, resets_tx.clone()));
+                connection_count += 1;
+                assert!(connection_count <= max_connections);
+                tokio::spawn(respond_early(peer, RESET_BURST, resets_tx.clone()));
             }
         };
         let counting = async {
-            for _ in 0..CLIENTS * EACH {
+            for _ in 0..CLIENT_COUNT * UPLOADS_PER_CLIENT {
                 resets.recv().await.unwrap();
             }
         };
         let all = async {
             tokio::select! {
-                _ = async { tokio::join!(posting, counting) } => {}
-                never = accepting => never,
+                _ = async { tokio::join!(client_side, counting) } => {}
+                never = server_side => never,
             }
         };
         tokio::time::timeout(TEST_TIMEOUT, all).await.expect("all are reset");
@@ -245,14 +248,14 @@ async fn uploads_are_reset_at_a_bounded_rate() {
 /// Responds to every request at once, reports each stream that is reset, and checks the rate of resets: 20 per second
 /// after a burst of `burst`.
 async fn respond_early(mut peer: Peer, burst: u32, resets_tx: mpsc::UnboundedSender<()>) {
-    let (started, mut resets) = (Instant::now(), 0_u32);
-    while let Some((kind, stream, _)) = peer.frame_or_end().await {
+    let (started_at, mut resets) = (Instant::now(), 0_u32);
+    while let Some((kind, stream, _)) = peer.next_frame_or_end().await {
         match kind {
-            HEADERS => peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await,
+            HEADERS => peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK_BLOCK).await,
             RST_STREAM => {
                 resets += 1;
                 let earliest = Duration::from_secs(1) * resets.saturating_sub(burst) / 20;
-                let elapsed = started.elapsed();
+                let elapsed = started_at.elapsed();
                 assert!(elapsed >= earliest, "reset {resets} after {elapsed:?}");
                 if resets_tx.send(()).is_err() {
                     return;

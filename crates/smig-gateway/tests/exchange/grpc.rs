@@ -41,19 +41,19 @@ fn request_of_type(media_type: &str, path: &str, gateway: &Gateway) -> Request<F
 }
 
 /// A server that responds with the media type of the request: `a` at once, `b` and trailers when
-/// `resume` is set. At `/late` the header section is sent only then, too.
-fn pausing_server(resume: watch::Receiver<bool>) -> Server {
-    let answer = move |request: Request<Incoming>| {
-        let mut resume = resume.clone();
+/// `is_resumed` is set. At `/late` the header section is sent only then, too.
+fn pausing_server(is_resumed: watch::Receiver<bool>) -> Server {
+    let handler = move |request: Request<Incoming>| {
+        let mut is_resumed = is_resumed.clone();
         async move {
             let media_type = request.headers()[CONTENT_TYPE].clone();
             if request.uri().path() == "/late" {
-                resume.wait_for(|now| *now).await.unwrap();
+                is_resumed.wait_for(|now| *now).await.unwrap();
             }
             let (sender, body) = channel();
             tokio::task::spawn_local(async move {
                 sender.send(Frame::data("a".into())).await.unwrap();
-                resume.wait_for(|now| *now).await.unwrap();
+                is_resumed.wait_for(|now| *now).await.unwrap();
                 let trailers = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))];
                 // The body may have been reset.
                 let _ = sender.send(Frame::data("b".into())).await;
@@ -67,7 +67,7 @@ fn pausing_server(resume: watch::Receiver<bool>) -> Server {
     Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap()
 }
 
@@ -79,11 +79,11 @@ fn gateway_for(server: &Server, scheme: &str, timeouts: Timeouts) -> Gateway {
 
 #[tokio::test]
 async fn grpc_calls_and_event_streams_may_idle_while_others_time_out() {
-    let (resume, resumed) = watch::channel(false);
-    let server = pausing_server(resumed);
+    let (resume_tx, resume_rx) = watch::channel(false);
+    let server = pausing_server(resume_rx);
     let (short, unlimited) = (Duration::from_millis(50), Duration::from_secs(3600));
     for scheme in ["h2c", "http"] {
-        resume.send_replace(false);
+        resume_tx.send_replace(false);
         let timeouts = Timeouts {
             stream_idle: Some(short),
             response_header: unlimited,
@@ -97,12 +97,13 @@ async fn grpc_calls_and_event_streams_may_idle_while_others_time_out() {
             assert_eq!(first, "a");
             body
         };
-        // Started first: when `other` times out, their time would be up as well.
+        // Started first: when `plain_response` times out, their time would be up as well.
         let events = begin("text/event-stream").await;
         let call = begin("application/grpc+proto").await;
-        let other = client.request(request_of_type("text/plain", "/", &gateway)).await.unwrap();
-        assert!(other.into_body().collect().await.is_err(), "{scheme}");
-        resume.send_replace(true);
+        let plain_response =
+            client.request(request_of_type("text/plain", "/", &gateway)).await.unwrap();
+        assert!(plain_response.into_body().collect().await.is_err(), "{scheme}");
+        resume_tx.send_replace(true);
         for body in [events, call] {
             let rest = body.collect().await.unwrap();
             // Over HTTP/1.1, trailers require a client that accepts them and a server that announces them.
@@ -116,15 +117,16 @@ async fn grpc_calls_and_event_streams_may_idle_while_others_time_out() {
 
 #[tokio::test]
 async fn a_grpc_response_has_no_header_timeout() {
-    let (resume, resumed) = watch::channel(false);
-    let server = pausing_server(resumed);
+    let (resume_tx, resume_rx) = watch::channel(false);
+    let server = pausing_server(resume_rx);
     let timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
     let (gateway, client) = (gateway_for(&server, "h2c", timeouts), client());
     let call =
         tokio::spawn(client.clone().call(request_of_type("application/grpc", "/late", &gateway)));
-    let refused = client.request(request_of_type("text/plain", "/late", &gateway)).await.unwrap();
-    assert_eq!(refused.status(), 504);
-    resume.send_replace(true);
+    let timed_out_response =
+        client.request(request_of_type("text/plain", "/late", &gateway)).await.unwrap();
+    assert_eq!(timed_out_response.status(), 504);
+    resume_tx.send_replace(true);
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
 }
 

@@ -13,13 +13,13 @@ use crate::support::{Gateway, Origin, client, fixed_response_origin, get, loopba
 async fn hop_by_hop_fields_are_removed() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let requesting = gateway.raw(
+    let client_side = gateway.send_and_read_to_end(
         "GET /a?b HTTP/1.1\r\nHost: example.org\r\nConnection: close, X-Mine, TE\r\nX-Mine: 1\r\n\
          Keep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nTE: gzip, trailers\r\n\
          X-Other: 2\r\n\r\n",
     );
-    let answering = async {
-        let mut received_request = origin.request().await;
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
         assert!(
             received_request.head.starts_with("GET /a?b HTTP/1.1\r\n"),
             "{}",
@@ -38,7 +38,7 @@ async fn hop_by_hop_fields_are_removed() {
         )
         .await;
     };
-    let (response, ()) = tokio::join!(requesting, answering);
+    let (response, ()) = tokio::join!(client_side, server_side);
     let lower = response.to_ascii_lowercase();
     assert!(lower.starts_with("http/1.1 200 ") && lower.ends_with("ok"), "{response}");
     assert!(lower.contains("x-kept: 3") && lower.contains("content-length: 2"), "{response}");
@@ -53,10 +53,10 @@ async fn proxy_authentication_fields_are_removed() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     for protocol in ["HTTP/1.1", "HTTP/2"] {
-        let requesting = async {
+        let client_side = async {
             if protocol == "HTTP/1.1" {
                 return gateway
-                    .raw(
+                    .send_and_read_to_end(
                         "GET / HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\n\
                          Authorization: Basic YTpi\r\nConnection: close\r\n\r\n",
                     )
@@ -71,8 +71,8 @@ async fn proxy_authentication_fields_are_removed() {
             let names = response.headers().keys().map(|name| format!("{name}: \r\n"));
             names.collect::<String>() + &text(response.into_body()).await
         };
-        let answering = async {
-            let mut received_request = origin.request().await;
+        let server_side = async {
+            let mut received_request = origin.accept_request().await;
             assert!(
                 received_request.has_field("authorization: Basic YTpi"),
                 "{protocol}: {}",
@@ -90,7 +90,7 @@ async fn proxy_authentication_fields_are_removed() {
                 )
                 .await;
         };
-        let (response, ()) = tokio::join!(requesting, answering);
+        let (response, ()) = tokio::join!(client_side, server_side);
         assert!(
             response.ends_with("ok") && response.contains("www-authenticate: "),
             "{protocol}: {response}"
@@ -102,11 +102,11 @@ async fn proxy_authentication_fields_are_removed() {
 #[tokio::test]
 async fn proxy_authentication_fields_are_removed_for_http2_servers() {
     let handler = async |request: Request<Incoming>| {
-        let seen = request.headers().contains_key("proxy-authorization");
+        let has_credentials = request.headers().contains_key("proxy-authorization");
         let response = Response::builder()
             .header("proxy-authenticate", "Basic realm=a")
             .header("proxy-authentication-info", "x")
-            .header("x-seen", seen.to_string());
+            .header("x-seen", has_credentials.to_string());
         response.body(Full::<Bytes>::from("ok"))
     };
     let server = Server::builder()
@@ -136,8 +136,8 @@ async fn http2_becomes_http1_and_back() {
         .header("cookie", "b=2")
         .body(Full::<Bytes>::from("body"))
         .unwrap();
-    let answering = async {
-        let mut received_request = origin.request().await;
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
         assert!(
             received_request.head.starts_with("POST /p?q=1 HTTP/1.1\r\n"),
             "{}",
@@ -154,7 +154,7 @@ async fn http2_becomes_http1_and_back() {
             .respond("HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
             .await;
     };
-    let (response, ()) = tokio::join!(client.request(request), answering);
+    let (response, ()) = tokio::join!(client.request(request), server_side);
     let response = response.unwrap();
     assert_eq!((response.status().as_u16(), response.version()), (201, Version::HTTP_2));
     assert!(!response.headers().contains_key("transfer-encoding"));
@@ -166,23 +166,24 @@ async fn http2_becomes_http1_and_back() {
 async fn a_gateway_forwards_via_and_adds_none() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    for (version, before, expected) in [
+    for (version, via_line, expected) in [
         ("1.1", "", &[][..]),
         ("1.0", "", &[]),
         ("1.1", "Via: 1.0 other, 2 more\r\n", &["via: 1.0 other, 2 more"]),
     ] {
-        let requesting = gateway
-            .raw(format!("GET / HTTP/{version}\r\nHost: a\r\n{before}Connection: close\r\n\r\n"));
-        let answering = async {
-            let mut received_request = origin.request().await;
+        let client_side = gateway.send_and_read_to_end(format!(
+            "GET / HTTP/{version}\r\nHost: a\r\n{via_line}Connection: close\r\n\r\n"
+        ));
+        let server_side = async {
+            let mut received_request = origin.accept_request().await;
             let via: Vec<_> =
                 received_request.head.lines().filter(|line| line.starts_with("via:")).collect();
-            assert_eq!(via, expected, "{version} {before}");
+            assert_eq!(via, expected, "{version} {via_line}");
             received_request
                 .respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
                 .await;
         };
-        let (response, ()) = tokio::join!(requesting, answering);
+        let (response, ()) = tokio::join!(client_side, server_side);
         assert!(response.contains(" 200 ") && !response.contains("via:"), "{response}");
     }
 }
@@ -193,7 +194,7 @@ async fn max_forwards_is_respected() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let send = |method: &str, hops: &str| {
-        gateway.raw(format!(
+        gateway.send_and_read_to_end(format!(
             "{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\nConnection: close\r\n\r\n"
         ))
     };
@@ -212,11 +213,13 @@ async fn max_forwards_is_respected() {
         assert_eq!(response.contains("allow: OPTIONS"), status == "405", "{response}");
     }
     assert!(origin.is_untouched());
-    for (method, hops, left) in [("OPTIONS", "1", "0"), ("TRACE", "7", "6"), ("GET", "0", "0")] {
-        let answering = async {
-            let mut received_request = origin.request().await;
+    for (method, hops, remaining_hops) in
+        [("OPTIONS", "1", "0"), ("TRACE", "7", "6"), ("GET", "0", "0")]
+    {
+        let server_side = async {
+            let mut received_request = origin.accept_request().await;
             assert!(
-                received_request.has_field(&format!("max-forwards: {left}")),
+                received_request.has_field(&format!("max-forwards: {remaining_hops}")),
                 "{method}: {}",
                 received_request.head
             );
@@ -224,7 +227,7 @@ async fn max_forwards_is_respected() {
                 .respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
                 .await;
         };
-        let (response, ()) = tokio::join!(send(method, hops), answering);
+        let (response, ()) = tokio::join!(send(method, hops), server_side);
         assert!(response.starts_with("HTTP/1.1 200 "), "{method}: {response}");
     }
 }
@@ -307,14 +310,14 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     let kinds = ["http", "h2c", "https", "smig"].map(|kind| format!("{kind}://{}", origin.addr));
     for server in kinds.into_iter().chain([format!("unix:{}", unix.display())]) {
         let gateway = Gateway::in_front_of(&server);
-        for (what, bytes) in &ambiguous_requests() {
+        for (case, bytes) in &ambiguous_requests() {
             let mut tcp = gateway.connect(bytes).await;
             let mut line = [0; 12];
             tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)
                 .await
-                .unwrap_or_else(|e| panic!("{server}, {what}: {e}"));
+                .unwrap_or_else(|e| panic!("{server}, {case}: {e}"));
             let line = String::from_utf8_lossy(&line);
-            assert!(line.ends_with("400") || line.ends_with("501"), "{server}, {what}: {line}");
+            assert!(line.ends_with("400") || line.ends_with("501"), "{server}, {case}: {line}");
         }
     }
     assert!(origin.is_untouched());
@@ -323,7 +326,7 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
 
 #[tokio::test]
 async fn ambiguous_responses_are_refused() {
-    for (what, bytes) in [
+    for (case, bytes) in [
         (
             "both",
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -345,8 +348,8 @@ async fn ambiguous_responses_are_refused() {
         let (addr, _) = fixed_response_origin(bytes).await;
         let gateway = Gateway::in_front_of(format!("http://{addr}"));
         let response = client().request(get(gateway.url("/"))).await.unwrap();
-        assert_eq!(response.status(), 502, "{what}");
-        assert_eq!(response.headers()["proxy-status"], "smig; error=http_protocol_error", "{what}");
+        assert_eq!(response.status(), 502, "{case}");
+        assert_eq!(response.headers()["proxy-status"], "smig; error=http_protocol_error", "{case}");
     }
 }
 
@@ -354,8 +357,8 @@ async fn ambiguous_responses_are_refused() {
 async fn an_endless_header_section_is_rejected() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let answering = async {
-        let mut received_request = origin.request().await;
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
         received_request.respond("HTTP/1.1 200 OK\r\n").await;
         let field = format!("x: {}\r\n", "y".repeat(1000));
         while tokio::io::AsyncWriteExt::write_all(&mut received_request.tcp, field.as_bytes())
@@ -364,14 +367,14 @@ async fn an_endless_header_section_is_rejected() {
         {}
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let (response, ()) = tokio::join!(client.request(request), answering);
+    let (response, ()) = tokio::join!(client.request(request), server_side);
     let response = response.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_header_section_size");
 }
 
 #[tokio::test]
-async fn responses_without_a_body_have_none() {
+async fn bodiless_responses_keep_their_length_and_the_connection() {
     for (method, bytes, length) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some("5")),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", Some("5")),

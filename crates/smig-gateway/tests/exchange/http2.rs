@@ -21,9 +21,9 @@ pub(crate) const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 /// `:status: 200`.
-pub(crate) const OK: &[u8] = &[0x88];
+pub(crate) const OK_BLOCK: &[u8] = &[0x88];
 /// `:status: 200`, `content-length: 10`.
-const OK_TEN: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'0'];
+const OK_BLOCK_WITH_LENGTH_10: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'0'];
 /// `:status: 103`.
 const EARLY_HINTS: &[u8] = b"\x08\x03103";
 const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
@@ -58,14 +58,14 @@ impl Peer {
     }
 
     /// Returns the stream of the next request.
-    pub(crate) async fn request(&mut self) -> u32 {
+    pub(crate) async fn next_request(&mut self) -> u32 {
         self.next_of_type(HEADERS).await
     }
 
     /// Returns the stream of the next frame of this type.
     pub(crate) async fn next_of_type(&mut self, kind: u8) -> u32 {
         loop {
-            let (found, stream, _) = self.frame().await;
+            let (found, stream, _) = self.next_frame().await;
             if found == kind {
                 return stream;
             }
@@ -73,19 +73,19 @@ impl Peer {
     }
 
     /// Returns the type, stream and length of the next frame.
-    pub(crate) async fn frame(&mut self) -> (u8, u32, u32) {
-        let (kind, _, stream, len) = self.frame_with_flags().await;
+    pub(crate) async fn next_frame(&mut self) -> (u8, u32, u32) {
+        let (kind, _, stream, len) = self.next_frame_with_flags().await;
         (kind, stream, len)
     }
 
-    /// Like [`Peer::frame`]; `None` at the end of the connection.
-    pub(crate) async fn frame_or_end(&mut self) -> Option<(u8, u32, u32)> {
+    /// Like [`Peer::next_frame`]; `None` at the end of the connection.
+    pub(crate) async fn next_frame_or_end(&mut self) -> Option<(u8, u32, u32)> {
         let (kind, _, stream, len) = self.read_frame().await.ok()?;
         Some((kind, stream, len))
     }
 
-    /// Like [`Peer::frame`], with the flags.
-    pub(crate) async fn frame_with_flags(&mut self) -> (u8, u8, u32, u32) {
+    /// Like [`Peer::next_frame`], with the flags.
+    pub(crate) async fn next_frame_with_flags(&mut self) -> (u8, u8, u32, u32) {
         self.read_frame().await.unwrap()
     }
 
@@ -114,16 +114,16 @@ pub(crate) async fn setup() -> (Origin, Gateway) {
 #[tokio::test]
 async fn a_refused_stream_is_retried() {
     let (mut origin, gateway) = setup().await;
-    let answering = async {
+    let server_side = async {
         let mut peer = Peer::accept(&mut origin).await;
-        let first = peer.request().await;
+        let first = peer.next_request().await;
         peer.send(RST_STREAM, 0, first, REFUSED_STREAM).await;
-        let second = peer.request().await;
-        peer.send(HEADERS, END_HEADERS | END_STREAM, second, OK).await;
+        let second = peer.next_request().await;
+        peer.send(HEADERS, END_HEADERS | END_STREAM, second, OK_BLOCK).await;
         peer
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let (response, _peer) = tokio::join!(client.request(request), server_side);
     assert_eq!(response.unwrap().status(), 200);
 }
 
@@ -132,17 +132,17 @@ async fn a_refused_stream_is_retried() {
 async fn cancelled_requests_do_not_count_against_the_server() {
     let cancel = 8_u32.to_be_bytes();
     let (mut origin, gateway) = setup().await;
-    let answering = async {
+    let server_side = async {
         let mut peer = Peer::accept(&mut origin).await;
-        let first = peer.request().await;
+        let first = peer.next_request().await;
         peer.send(RST_STREAM, 0, first, &cancel).await;
-        let second = peer.request().await;
-        peer.send(HEADERS, END_HEADERS, second, OK).await;
+        let second = peer.next_request().await;
+        peer.send(HEADERS, END_HEADERS, second, OK_BLOCK).await;
         peer.send(RST_STREAM, 0, second, &cancel).await;
         peer
     };
     let client = client();
-    let asking = async {
+    let client_side = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 502);
         let response = client.request(get(gateway.url("/"))).await.unwrap();
@@ -150,8 +150,8 @@ async fn cancelled_requests_do_not_count_against_the_server() {
         let error = response.into_body().collect().await.unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::Cancel));
     };
-    let ((), _peer) = tokio::join!(asking, answering);
-    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    let ((), _peer) = tokio::join!(client_side, server_side);
+    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
 #[tokio::test]
@@ -159,28 +159,28 @@ async fn a_cancelled_request_is_retried_on_another_server() {
     let mut origins = [Origin::start().await, Origin::start().await];
     let urls = origins.each_ref().map(|origin| format!("h2c://{}", origin.addr));
     let gateway = Gateway::start(&spec(&urls.each_ref().map(String::as_str)));
-    let [one, other] = &mut origins;
-    let answering = async {
+    let [first_origin, second_origin] = &mut origins;
+    let server_side = async {
         // Whichever server is picked first.
-        let mut first = tokio::select! {
-            peer = Peer::accept(one) => peer,
-            peer = Peer::accept(other) => peer,
+        let mut first_peer = tokio::select! {
+            peer = Peer::accept(first_origin) => peer,
+            peer = Peer::accept(second_origin) => peer,
         };
-        let stream = first.request().await;
-        first.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
-        let again = async {
+        let stream = first_peer.next_request().await;
+        first_peer.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
+        let second_accept = async {
             tokio::select! {
-                peer = Peer::accept(one) => peer,
-                peer = Peer::accept(other) => peer,
+                peer = Peer::accept(first_origin) => peer,
+                peer = Peer::accept(second_origin) => peer,
             }
         };
-        let mut second = within("the other server's request", again).await;
-        let stream = second.request().await;
-        second.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
-        (first, second)
+        let mut second_peer = within("the other server's request", second_accept).await;
+        let stream = second_peer.next_request().await;
+        second_peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK_BLOCK).await;
+        (first_peer, second_peer)
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let (response, _peers) = tokio::join!(client.request(request), answering);
+    let (response, _peers) = tokio::join!(client.request(request), server_side);
     assert_eq!(response.unwrap().status(), 200);
 }
 
@@ -188,16 +188,16 @@ async fn a_cancelled_request_is_retried_on_another_server() {
 #[tokio::test]
 async fn a_204_response_has_no_content_length() {
     let (mut origin, gateway) = setup().await;
-    let answering = async {
+    let server_side = async {
         let mut peer = Peer::accept(&mut origin).await;
-        let stream = peer.request().await;
+        let stream = peer.next_request().await;
         // `:status: 204`, `content-length: 0`.
         let head = [0x89, 0x0f, 0x0d, 1, b'0'];
         peer.send(HEADERS, END_HEADERS | END_STREAM, stream, &head).await;
         peer
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let (response, _peer) = tokio::join!(client.request(request), server_side);
     let response = response.unwrap();
     assert_eq!(response.status(), 204);
     assert!(!response.headers().contains_key("content-length"), "{:?}", response.headers());
@@ -206,34 +206,34 @@ async fn a_204_response_has_no_content_length() {
 #[tokio::test]
 async fn a_request_is_retried_on_another_connection_after_goaway() {
     let (mut origin, gateway) = setup().await;
-    let answering = async {
-        let mut leaving = Peer::accept(&mut origin).await;
-        leaving.request().await;
-        leaving.send(GOAWAY, 0, 0, &[0; 8]).await;
+    let server_side = async {
+        let mut leaving_peer = Peer::accept(&mut origin).await;
+        leaving_peer.next_request().await;
+        leaving_peer.send(GOAWAY, 0, 0, &[0; 8]).await;
         let mut peer = Peer::accept(&mut origin).await;
-        let stream = peer.request().await;
-        peer.send(HEADERS, END_HEADERS, stream, OK).await;
+        let stream = peer.next_request().await;
+        peer.send(HEADERS, END_HEADERS, stream, OK_BLOCK).await;
         peer.send(DATA, END_STREAM, stream, b"ok").await;
-        (leaving, peer)
+        (leaving_peer, peer)
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let (response, _peers) = tokio::join!(client.request(request), answering);
+    let (response, _peers) = tokio::join!(client.request(request), server_side);
     assert_eq!(text(response.unwrap().into_body()).await, "ok");
 }
 
 #[tokio::test]
 async fn a_post_that_may_have_been_processed_is_not_retried() {
     let (mut origin, gateway) = setup().await;
-    let answering = async {
+    let server_side = async {
         let mut peer = Peer::accept(&mut origin).await;
-        let stream = peer.request().await;
+        let stream = peer.next_request().await;
         // INTERNAL_ERROR: the server may have processed the request.
         peer.send(RST_STREAM, 0, stream, &2_u32.to_be_bytes()).await;
         peer
     };
     let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from("x")).unwrap();
     let client = client();
-    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let (response, _peer) = tokio::join!(client.request(request), server_side);
     let response = response.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
@@ -247,55 +247,55 @@ async fn a_post_is_not_retried_when_refused_after_data_or_a_response() {
     let cases: [(&str, &str, Frames); 4] = [
         ("its body was sent", "x", &[]),
         ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)]),
-        ("a head came", "", &[(HEADERS, END_HEADERS, OK)]),
-        ("data came", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")]),
+        ("a head came", "", &[(HEADERS, END_HEADERS, OK_BLOCK)]),
+        ("data came", "", &[(HEADERS, END_HEADERS, OK_BLOCK), (DATA, 0, b"o")]),
     ];
-    for (what, body, before) in cases {
+    for (case, body, prior_frames) in cases {
         let (mut origin, gateway) = setup().await;
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&mut origin).await;
-            let stream = peer.request().await;
+            let stream = peer.next_request().await;
             if !body.is_empty() {
                 peer.next_of_type(DATA).await;
             }
-            for (kind, flags, payload) in before {
+            for (kind, flags, payload) in prior_frames {
                 peer.send(*kind, *flags, stream, payload).await;
             }
             peer.send(RST_STREAM, 0, stream, REFUSED_STREAM).await;
-            let stream = peer.request().await;
-            peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+            let stream = peer.next_request().await;
+            peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK_BLOCK).await;
             peer
         };
         let client = client();
-        let asking = async {
+        let client_side = async {
             let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from(body));
-            let failed = match client.request(request.unwrap()).await.unwrap() {
+            let has_failed = match client.request(request.unwrap()).await.unwrap() {
                 // 503: the server did not process the request, so that the client may retry it.
                 response if response.status().is_server_error() => true,
                 response => response.into_body().collect().await.is_err(),
             };
             // If the gateway had retried it, it would have received this response.
-            assert!(failed, "{what}");
+            assert!(has_failed, "{case}");
             let next = client.request(get(gateway.url("/"))).await.unwrap();
-            assert_eq!(next.status(), 200, "{what}");
+            assert_eq!(next.status(), 200, "{case}");
         };
-        let ((), _peer) = tokio::join!(asking, answering);
+        let ((), _peer) = tokio::join!(client_side, server_side);
     }
 }
 
 #[tokio::test]
 async fn a_truncated_or_inconsistent_body_never_appears_complete() {
     let cases: [(&str, &[u8], Frames); 4] = [
-        ("reset", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 2])]),
-        ("reset without error", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 0])]),
-        ("short", OK_TEN, &[(DATA, END_STREAM, b"short")]),
-        ("long", OK_TEN, &[(DATA, END_STREAM, b"much too long")]),
+        ("reset", OK_BLOCK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 2])]),
+        ("reset without error", OK_BLOCK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 0])]),
+        ("short", OK_BLOCK_WITH_LENGTH_10, &[(DATA, END_STREAM, b"short")]),
+        ("long", OK_BLOCK_WITH_LENGTH_10, &[(DATA, END_STREAM, b"much too long")]),
     ];
-    for (what, head, rest) in cases {
+    for (case, head, rest) in cases {
         let (mut origin, gateway) = setup().await;
-        let answering = async {
+        let server_side = async {
             let mut peer = Peer::accept(&mut origin).await;
-            let stream = peer.request().await;
+            let stream = peer.next_request().await;
             peer.send(HEADERS, END_HEADERS, stream, head).await;
             for (kind, flags, payload) in rest {
                 peer.send(*kind, *flags, stream, payload).await;
@@ -303,33 +303,33 @@ async fn a_truncated_or_inconsistent_body_never_appears_complete() {
             peer
         };
         let (client, request) = (client(), get(gateway.url("/")));
-        let asking = async {
+        let client_side = async {
             match client.request(request).await.unwrap() {
                 // The gateway may notice before it has sent the header section.
                 response if response.status() == 502 => true,
                 response => response.into_body().collect().await.is_err(),
             }
         };
-        let (failed, _peer) = tokio::join!(asking, answering);
-        assert!(failed, "{what}");
+        let (has_failed, _peer) = tokio::join!(client_side, server_side);
+        assert!(has_failed, "{case}");
     }
 }
 
 #[tokio::test]
 async fn a_connection_that_ends_in_a_body_truncates_it() {
     let (mut origin, gateway) = setup().await;
-    let answering = async {
+    let server_side = async {
         let mut peer = Peer::accept(&mut origin).await;
-        let stream = peer.request().await;
-        peer.send(HEADERS, END_HEADERS, stream, OK).await;
+        let stream = peer.next_request().await;
+        peer.send(HEADERS, END_HEADERS, stream, OK_BLOCK).await;
         peer.send(DATA, 0, stream, b"short").await;
     };
     let (client, request) = (client(), get(gateway.url("/")));
-    let asking = async {
+    let client_side = async {
         let response = client.request(request).await.unwrap();
         assert!(response.into_body().collect().await.is_err());
     };
-    tokio::join!(asking, answering);
+    tokio::join!(client_side, server_side);
 }
 
 /// The server's end of a connection, which sends as much as the gateway's windows allow.
@@ -376,7 +376,7 @@ impl FloodingServer {
     async fn begin(&mut self) -> u32 {
         loop {
             if let Some(stream) = self.read().await {
-                self.peer.send(HEADERS, END_HEADERS, stream, OK).await;
+                self.peer.send(HEADERS, END_HEADERS, stream, OK_BLOCK).await;
                 return stream;
             }
         }
@@ -384,12 +384,12 @@ impl FloodingServer {
 
     /// Sends as much of an endless body as the windows allow.
     async fn fill(&mut self, stream: u32) {
-        let mut left = self.initial_stream_window.min(self.connection_window);
-        self.connection_window -= left;
-        while left > 0 {
-            let len = left.min(16_384);
+        let mut remaining_bytes = self.initial_stream_window.min(self.connection_window);
+        self.connection_window -= remaining_bytes;
+        while remaining_bytes > 0 {
+            let len = remaining_bytes.min(16_384);
             self.peer.send(DATA, 0, stream, &vec![b'x'; len]).await;
-            left -= len;
+            remaining_bytes -= len;
         }
     }
 
@@ -430,12 +430,12 @@ async fn unread_responses_do_not_block_others() {
     server.fill(second).await;
 
     let (client, request) = (client(), get(gateway.url("/")));
-    let answering = async {
+    let server_side = async {
         let third = server.begin().await;
         server.end(third, &[b'y'; 1024]).await;
     };
-    let asking = async { text(client.request(request).await.unwrap().into_body()).await };
-    let both = async { tokio::join!(asking, answering) };
+    let client_side = async { text(client.request(request).await.unwrap().into_body()).await };
+    let both = async { tokio::join!(client_side, server_side) };
     let (body, ()) =
         tokio::time::timeout(TEST_TIMEOUT, both).await.expect("a response beside others");
     assert_eq!(body, "y".repeat(1024));

@@ -17,13 +17,13 @@ use crate::support::{Gateway, client, get, spec, text};
 
 /// A server that responds with its name.
 fn named_server(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
-    let answer = async move |_: Request<Incoming>| {
+    let handler = async move |_: Request<Incoming>| {
         Ok::<_, io::Error>(Response::new(Full::new(Bytes::from_static(name.as_bytes()))))
     };
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .listen_cleartext(addr, CleartextTrust::None)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
 }
 
 /// Two servers on the same port of two addresses.
@@ -47,9 +47,9 @@ async fn a_dead_address_does_not_hide_a_good_one() {
     let server = named_server(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
     let port = server.local_addrs()[0].port();
     // An address with a full accept queue does not accept connections.
-    let dead = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    dead.bind(&SocketAddr::from(([127, 0, 0, 3], port)).into()).unwrap();
-    dead.listen(0).unwrap();
+    let dead_listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    dead_listener.bind(&SocketAddr::from(([127, 0, 0, 3], port)).into()).unwrap();
+    dead_listener.listen(0).unwrap();
     let fill = || {
         std::net::TcpStream::connect_timeout(
             &SocketAddr::from(([127, 0, 0, 3], port)),
@@ -91,9 +91,9 @@ async fn requests_follow_a_name_to_its_new_address() {
     for scheme in ["http", "h2c"] {
         let (_first, _second, port) = two_servers();
         let last_byte = Arc::new(AtomicUsize::new(1));
-        let now = Arc::clone(&last_byte);
+        let current_last_byte = Arc::clone(&last_byte);
         let resolver = Resolver::from_fn(move |_| {
-            let last = u8::try_from(now.load(Ordering::Relaxed)).unwrap();
+            let last = u8::try_from(current_last_byte.load(Ordering::Relaxed)).unwrap();
             Ok(vec![IpAddr::from([127, 0, 0, last])])
         });
         let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);

@@ -60,14 +60,14 @@ pub(crate) enum RequestContent<'a> {
 pub(crate) async fn send_request(
     gateway: &Gateway,
     fields: &[(&str, &str)],
-    then: RequestContent<'_>,
+    content: RequestContent<'_>,
 ) -> RequestOutcome {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(4, 0, 0, &[]));
     let end_headers = 4;
-    let flags = end_headers | u8::from(then == RequestContent::End);
+    let flags = end_headers | u8::from(content == RequestContent::End);
     bytes.extend(frame(1, flags, 1, &block(fields)));
-    if let RequestContent::Data(body) = then {
+    if let RequestContent::Data(body) = content {
         bytes.extend(frame(0, 1, 1, body.as_bytes()));
     }
     read_outcome(gateway.connect(bytes).await).await
@@ -107,14 +107,14 @@ fn status(block: &[u8]) -> u16 {
         }
         // Digits have five bits each, or six for those above 2 (RFC 7541 appendix B).
         [0x08 | 0x48, len, text @ ..] if len & 0x80 != 0 => {
-            huffman(&text[..usize::from(len & 0x7f)])
+            decode_huffman_digits(&text[..usize::from(len & 0x7f)])
         }
         [0x08 | 0x48, 3, text @ ..] => std::str::from_utf8(&text[..3]).unwrap().parse().unwrap(),
         block => panic!("not :status: {block:x?}"),
     }
 }
 
-fn huffman(text: &[u8]) -> u16 {
+fn decode_huffman_digits(text: &[u8]) -> u16 {
     let mut bits =
         text.iter().flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1)));
     let mut number = 0;

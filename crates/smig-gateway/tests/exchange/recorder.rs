@@ -14,7 +14,7 @@ use crate::support::{Gateway, Origin};
 /// The request of another client, and the form in which it must arrive.
 const VICTIM: &str = "GET /victim HTTP/1.1\r\nhost: victim\r\n\r\n";
 
-pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+pub(crate) const OK_RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A request as received by the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Message {
     pub(crate) has_ended: bool,
     pub(crate) is_complete: bool,
     /// Index of its connection.
-    pub(crate) connection: usize,
+    pub(crate) connection_index: usize,
 }
 
 #[derive(Debug)]
@@ -36,15 +36,16 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts an origin that sends `answer` to every request but the victim's, which gets [`OK`].
+    /// Starts an origin that sends `response` to every request but the victim's, which gets
+    /// [`OK_RESPONSE`].
     pub(crate) async fn start(response: &'static str) -> Self {
         let mut origin = Origin::start().await;
         let url = origin.url();
         let (sender, messages) = watch::channel(Vec::new());
         tokio::spawn(async move {
-            for connection in 0.. {
+            for connection_index in 0.. {
                 let tcp = origin.accept().await;
-                tokio::spawn(serve(tcp, connection, response, sender.clone()));
+                tokio::spawn(serve(tcp, connection_index, response, sender.clone()));
             }
         });
         Self { url, messages }
@@ -55,37 +56,37 @@ impl Recorder {
     }
 
     /// Returns the messages once there are `count`, and all of them have ended.
-    pub(crate) async fn wait_for(&self, count: usize, what: &str) -> Vec<Message> {
+    pub(crate) async fn wait_for(&self, count: usize, case: &str) -> Vec<Message> {
         let mut messages = self.messages.clone();
         let ready = messages.wait_for(|messages| {
             messages.len() >= count && messages.iter().all(|message| message.has_ended)
         });
         let ready = timeout(Duration::from_secs(20), ready).await;
-        let ready = ready.unwrap_or_else(|_| panic!("{what}: no {count} messages: {self:?}"));
+        let ready = ready.unwrap_or_else(|_| panic!("{case}: no {count} messages: {self:?}"));
         ready.unwrap().clone()
     }
 
     /// Sends another client's request, which must arrive unchanged and get its own response.
-    pub(crate) async fn send_victim(&self, gateway: &Gateway, what: &str) -> Message {
+    pub(crate) async fn send_victim_request(&self, gateway: &Gateway, case: &str) -> Message {
         let sent = "GET /victim HTTP/1.1\r\nHost: victim\r\nConnection: close\r\n\r\n";
-        let response = gateway.raw(sent).await;
+        let response = gateway.send_and_read_to_end(sent).await;
         let messages = self.messages();
         let victims: Vec<_> = messages.iter().filter(|message| message.head == VICTIM).collect();
         assert_eq!(
             victims.len(),
             1,
-            "{what}: the victim's request did not arrive once: {messages:#?}"
+            "{case}: the victim's request did not arrive once: {messages:#?}"
         );
         for other in messages.iter().filter(|message| message.head != VICTIM) {
             let body = String::from_utf8_lossy(&other.body);
             assert!(
                 !other.head.contains("victim") && !body.contains("victim"),
-                "{what}: {other:?}"
+                "{case}: {other:?}"
             );
         }
         assert!(
             response.starts_with("HTTP/1.1 200 ") && response.ends_with("ok"),
-            "{what}: {response}"
+            "{case}: {response}"
         );
         victims[0].clone()
     }
@@ -119,15 +120,20 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 async fn serve(
     mut tcp: TcpStream,
-    connection: usize,
+    connection_index: usize,
     response: &'static str,
     messages: watch::Sender<Vec<Message>>,
 ) {
     let mut bytes = Vec::new();
     while let Some(head) = read_until(&mut tcp, &mut bytes, b"\r\n\r\n").await {
         let head = String::from_utf8(head).unwrap();
-        let mut message =
-            Message { head, body: Vec::new(), has_ended: false, is_complete: false, connection };
+        let mut message = Message {
+            head,
+            body: Vec::new(),
+            has_ended: false,
+            is_complete: false,
+            connection_index,
+        };
         let index = messages.borrow().len();
         messages.send_modify(|messages| messages.push(message.clone()));
         let body = read_body(&mut tcp, &mut bytes, &message.head, response).await;
@@ -141,7 +147,7 @@ async fn serve(
     }
     if !bytes.is_empty() {
         let (head, body) = (String::new(), bytes);
-        let broken = Message { head, body, has_ended: true, is_complete: false, connection };
+        let broken = Message { head, body, has_ended: true, is_complete: false, connection_index };
         messages.send_modify(|messages| messages.push(broken));
     }
 }
@@ -153,7 +159,7 @@ async fn read_body(
     head: &str,
     response: &str,
 ) -> Option<Vec<u8>> {
-    let response = if head == VICTIM { OK } else { response };
+    let response = if head == VICTIM { OK_RESPONSE } else { response };
     tcp.write_all(response.as_bytes()).await.ok()?;
     if field(head, "transfer-encoding").is_some() {
         // The tests send no trailers.

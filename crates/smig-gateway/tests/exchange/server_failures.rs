@@ -16,7 +16,7 @@ use crate::support::{
     Gateway, Origin, ReceivedRequest, client, fixed_response_origin, get, spec, text,
 };
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const OK_RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_in_proxy_status() {
@@ -37,9 +37,9 @@ async fn an_unreachable_server_is_reported_in_proxy_status() {
 #[tokio::test]
 async fn a_post_is_retried_when_the_connection_is_refused() {
     let closed_port = ReservedPort::new();
-    let (good, _) = fixed_response_origin(OK).await;
+    let (good_addr, _) = fixed_response_origin(OK_RESPONSE).await;
     let gateway =
-        Gateway::start(&spec(&[&format!("http://{closed_port}"), &format!("http://{good}")]));
+        Gateway::start(&spec(&[&format!("http://{closed_port}"), &format!("http://{good_addr}")]));
     for _ in 0..4 {
         let request = Request::post(gateway.url("/")).body(Full::<Bytes>::from("body")).unwrap();
         let response = client().request(request).await.unwrap();
@@ -50,8 +50,8 @@ async fn a_post_is_retried_when_the_connection_is_refused() {
 #[tokio::test]
 async fn a_failing_server_is_ejected() {
     let closed_port = ReservedPort::new();
-    let (good, _) = fixed_response_origin(OK).await;
-    let mut spec = spec(&[&format!("http://{closed_port}"), &format!("http://{good}")]);
+    let (good_addr, _) = fixed_response_origin(OK_RESPONSE).await;
+    let mut spec = spec(&[&format!("http://{closed_port}"), &format!("http://{good_addr}")]);
     spec.ejection = Ejection { consecutive_failures: 2, base_time: Duration::from_secs(3600) };
     let gateway = Gateway::start(&spec);
     let client = client();
@@ -59,10 +59,12 @@ async fn a_failing_server_is_ejected() {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 200);
     }
-    let [bad, good] = gateway.upstream.servers() else { panic!("two servers") };
-    assert!(!bad.is_healthy() && good.is_healthy() && gateway.upstream.is_healthy());
-    assert_eq!(bad.status().requests, 2);
-    assert_eq!(good.status().requests, 10);
+    let [failing_server, good_server] = gateway.upstream.servers() else { panic!("two servers") };
+    assert!(
+        !failing_server.is_healthy() && good_server.is_healthy() && gateway.upstream.is_healthy()
+    );
+    assert_eq!(failing_server.status().requests, 2);
+    assert_eq!(good_server.status().requests, 10);
     assert_eq!(gateway.upstream.load(), 0);
 }
 
@@ -73,12 +75,13 @@ async fn a_response_timeout_is_504() {
     spec.timeouts = Timeouts { response_header: Duration::from_millis(50), ..Timeouts::default() };
     let gateway = Gateway::start(&spec);
     let client = client();
-    let (response, got) = tokio::join!(client.request(get(gateway.url("/"))), origin.request());
+    let (response, received_request) =
+        tokio::join!(client.request(get(gateway.url("/"))), origin.accept_request());
     let response = response.unwrap();
     assert_eq!(response.status(), 504);
     assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
     // It was not retried.
-    assert!(got.next().await.is_none() && origin.is_untouched());
+    assert!(received_request.next().await.is_none() && origin.is_untouched());
 }
 
 /// Over HTTP/1.1 an upload ends with its last announced byte, wherever the client's END_STREAM is.
@@ -97,12 +100,12 @@ async fn the_response_timeout_starts_without_end_stream() {
     let request = Request::post(gateway.url("/")).header("content-length", 1);
     let request = request.body(StreamBody::new(pieces)).unwrap();
     let client = client();
-    let answering = async {
-        let mut got = origin.request().await;
-        got.read_until("x").await;
-        got
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
+        received_request.read_until("x").await;
+        received_request
     };
-    let (response, _got) = tokio::join!(client.request(request), answering);
+    let (response, _received_request) = tokio::join!(client.request(request), server_side);
     let response = response.unwrap();
     assert_eq!(response.status(), 504);
     assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
@@ -131,12 +134,12 @@ async fn a_server_without_tls_is_502() {
     spec.retries = 0;
     let gateway = Gateway::start(&spec);
     let client = client();
-    let answering = async {
+    let server_side = async {
         let mut tcp = origin.accept().await;
-        tokio::io::AsyncWriteExt::write_all(&mut tcp, OK.as_bytes()).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut tcp, OK_RESPONSE.as_bytes()).await.unwrap();
         tcp
     };
-    let (response, _tcp) = tokio::join!(client.request(get(gateway.url("/"))), answering);
+    let (response, _tcp) = tokio::join!(client.request(get(gateway.url("/"))), server_side);
     let response = response.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=tls_protocol_error");
@@ -144,9 +147,9 @@ async fn a_server_without_tls_is_502() {
 
 /// Answers one request, then closes when the second one has arrived.
 async fn close_on_second_request(origin: &mut Origin) {
-    let mut got = origin.request().await;
-    got.respond(OK).await;
-    drop(got.next().await.unwrap());
+    let mut received_request = origin.accept_request().await;
+    received_request.respond(OK_RESPONSE).await;
+    drop(received_request.next().await.unwrap());
 }
 
 #[tokio::test]
@@ -157,30 +160,30 @@ async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
         spec.retries = retries;
         let gateway = Gateway::start(&spec);
         let client = client();
-        let asking = async {
+        let client_side = async {
             for _ in 0..2 {
                 let response = client.request(get(gateway.url("/"))).await.unwrap();
                 assert_eq!(response.status(), 200);
                 assert_eq!(text(response.into_body()).await, "ok");
             }
         };
-        let answering = async {
+        let server_side = async {
             close_on_second_request(&mut origin).await;
-            let mut again = origin.request().await;
-            again.respond(OK).await;
+            let mut again = origin.accept_request().await;
+            again.respond(OK_RESPONSE).await;
             again
         };
-        let ((), _open) = tokio::join!(asking, answering);
-        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+        let ((), _open) = tokio::join!(client_side, server_side);
+        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
     }
 }
 
 /// A failed reused connection does not count against its server: the one retry remains for another.
 #[tokio::test]
 async fn a_server_that_fails_on_a_reused_connection_is_replaced() {
-    let (good, _) = fixed_response_origin(OK).await;
+    let (good_addr, _) = fixed_response_origin(OK_RESPONSE).await;
     let mut origin = Origin::start().await;
-    let mut spec = spec(&[&origin.url(), &format!("http://{good}")]);
+    let mut spec = spec(&[&origin.url(), &format!("http://{good_addr}")]);
     spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
     let gateway = Gateway::start(&spec);
     let client = client();
@@ -193,22 +196,22 @@ async fn a_server_that_fails_on_a_reused_connection_is_replaced() {
     };
     // Find the first user whose requests are sent to the server that fails.
     let mut user = 0;
-    let got = loop {
-        let asking = ask(user);
-        tokio::pin!(asking);
-        let mut got = tokio::select! {
-            () = &mut asking => {
+    let received_request = loop {
+        let client_side = ask(user);
+        tokio::pin!(client_side);
+        let mut received_request = tokio::select! {
+            () = &mut client_side => {
                 user += 1;
                 continue;
             }
-            got = origin.request() => got,
+            received_request = origin.accept_request() => received_request,
         };
-        got.respond(OK).await;
-        asking.await;
-        break got;
+        received_request.respond(OK_RESPONSE).await;
+        client_side.await;
+        break received_request;
     };
     let dying = async {
-        let again = got.next().await.unwrap();
+        let again = received_request.next().await.unwrap();
         drop(origin);
         drop(again);
     };
@@ -220,13 +223,13 @@ async fn a_post_is_not_sent_twice() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let client = client();
-    let asking = async {
+    let client_side = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(text(response.into_body()).await, "ok");
         let request = Request::post(gateway.url("/")).body(Full::<Bytes>::default()).unwrap();
         client.request(request).await.unwrap()
     };
-    let (response, ()) = tokio::join!(asking, close_on_second_request(&mut origin));
+    let (response, ()) = tokio::join!(client_side, close_on_second_request(&mut origin));
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
     assert!(origin.is_untouched());
@@ -255,17 +258,17 @@ async fn connections_are_limited_and_requests_queue() {
     let gateway = Gateway::start(&spec);
     let client = client();
     let ask = async || text(client.request(get(gateway.url("/"))).await.unwrap().into_body()).await;
-    let answering = async {
-        let mut got = origin.request().await;
-        while gateway.upstream.servers()[0].status().waiting == 0 {
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
+        while gateway.upstream.servers()[0].status().waiting_requests == 0 {
             tokio::task::yield_now().await;
         }
-        got.respond(OK).await;
-        let mut got = got.next().await.unwrap();
-        got.respond(OK).await;
+        received_request.respond(OK_RESPONSE).await;
+        let mut received_request = received_request.next().await.unwrap();
+        received_request.respond(OK_RESPONSE).await;
         assert!(origin.is_untouched());
     };
-    let (first, second, ()) = tokio::join!(ask(), ask(), answering);
+    let (first, second, ()) = tokio::join!(ask(), ask(), server_side);
     assert_eq!((&*first, &*second), ("ok", "ok"));
 }
 
@@ -278,15 +281,15 @@ async fn a_queue_timeout_is_503() {
     spec.timeouts.queue = Duration::from_millis(20);
     let gateway = Gateway::start(&spec);
     let client = client();
-    let asking = client.request(get(gateway.url("/")));
+    let client_side = client.request(get(gateway.url("/")));
     let second = async {
-        let mut got = origin.request().await;
+        let mut received_request = origin.accept_request().await;
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["proxy-status"], "smig; error=connection_limit_reached");
-        got.respond(OK).await;
+        received_request.respond(OK_RESPONSE).await;
     };
-    let (first, ()) = tokio::join!(asking, second);
+    let (first, ()) = tokio::join!(client_side, second);
     assert_eq!(first.unwrap().status(), 200);
 }
 
@@ -304,7 +307,7 @@ async fn equal_hash_keys_select_the_same_server() {
     spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
     let gateway = Gateway::start(&spec);
     let client = client();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut all_answers = std::collections::BTreeSet::new();
     for user in 0..32 {
         let mut answers = std::collections::BTreeSet::new();
         for _ in 0..3 {
@@ -314,16 +317,17 @@ async fn equal_hash_keys_select_the_same_server() {
             answers.insert(text(response.into_body()).await);
         }
         assert_eq!(answers.len(), 1);
-        seen.append(&mut answers);
+        all_answers.append(&mut answers);
     }
-    assert_eq!(seen.len(), 3);
+    assert_eq!(all_answers.len(), 3);
 }
 
 #[tokio::test]
 async fn health_checks_detect_a_failing_server_without_requests() {
-    let (failing, _) = fixed_response_origin("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").await;
-    let (healthy, _) = fixed_response_origin(OK).await;
-    let mut spec = spec(&[&format!("http://{failing}"), &format!("http://{healthy}")]);
+    let (failing_addr, _) =
+        fixed_response_origin("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").await;
+    let (healthy_addr, _) = fixed_response_origin(OK_RESPONSE).await;
+    let mut spec = spec(&[&format!("http://{failing_addr}"), &format!("http://{healthy_addr}")]);
     spec.health = Some(HealthSpec {
         interval: Duration::from_millis(10),
         fall: 2,
@@ -331,13 +335,13 @@ async fn health_checks_detect_a_failing_server_without_requests() {
         ..HealthSpec::default()
     });
     let upstream = Upstream::new("checked", &spec).unwrap();
-    let checking = tokio::spawn(Upstream::check_health(std::sync::Arc::downgrade(&upstream)));
+    let health_checks = tokio::spawn(Upstream::check_health(std::sync::Arc::downgrade(&upstream)));
     while upstream.servers()[0].is_healthy() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(upstream.servers()[1].is_healthy());
     drop(upstream);
-    checking.await.unwrap();
+    health_checks.await.unwrap();
 }
 
 #[tokio::test]
@@ -347,14 +351,14 @@ async fn unused_connections_are_closed() {
     spec.timeouts.keepalive = Duration::from_millis(10);
     let gateway = Gateway::start(&spec);
     let client = client();
-    let answering = async {
-        let mut got: ReceivedRequest = origin.request().await;
-        got.respond(OK).await;
-        assert!(got.next().await.is_none());
+    let server_side = async {
+        let mut received_request: ReceivedRequest = origin.accept_request().await;
+        received_request.respond(OK_RESPONSE).await;
+        assert!(received_request.next().await.is_none());
     };
-    let asking = async {
+    let client_side = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(text(response.into_body()).await, "ok");
     };
-    tokio::join!(asking, answering);
+    tokio::join!(client_side, server_side);
 }

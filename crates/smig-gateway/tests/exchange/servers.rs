@@ -104,16 +104,16 @@ async fn exercise(gateway: &Gateway, scheme: &str) -> String {
     assert_eq!(headers["x-path"], "/a");
     assert_eq!(headers["x-scheme"], scheme);
     assert_eq!(text(response.into_body()).await, "");
-    let big = Bytes::from(vec![b'x'; 3 << 20]);
+    let big_body = Bytes::from(vec![b'x'; 3 << 20]);
     for _ in 0..3 {
-        let request = Request::post(gateway.url("/")).body(Full::new(big.clone())).unwrap();
+        let request = Request::post(gateway.url("/")).body(Full::new(big_body.clone())).unwrap();
         let response = client.request(request).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert!(body == big, "{} bytes", body.len());
+        assert!(body == big_body, "{} bytes", body.len());
     }
     // HTTP/1.1 on the client's side.
     let answer = gateway
-        .raw("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+        .send_and_read_to_end("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
         .await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hi"), "{answer}");
     assert_eq!(gateway.upstream.load(), 0);
@@ -121,7 +121,7 @@ async fn exercise(gateway: &Gateway, scheme: &str) -> String {
 }
 
 #[tokio::test]
-async fn http1_and_h2c() {
+async fn requests_are_forwarded_over_http1_and_h2c() {
     let server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
@@ -138,7 +138,7 @@ async fn http1_and_h2c() {
 }
 
 #[tokio::test]
-async fn tls_by_alpn() {
+async fn alpn_selects_the_http_version() {
     for (alpn, version, scheme) in
         [(&["h2", "http/1.1"][..], "HTTP/2.0", "https"), (&["http/1.1"], "HTTP/1.1", "none")]
     {
@@ -151,7 +151,7 @@ async fn tls_by_alpn() {
 }
 
 #[tokio::test]
-async fn smig() {
+async fn requests_are_forwarded_over_smig() {
     let (server, pem) = tls_server(&["h2"]);
     let url = format!("smig://localhost:{}", server.local_addrs()[0].port());
     let (spec, _file) = trusting_spec(&url, &pem);
@@ -163,10 +163,10 @@ async fn smig() {
 #[tokio::test]
 async fn an_untrusted_certificate_is_a_tls_error() {
     let (server, _) = tls_server(&["h2"]);
-    let (_, other) = tls_server(&["h2"]);
+    let (_, other_pem) = tls_server(&["h2"]);
     let port = server.local_addrs()[0].port();
     for scheme in ["https", "smig"] {
-        let (mut spec, _file) = trusting_spec(&format!("{scheme}://localhost:{port}"), &other);
+        let (mut spec, _file) = trusting_spec(&format!("{scheme}://localhost:{port}"), &other_pem);
         spec.retries = 0;
         let gateway = Gateway::start(&spec);
         let response = client().request(get(gateway.url("/"))).await.unwrap();
@@ -177,7 +177,7 @@ async fn an_untrusted_certificate_is_a_tls_error() {
 }
 
 #[tokio::test]
-async fn unix_sockets() {
+async fn requests_are_forwarded_over_unix_sockets() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app.sock");

@@ -24,8 +24,10 @@ use tokio::sync::mpsc;
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits for an event of this name.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TEST_TIMEOUT, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
+pub(crate) async fn within<T>(event: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, future)
+        .await
+        .unwrap_or_else(|_| panic!("timed out: {event}"))
 }
 
 pub(crate) fn loopback() -> SocketAddr {
@@ -107,7 +109,7 @@ impl Gateway {
     }
 
     /// Sends bytes and reads until the gateway closes the connection.
-    pub(crate) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) async fn send_and_read_to_end(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut tcp = self.connect(bytes).await;
         let mut answer = Vec::new();
         // A reset also ends the connection.
@@ -138,7 +140,7 @@ pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) tcp: TcpStream,
     /// Bytes after the header section that were read with it.
-    pub(crate) rest: Vec<u8>,
+    pub(crate) content: Vec<u8>,
 }
 
 impl ReceivedRequest {
@@ -147,7 +149,7 @@ impl ReceivedRequest {
         loop {
             if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
                 let rest = bytes.split_off(end + 4);
-                return Some(Self { head: String::from_utf8(bytes).unwrap(), tcp, rest });
+                return Some(Self { head: String::from_utf8(bytes).unwrap(), tcp, content: rest });
             }
             let read = tcp.read_buf(&mut bytes).await.ok()?;
             if read == 0 {
@@ -162,15 +164,15 @@ impl ReceivedRequest {
 
     /// Reads until the bytes after the header section end with `end`.
     pub(crate) async fn read_until(&mut self, end: &str) -> String {
-        while !self.rest.ends_with(end.as_bytes()) {
-            assert_ne!(self.tcp.read_buf(&mut self.rest).await.unwrap(), 0, "ended early");
+        while !self.content.ends_with(end.as_bytes()) {
+            assert_ne!(self.tcp.read_buf(&mut self.content).await.unwrap(), 0, "ended early");
         }
-        String::from_utf8(self.rest.clone()).unwrap()
+        String::from_utf8(self.content.clone()).unwrap()
     }
 
     /// Returns the next request on the connection.
     pub(crate) async fn next(self) -> Option<Self> {
-        Self::read(self.tcp, self.rest).await
+        Self::read(self.tcp, self.content).await
     }
 
     pub(crate) fn has_field(&self, field: &str) -> bool {
@@ -209,7 +211,7 @@ impl Origin {
     }
 
     /// Returns the first request of the next connection.
-    pub(crate) async fn request(&mut self) -> ReceivedRequest {
+    pub(crate) async fn accept_request(&mut self) -> ReceivedRequest {
         let tcp = self.accept().await;
         ReceivedRequest::read(tcp, Vec::new()).await.expect("a request")
     }
@@ -226,18 +228,18 @@ pub(crate) async fn fixed_response_origin(
 ) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
     let mut origin = Origin::start().await;
     let (addr, count) = (origin.addr, Arc::<std::sync::atomic::AtomicUsize>::default());
-    let counted = Arc::clone(&count);
+    let count_in_task = Arc::clone(&count);
     tokio::spawn(async move {
         loop {
             let tcp = origin.accept().await;
-            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            count_in_task.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             tokio::spawn(async move {
                 let mut next = ReceivedRequest::read(tcp, Vec::new()).await;
-                while let Some(mut got) = next {
-                    if got.tcp.write_all(bytes.as_bytes()).await.is_err() {
+                while let Some(mut received_request) = next {
+                    if received_request.tcp.write_all(bytes.as_bytes()).await.is_err() {
                         break;
                     }
-                    next = got.next().await;
+                    next = received_request.next().await;
                 }
             });
         }

@@ -21,17 +21,18 @@ pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: k
 pub(crate) const ACCEPT_VALUE: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Returns the value of Sec-WebSocket-Accept for the key in a request.
-fn accept_value(got: &ReceivedRequest) -> String {
-    let key = got.head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+fn accept_value(request: &ReceivedRequest) -> String {
+    let key =
+        request.head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-pub(crate) fn switching_response(proof: &str) -> String {
+pub(crate) fn switching_response(accept: &str) -> String {
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
+         Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
     )
 }
 
@@ -40,22 +41,26 @@ pub(crate) fn switching_response(proof: &str) -> String {
 async fn an_upgrade_in_http_1_0_is_ignored() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let old = UPGRADE.replace("HTTP/1.1", "HTTP/1.0").replace("keep-alive, ", "");
-    let answering = async {
-        let mut got = origin.request().await;
+    let http_1_0_request = UPGRADE.replace("HTTP/1.1", "HTTP/1.0").replace("keep-alive, ", "");
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
         for _ in 0..2 {
-            assert!(!got.head.to_ascii_lowercase().contains("\nupgrade:"), "{}", got.head);
-            got.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+            assert!(
+                !received_request.head.to_ascii_lowercase().contains("\nupgrade:"),
+                "{}",
+                received_request.head
+            );
+            received_request.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
             // The connection is reused for the next request.
-            got = match got.next().await {
+            received_request = match received_request.next().await {
                 Some(next) => next,
                 None => return,
             };
         }
     };
-    let asking = async {
+    let client_side = async {
         for _ in 0..2 {
-            let answer = gateway.raw(&old).await;
+            let answer = gateway.send_and_read_to_end(&http_1_0_request).await;
             assert!(
                 answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"),
                 "{answer}"
@@ -64,7 +69,7 @@ async fn an_upgrade_in_http_1_0_is_ignored() {
         }
         gateway.drain().await;
     };
-    tokio::join!(asking, answering);
+    tokio::join!(client_side, server_side);
 }
 
 /// Receives what followed the server's response, and sends bytes to the server.
@@ -105,26 +110,31 @@ pub(crate) async fn read_head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 #[tokio::test]
-async fn upgrade_from_http1_to_http1() {
+async fn an_upgrade_stays_an_upgrade() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect(UPGRADE).await;
-    let mut got = origin.request().await;
-    assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
+    let mut received_request = origin.accept_request().await;
     assert!(
-        got.has_field("connection: upgrade") && got.has_field("upgrade: websocket"),
+        received_request.head.starts_with("GET /chat HTTP/1.1\r\n"),
         "{}",
-        got.head
+        received_request.head
     );
-    assert_eq!(accept_value(&got), ACCEPT_VALUE);
-    got.respond(switching_response(ACCEPT_VALUE)).await;
+    assert!(
+        received_request.has_field("connection: upgrade")
+            && received_request.has_field("upgrade: websocket"),
+        "{}",
+        received_request.head
+    );
+    assert_eq!(accept_value(&received_request), ACCEPT_VALUE);
+    received_request.respond(switching_response(ACCEPT_VALUE)).await;
     let head = read_head(&mut tcp).await;
     assert!(head.starts_with("http/1.1 101 "), "{head}");
     for field in ["connection: upgrade", "upgrade: websocket", "sec-websocket-protocol: x"] {
         assert!(head.contains(field), "{head}");
     }
     assert!(head.contains(&ACCEPT_VALUE.to_ascii_lowercase()), "{head}");
-    exchange_and_close(tcp, got.tcp).await;
+    exchange_and_close(tcp, received_request.tcp).await;
 }
 
 #[tokio::test]
@@ -132,15 +142,15 @@ async fn a_websocket_may_finish_during_a_drain() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let (addr, mut tcp) = (gateway.addr(), gateway.connect(UPGRADE).await);
-    let mut got = origin.request().await;
-    got.respond(switching_response(ACCEPT_VALUE)).await;
+    let mut received_request = origin.accept_request().await;
+    received_request.respond(switching_response(ACCEPT_VALUE)).await;
     assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
-    let drained = tokio::spawn(gateway.drain());
+    let drain_task = tokio::spawn(gateway.drain());
     while tokio::net::TcpStream::connect(addr).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    exchange_and_close(tcp, got.tcp).await;
-    drained.await.unwrap();
+    exchange_and_close(tcp, received_request.tcp).await;
+    drain_task.await.unwrap();
 }
 
 /// Opens an extended CONNECT for a WebSocket through the gateway.
@@ -162,24 +172,33 @@ async fn open_extended_connect(protocol: &'static str, gateway: &Gateway) -> Con
 async fn extended_connect_becomes_an_upgrade() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let answering = async {
-        let mut got = origin.request().await;
-        assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
         assert!(
-            got.has_field("connection: upgrade") && got.has_field("upgrade: websocket"),
+            received_request.head.starts_with("GET /chat HTTP/1.1\r\n"),
             "{}",
-            got.head
+            received_request.head
         );
-        assert!(got.has_field("sec-websocket-version: 13"), "{}", got.head);
-        got.respond(switching_response(&accept_value(&got))).await;
-        got
+        assert!(
+            received_request.has_field("connection: upgrade")
+                && received_request.has_field("upgrade: websocket"),
+            "{}",
+            received_request.head
+        );
+        assert!(
+            received_request.has_field("sec-websocket-version: 13"),
+            "{}",
+            received_request.head
+        );
+        received_request.respond(switching_response(&accept_value(&received_request))).await;
+        received_request
     };
-    let (opened, got) = tokio::join!(open_websocket(&gateway), answering);
+    let (opened, received_request) = tokio::join!(open_websocket(&gateway), server_side);
     let ConnectResponse::Tunnel(head, stream) = opened else { panic!("no tunnel") };
     assert_eq!(head.status, 200);
     assert_eq!(head.headers["sec-websocket-protocol"], "x");
     assert!(!head.headers.contains_key("sec-websocket-accept"));
-    exchange_and_close(stream, got.tcp).await;
+    exchange_and_close(stream, received_request.tcp).await;
 }
 
 #[tokio::test]
@@ -193,17 +212,17 @@ async fn an_invalid_websocket_response_is_rejected() {
     ] {
         let mut origin = Origin::start().await;
         let gateway = Gateway::in_front_of(origin.url());
-        let answering = async {
-            let mut got = origin.request().await;
-            got.respond(&answer).await;
-            got
+        let server_side = async {
+            let mut received_request = origin.accept_request().await;
+            received_request.respond(&answer).await;
+            received_request
         };
-        let (opened, _got) = tokio::join!(open_websocket(&gateway), answering);
+        let (opened, _received_request) = tokio::join!(open_websocket(&gateway), server_side);
         let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
         // Any client can request a WebSocket where there is none.
-        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
     }
 }
 
@@ -213,13 +232,13 @@ async fn an_upgrade_that_is_ignored_over_http1_is_a_get() {
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let (addr, _) = crate::support::fixed_response_origin(ok).await;
     let gateway = Gateway::in_front_of(format!("http://{addr}"));
-    let answer = gateway.raw(UPGRADE.replace("keep-alive", "close")).await;
+    let answer = gateway.send_and_read_to_end(UPGRADE.replace("keep-alive", "close")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_protocol_without_an_http1_handshake_uses_up_no_connection() {
-    let (addr, accepted) =
+    let (addr, connection_count) =
         crate::support::fixed_response_origin("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await;
     let gateway = Gateway::in_front_of(format!("http://{addr}"));
@@ -232,19 +251,19 @@ async fn a_protocol_without_an_http1_handshake_uses_up_no_connection() {
         assert_eq!(crate::support::text(response.into_body()).await, "ok");
     }
     assert_eq!(gateway.upstream.servers()[0].status().connection_attempts, 1);
-    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(connection_count.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_refused_websocket_is_forwarded() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let answering = async {
-        let mut got = origin.request().await;
-        got.respond("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno").await;
-        got
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
+        received_request.respond("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno").await;
+        received_request
     };
-    let (opened, _got) = tokio::join!(open_websocket(&gateway), answering);
+    let (opened, _received_request) = tokio::join!(open_websocket(&gateway), server_side);
     let ConnectResponse::Refused(response) = opened else { panic!("a tunnel") };
     assert_eq!(response.status(), 403);
     assert_eq!(crate::support::text(response.into_body()).await, "no");
@@ -256,14 +275,14 @@ async fn a_refused_websocket_is_forwarded() {
 #[tokio::test]
 async fn a_websocket_refused_over_http2_is_forwarded() {
     let (mut origin, gateway) = http2::setup().await;
-    let answering = async {
+    let server_side = async {
         // SETTINGS_ENABLE_CONNECT_PROTOCOL
         let mut peer = Peer::accept_with(&mut origin, &[0, 8, 0, 0, 0, 1]).await;
-        let stream = peer.request().await;
+        let stream = peer.next_request().await;
         // `:status: 403`, `content-length: 002`.
         peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403\x0f\x0d\x03002").await;
         loop {
-            let (kind, flags, _, len) = peer.frame_with_flags().await;
+            let (kind, flags, _, len) = peer.next_frame_with_flags().await;
             assert_ne!(kind, RST_STREAM);
             if kind == DATA {
                 assert_eq!((flags, len), (END_STREAM, 0));
@@ -281,11 +300,11 @@ async fn a_websocket_refused_over_http2_is_forwarded() {
         assert_eq!(response.headers()["content-length"], "2");
         assert_eq!(crate::support::text(response.into_body()).await, "no");
     };
-    let both = async { tokio::join!(refused, answering) };
+    let both = async { tokio::join!(refused, server_side) };
     tokio::time::timeout(Duration::from_secs(60), both).await.expect("the tunnel is refused");
 }
 
-fn echo() -> Server {
+fn echo_server() -> Server {
     Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
@@ -295,7 +314,7 @@ fn echo() -> Server {
 
 #[tokio::test]
 async fn extended_connect_stays_extended_connect() {
-    let server = echo();
+    let server = echo_server();
     let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let ConnectResponse::Tunnel(head, mut stream) = open_websocket(&gateway).await else {
         panic!("no tunnel")
@@ -311,7 +330,7 @@ async fn extended_connect_stays_extended_connect() {
 
 #[tokio::test]
 async fn an_upgrade_becomes_extended_connect() {
-    let server = echo();
+    let server = echo_server();
     let gateway = Gateway::in_front_of(format!("h2c://{}", server.local_addrs()[0]));
     let mut tcp = gateway.connect(UPGRADE).await;
     let head = read_head(&mut tcp).await;
@@ -331,11 +350,15 @@ async fn connect_is_forwarded_to_the_server() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
     let mut tcp = gateway.connect("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n").await;
-    let mut got = origin.request().await;
-    assert!(got.head.starts_with("CONNECT db:5432 HTTP/1.1\r\n"), "{}", got.head);
-    got.respond("HTTP/1.1 200 OK\r\n\r\nearly").await;
+    let mut received_request = origin.accept_request().await;
+    assert!(
+        received_request.head.starts_with("CONNECT db:5432 HTTP/1.1\r\n"),
+        "{}",
+        received_request.head
+    );
+    received_request.respond("HTTP/1.1 200 OK\r\n\r\nearly").await;
     assert!(read_head(&mut tcp).await.starts_with("http/1.1 200 "));
-    exchange_and_close(tcp, got.tcp).await;
+    exchange_and_close(tcp, received_request.tcp).await;
     drop(origin);
 }
 
@@ -343,16 +366,16 @@ async fn connect_is_forwarded_to_the_server() {
 async fn a_reset_on_one_side_resets_the_other() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let answering = async {
-        let mut got = origin.request().await;
-        got.respond(switching_response(&accept_value(&got))).await;
-        got
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
+        received_request.respond(switching_response(&accept_value(&received_request))).await;
+        received_request
     };
-    let (opened, got) = tokio::join!(open_websocket(&gateway), answering);
+    let (opened, received_request) = tokio::join!(open_websocket(&gateway), server_side);
     let ConnectResponse::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
     let mut bytes = [0; 5];
     stream.read_exact(&mut bytes).await.unwrap();
-    let socket = got.tcp.into_std().unwrap();
+    let socket = received_request.tcp.into_std().unwrap();
     socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
     drop(socket);
     assert!(stream.read(&mut bytes).await.is_err());
@@ -369,10 +392,10 @@ async fn an_unreachable_server_is_skipped() {
     // Whichever server is picked first.
     for _ in 0..4 {
         let mut tcp = gateway.connect(UPGRADE).await;
-        let mut got = origin.request().await;
-        got.respond(switching_response(ACCEPT_VALUE)).await;
+        let mut received_request = origin.accept_request().await;
+        received_request.respond(switching_response(ACCEPT_VALUE)).await;
         assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
-        exchange_and_close(tcp, got.tcp).await;
+        exchange_and_close(tcp, received_request.tcp).await;
     }
 }
 
@@ -381,17 +404,17 @@ async fn an_unreachable_server_is_skipped() {
 async fn a_websocket_is_retried_when_a_reused_connection_ends() {
     let mut origin = Origin::start().await;
     let gateway = Gateway::in_front_of(origin.url());
-    let answering = async {
-        let mut got = origin.request().await;
-        got.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let server_side = async {
+        let mut received_request = origin.accept_request().await;
+        received_request.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
         // The connection is closed when the next request arrives.
-        drop(got.next().await.unwrap());
-        let mut got = origin.request().await;
-        assert!(got.has_field("upgrade: websocket"), "{}", got.head);
-        got.respond(switching_response(ACCEPT_VALUE)).await;
-        got
+        drop(received_request.next().await.unwrap());
+        let mut received_request = origin.accept_request().await;
+        assert!(received_request.has_field("upgrade: websocket"), "{}", received_request.head);
+        received_request.respond(switching_response(ACCEPT_VALUE)).await;
+        received_request
     };
-    let asking = async {
+    let client_side = async {
         let request = get(gateway.url("/"));
         let response = client().request(request).await.unwrap();
         assert_eq!(crate::support::text(response.into_body()).await, "ok");
@@ -399,10 +422,10 @@ async fn a_websocket_is_retried_when_a_reused_connection_ends() {
         assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
         tcp
     };
-    let both = async { tokio::join!(asking, answering) };
-    let (tcp, got) = crate::support::within("a tunnel", both).await;
-    exchange_and_close(tcp, got.tcp).await;
-    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    let both = async { tokio::join!(client_side, server_side) };
+    let (tcp, received_request) = crate::support::within("a tunnel", both).await;
+    exchange_and_close(tcp, received_request.tcp).await;
+    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
 /// Such bytes are processed only after the response: forwarded into the tunnel if there is one,
@@ -420,24 +443,24 @@ async fn data_sent_ahead_waits_for_the_response() {
         let gateway = Gateway::in_front_of(origin.url());
         // Neither a request, nor bytes that would be rejected as one.
         let mut tcp = gateway.connect(format!("{head}\n\0\x16")).await;
-        let mut got = origin.request().await;
-        assert!(got.rest.is_empty(), "{head}");
-        got.respond(answer).await;
+        let mut received_request = origin.accept_request().await;
+        assert!(received_request.content.is_empty(), "{head}");
+        received_request.respond(answer).await;
         read_head(&mut tcp).await;
-        let mut ahead = [0; 3];
-        got.tcp.read_exact(&mut ahead).await.unwrap();
-        assert_eq!(&ahead, b"\n\0\x16", "{head}");
-        exchange_and_close(tcp, got.tcp).await;
+        let mut early_data = [0; 3];
+        received_request.tcp.read_exact(&mut early_data).await.unwrap();
+        assert_eq!(&early_data, b"\n\0\x16", "{head}");
+        exchange_and_close(tcp, received_request.tcp).await;
     }
 }
 
 #[tokio::test]
 async fn pipelined_requests_continue_if_the_protocol_stays() {
-    const NO: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-    const LAST: &str = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    for (next, statuses) in [
-        (LAST.to_owned(), &["403", "403"][..]),
-        (format!("{UPGRADE}{LAST}"), &["403", "403", "403"]),
+    const FORBIDDEN_RESPONSE: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+    const LAST_REQUEST: &str = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (pipelined_bytes, statuses) in [
+        (LAST_REQUEST.to_owned(), &["403", "403"][..]),
+        (format!("{UPGRADE}{LAST_REQUEST}"), &["403", "403", "403"]),
         ("GET / HTTP/1.1\nHost: a\n\n".to_owned(), &["403", "400"]),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -445,11 +468,11 @@ async fn pipelined_requests_continue_if_the_protocol_stays() {
             &["403", "400"],
         ),
     ] {
-        let (addr, _) = crate::support::fixed_response_origin(NO).await;
+        let (addr, _) = crate::support::fixed_response_origin(FORBIDDEN_RESPONSE).await;
         let gateway = Gateway::in_front_of(format!("http://{addr}"));
-        let answers = gateway.raw(format!("{UPGRADE}{next}")).await;
+        let answers = gateway.send_and_read_to_end(format!("{UPGRADE}{pipelined_bytes}")).await;
         let lines = answers.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
-        let got: Vec<_> = lines.map(|line| &line[..3]).collect();
-        assert_eq!(got, statuses, "{next}: {answers}");
+        let received_statuses: Vec<_> = lines.map(|line| &line[..3]).collect();
+        assert_eq!(received_statuses, statuses, "{pipelined_bytes}: {answers}");
     }
 }

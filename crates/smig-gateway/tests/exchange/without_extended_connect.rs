@@ -19,11 +19,11 @@ use crate::support::{Gateway, loopback, spec, within};
 use crate::switching::{ACCEPT_VALUE, UPGRADE, exchange_greeting, read_head, switching_response};
 
 /// SETTINGS without an entry.
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// SETTINGS with SETTINGS_ENABLE_CONNECT_PROTOCOL.
-const EXTENDED_CONNECT: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+const EXTENDED_CONNECT_SETTINGS: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const GET_REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// What a server does if ALPN finds no common protocol.
 #[derive(Clone, Copy)]
@@ -38,9 +38,9 @@ enum NoCommonProtocol {
 struct TlsServer {
     addr: SocketAddr,
     /// Number of connections over HTTP/2.
-    sessions: Arc<AtomicUsize>,
+    http2_connections: Arc<AtomicUsize>,
     /// False: the server supports only HTTP/1.1.
-    http2_enabled: watch::Sender<bool>,
+    is_http2_enabled: watch::Sender<bool>,
     /// The SETTINGS frame that begins an HTTP/2 connection.
     settings: watch::Sender<&'static [u8]>,
     http1: mpsc::UnboundedReceiver<TlsStream<TcpStream>>,
@@ -80,27 +80,28 @@ impl TlsServer {
         Self::start_with(alpn, NoCommonProtocol::Alert).await
     }
 
-    async fn start_with(alpn: &[&str], without_common: NoCommonProtocol) -> Self {
+    async fn start_with(alpn: &[&str], no_common_protocol: NoCommonProtocol) -> Self {
         let config = |alpn: &[&str]| Arc::new(tls_config(alpn).0);
-        let (normal, http1_only, without_alpn) = (config(alpn), config(&["http/1.1"]), config(&[]));
-        let (http2_enabled, enabled) = watch::channel(true);
-        let (settings, settings_rx) = watch::channel(SETTINGS);
+        let (alpn_config, http1_only, without_alpn) =
+            (config(alpn), config(&["http/1.1"]), config(&[]));
+        let (http2_enabled, http2_enabled_rx) = watch::channel(true);
+        let (settings, settings_rx) = watch::channel(EMPTY_SETTINGS);
         let listener = TcpListener::bind(loopback()).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (sessions, (sender, http1)) =
+        let (http2_connections, (sender, http1)) =
             (Arc::<AtomicUsize>::default(), mpsc::unbounded_channel());
-        let counted = Arc::clone(&sessions);
+        let counted = Arc::clone(&http2_connections);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
                 let acceptor = rustls::server::Acceptor::default();
                 let hello = LazyConfigAcceptor::new(acceptor, tcp).await.unwrap();
                 let offers = hello.client_hello().alpn();
                 let offers_http2 = offers.into_iter().flatten().any(|name| name == b"h2");
-                let config = match (*enabled.borrow(), without_common) {
+                let config = match (*http2_enabled_rx.borrow(), no_common_protocol) {
                     (false, _) => &http1_only,
                     (true, NoCommonProtocol::Close) if !offers_http2 => &without_alpn,
                     // The handshake fails without a common protocol.
-                    (true, _) => &normal,
+                    (true, _) => &alpn_config,
                 };
                 let Ok(mut tls) = hello.into_stream(Arc::clone(config)).await else { continue };
                 if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
@@ -113,17 +114,18 @@ impl TlsServer {
                     continue;
                 }
                 counted.fetch_add(1, Ordering::SeqCst);
-                let (mut enabled, settings) = (enabled.clone(), *settings_rx.borrow());
+                let (mut http2_enabled_rx, settings) =
+                    (http2_enabled_rx.clone(), *settings_rx.borrow());
                 tokio::spawn(async move {
                     // The client may have disconnected.
                     tokio::select! {
                         _ = serve_http2(&mut tls, settings) => {}
-                        _ = enabled.wait_for(|speaks| !speaks) => {}
+                        _ = http2_enabled_rx.wait_for(|speaks| !speaks) => {}
                     }
                 });
             }
         });
-        Self { addr, sessions, http2_enabled, settings, http1 }
+        Self { addr, http2_connections, is_http2_enabled: http2_enabled, settings, http1 }
     }
 
     fn gateway(&self) -> Gateway {
@@ -150,7 +152,7 @@ impl TlsServer {
 async fn a_websocket_falls_back_to_http1() {
     let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
-    let mut sessions = 0;
+    let mut http2_connections = 0;
     for n in 0..2 {
         let mut client = gateway.connect(UPGRADE).await;
         let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
@@ -163,11 +165,11 @@ async fn a_websocket_falls_back_to_http1() {
         assert!(answer.starts_with("http/1.1 101 "), "{answer}");
         exchange_greeting(&mut client, &mut origin).await;
         // The gateway tries extended CONNECT once.
-        let current = server.sessions.load(Ordering::SeqCst);
-        assert!(n == 0 || current == sessions, "{sessions}, {current}");
-        sessions = current;
+        let current = server.http2_connections.load(Ordering::SeqCst);
+        assert!(n == 0 || current == http2_connections, "{http2_connections}, {current}");
+        http2_connections = current;
     }
-    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
 /// The session without extended CONNECT has the only connection that the limit permits.
@@ -189,21 +191,21 @@ async fn an_idle_session_is_closed_for_a_waiting_websocket() {
 #[tokio::test]
 async fn a_busy_session_is_not_closed_for_a_waiting_websocket() {
     let server = TlsServer::start(&["h2", "http/1.1"]).await;
-    let (looked_up, mut lookups) = mpsc::unbounded_channel();
+    let (lookups_tx, mut lookups) = mpsc::unbounded_channel();
     let resolver = Resolver::from_fn(move |_| {
         // The test may have ended.
-        let _ = looked_up.send(());
+        let _ = lookups_tx.send(());
         Ok(vec![Ipv4Addr::LOCALHOST.into()])
     });
     let mut spec = server.spec("a.example", 1);
     spec.dns_cache_time = Duration::ZERO;
     let gateway = Gateway::with_resolver(&spec, resolver);
-    let mut endless = gateway.connect(GET).await;
+    let mut endless = gateway.connect(GET_REQUEST).await;
     let answer = within("the first answer", read_head(&mut endless)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     let _websocket = gateway.connect(UPGRADE).await;
     let waits = async {
-        while gateway.upstream.servers()[0].status().waiting == 0 {
+        while gateway.upstream.servers()[0].status().waiting_requests == 0 {
             tokio::task::yield_now().await;
         }
     };
@@ -213,7 +215,8 @@ async fn a_busy_session_is_not_closed_for_a_waiting_websocket() {
     for _ in 0..2 {
         within("a check of idle connections", lookups.recv()).await.unwrap();
     }
-    let answer = within("the second answer", read_head(&mut gateway.connect(GET).await)).await;
+    let answer =
+        within("the second answer", read_head(&mut gateway.connect(GET_REQUEST).await)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
 
@@ -224,9 +227,9 @@ async fn workers_share_the_protocol_that_a_server_selects() {
     let worker = gateway.another_worker();
     // The first worker determined the protocol by a connection of its own.
     for (gateway, connections) in [(&gateway, 2), (&worker, 3)] {
-        let answer = within("an answer", read_head(&mut gateway.connect(GET).await)).await;
+        let answer = within("an answer", read_head(&mut gateway.connect(GET_REQUEST).await)).await;
         assert!(answer.starts_with("http/1.1 200 "), "{answer}");
-        assert_eq!(server.sessions.load(Ordering::SeqCst), connections);
+        assert_eq!(server.http2_connections.load(Ordering::SeqCst), connections);
     }
 }
 
@@ -235,7 +238,7 @@ async fn workers_share_the_fallback_to_http1() {
     let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
     let worker = gateway.another_worker();
-    let mut sessions = None;
+    let mut http2_connections = None;
     for gateway in [&gateway, &worker] {
         let mut client = gateway.connect(UPGRADE).await;
         let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
@@ -245,15 +248,15 @@ async fn workers_share_the_fallback_to_http1() {
         let answer = within("the answer", read_head(&mut client)).await;
         assert!(answer.starts_with("http/1.1 101 "), "{answer}");
         // The second worker does not try the server's HTTP/2.
-        let current = server.sessions.load(Ordering::SeqCst);
-        assert_eq!(*sessions.get_or_insert(current), current);
+        let current = server.http2_connections.load(Ordering::SeqCst);
+        assert_eq!(*http2_connections.get_or_insert(current), current);
     }
 }
 
 #[tokio::test]
 async fn a_missing_fallback_does_not_count_against_the_server() {
-    for without_common in [NoCommonProtocol::Alert, NoCommonProtocol::Close] {
-        let server = TlsServer::start_with(&["h2"], without_common).await;
+    for no_common_protocol in [NoCommonProtocol::Alert, NoCommonProtocol::Close] {
+        let server = TlsServer::start_with(&["h2"], no_common_protocol).await;
         let gateway = server.gateway();
         for _ in 0..2 {
             let mut client = gateway.connect(UPGRADE).await;
@@ -261,18 +264,18 @@ async fn a_missing_fallback_does_not_count_against_the_server() {
             assert!(answer.starts_with("http/1.1 502 "), "{answer}");
             assert!(answer.contains("error=http_upgrade_failed"), "{answer}");
         }
-        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
     }
 }
 
 /// Waits until the gateway has no connection to the server.
 async fn wait_until_closed(gateway: &Gateway) {
-    let none = async {
+    let no_connections = async {
         while gateway.upstream.servers()[0].status().open_connections > 0 {
             tokio::task::yield_now().await;
         }
     };
-    within("the session's end", none).await;
+    within("the session's end", no_connections).await;
 }
 
 /// Returns a server that supports only HTTP/1.1 for a while, as during a rolling update, and a gateway that has used
@@ -280,11 +283,11 @@ async fn wait_until_closed(gateway: &Gateway) {
 async fn server_that_lost_http2() -> (TlsServer, Gateway) {
     let server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
-    let mut client = gateway.connect(GET).await;
+    let mut client = gateway.connect(GET_REQUEST).await;
     let response = within("a response over HTTP/2", read_head(&mut client)).await;
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     drop(client);
-    server.http2_enabled.send_replace(false);
+    server.is_http2_enabled.send_replace(false);
     wait_until_closed(&gateway).await;
     (server, gateway)
 }
@@ -301,8 +304,8 @@ async fn websockets_use_http2_again_when_the_server_supports_it() {
     origin.flush().await.unwrap();
     let answer = within("the answer", read_head(&mut client)).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-    server.settings.send_replace(EXTENDED_CONNECT);
-    server.http2_enabled.send_replace(true);
+    server.settings.send_replace(EXTENDED_CONNECT_SETTINGS);
+    server.is_http2_enabled.send_replace(true);
     let mut client = gateway.connect(UPGRADE).await;
     let answer = async {
         tokio::select! {
@@ -312,23 +315,23 @@ async fn websockets_use_http2_again_when_the_server_supports_it() {
     };
     let answer = within("the answer over HTTP/2", answer).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
 /// The session that the client falls back with must not serve requests once the server has HTTP/2 again.
 #[tokio::test]
 async fn requests_return_to_http2_when_the_server_selects_it_again() {
     let (mut server, gateway) = server_that_lost_http2().await;
-    let mut second = gateway.connect(GET).await;
+    let mut second = gateway.connect(GET_REQUEST).await;
     let mut upstream = within("HTTP/1.1", server.http1.recv()).await.unwrap();
     read_head(&mut upstream).await;
     upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     upstream.flush().await.unwrap();
     let response = within("the second response", read_head(&mut second)).await;
     assert!(response.starts_with("http/1.1 200 "), "{response}");
-    let http2 = server.sessions.load(Ordering::SeqCst);
-    server.http2_enabled.send_replace(true);
-    let mut third = gateway.connect(GET).await;
+    let http2_connections_before = server.http2_connections.load(Ordering::SeqCst);
+    server.is_http2_enabled.send_replace(true);
+    let mut third = gateway.connect(GET_REQUEST).await;
     let response = async {
         tokio::select! {
             response = read_head(&mut third) => response,
@@ -339,61 +342,62 @@ async fn requests_return_to_http2_when_the_server_selects_it_again() {
     let response = within("the third response", response).await;
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     // One connection to determine the protocol, one of the session.
-    assert_eq!(server.sessions.load(Ordering::SeqCst), http2 + 2);
-    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    assert_eq!(server.http2_connections.load(Ordering::SeqCst), http2_connections_before + 2);
+    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
 /// A worker's idle HTTP/1.1 connection is closed for another worker's session.
 #[tokio::test]
 async fn an_idle_http1_connection_is_closed_for_a_waiting_session() {
     let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
-    server.http2_enabled.send_replace(false);
+    server.is_http2_enabled.send_replace(false);
     let gateway = server.gateway_with(2);
     let worker = gateway.another_worker();
-    let mut old = gateway.connect(GET).await;
+    let mut http1_client = gateway.connect(GET_REQUEST).await;
     let mut origin = within("HTTP/1.1", server.http1.recv()).await.unwrap();
     read_head(&mut origin).await;
-    server.http2_enabled.send_replace(true);
-    let mut endless = gateway.connect(GET).await;
-    let answer = within("an answer over HTTP/2", read_head(&mut endless)).await;
+    server.is_http2_enabled.send_replace(true);
+    let mut http2_client = gateway.connect(GET_REQUEST).await;
+    let answer = within("an answer over HTTP/2", read_head(&mut http2_client)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     origin.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     origin.flush().await.unwrap();
-    let answer = within("the answer over HTTP/1.1", read_head(&mut old)).await;
+    let answer = within("the answer over HTTP/1.1", read_head(&mut http1_client)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
-    let answer = within("another worker's answer", read_head(&mut worker.connect(GET).await)).await;
+    let answer =
+        within("another worker's answer", read_head(&mut worker.connect(GET_REQUEST).await)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]
 async fn a_server_that_no_longer_supports_http2_is_detected() {
-    const CONNECT: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
-    const OPENED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    const CONNECT_REQUEST: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
+    const TUNNEL_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
     let mut server = TlsServer::start(&["h2", "http/1.1"]).await;
     let gateway = server.gateway();
-    let first = gateway.connect(CONNECT).await;
+    let first = gateway.connect(CONNECT_REQUEST).await;
     // One connection determined the protocol, the other one is the session's.
     let two = async {
-        while server.sessions.load(Ordering::SeqCst) < 2 {
+        while server.http2_connections.load(Ordering::SeqCst) < 2 {
             tokio::task::yield_now().await;
         }
     };
     within("a session", two).await;
     drop(first);
-    server.http2_enabled.send_replace(false);
+    server.is_http2_enabled.send_replace(false);
     wait_until_closed(&gateway).await;
     // The session negotiates HTTP/1.1, and cannot carry a tunnel.
-    let mut second = gateway.connect(CONNECT).await;
+    let mut second = gateway.connect(CONNECT_REQUEST).await;
     let mut origin = within("the second request", server.http1.recv()).await.unwrap();
     read_head(&mut origin).await;
-    origin.write_all(OPENED).await.unwrap();
+    origin.write_all(TUNNEL_RESPONSE).await.unwrap();
     origin.flush().await.unwrap();
     let answer = within("the second answer", read_head(&mut second)).await;
     assert!(answer.starts_with("http/1.1 502 "), "{answer}");
-    let mut third = gateway.connect(CONNECT).await;
+    let mut third = gateway.connect(CONNECT_REQUEST).await;
     let mut origin = within("the third request", server.http1.recv()).await.unwrap();
     assert!(read_head(&mut origin).await.starts_with("connect db:5432 http/1.1\r\n"));
-    origin.write_all(OPENED).await.unwrap();
+    origin.write_all(TUNNEL_RESPONSE).await.unwrap();
     origin.flush().await.unwrap();
     let answer = within("the third answer", read_head(&mut third)).await;
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");

@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 /// Returns the status of a CONNECT with this Proxy-Authorization.
-async fn status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> StatusCode {
+async fn connect_status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> StatusCode {
     let mut request = Request::builder().method(Method::CONNECT).uri(target);
     if let Some(credentials) = credentials {
         request = request.header("proxy-authorization", credentials);
@@ -34,16 +34,16 @@ async fn only_known_users_get_a_tunnel() {
     let gateway = Gateway::start(spec());
     let target = origin(echo).await.to_string();
     let required = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-    assert_eq!(status(&gateway, &target, None).await, required);
-    assert_eq!(status(&gateway, &target, Some("Bearer wrong")).await, required);
+    assert_eq!(connect_status(&gateway, &target, None).await, required);
+    assert_eq!(connect_status(&gateway, &target, Some("Bearer wrong")).await, required);
     let bearer = format!("Bearer {TOKEN}");
-    assert_eq!(status(&gateway, &target, Some(&bearer)).await, StatusCode::OK);
+    assert_eq!(connect_status(&gateway, &target, Some(&bearer)).await, StatusCode::OK);
     // ann:a-long-secret
     let basic = "Basic YW5uOmEtbG9uZy1zZWNyZXQ=";
-    assert_eq!(status(&gateway, &target, Some(basic)).await, StatusCode::OK);
+    assert_eq!(connect_status(&gateway, &target, Some(basic)).await, StatusCode::OK);
     // bob:a-long-secret
-    let other = "Basic Ym9iOmEtbG9uZy1zZWNyZXQ=";
-    assert_eq!(status(&gateway, &target, Some(other)).await, required);
+    let wrong_user = "Basic Ym9iOmEtbG9uZy1zZWNyZXQ=";
+    assert_eq!(connect_status(&gateway, &target, Some(wrong_user)).await, required);
 }
 
 #[tokio::test]

@@ -34,13 +34,13 @@ async fn http1_origins_are_reached_repeatedly() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
-        let sent = bytes(300_000);
-        let response = send(&gateway, url.clone(), false, sent.clone()).await;
+        let sent_body = bytes(300_000);
+        let response = send(&gateway, url.clone(), false, sent_body.clone()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["x-version"], "HTTP/1.1");
         assert_eq!(response.headers()["x-via"], "2 smig");
         assert_eq!(response.headers()["via"], "1.1 smig");
-        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent_body);
     }
 }
 
@@ -49,14 +49,14 @@ async fn http2_origins_are_reached_with_trailers() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);
     for _ in 0..3 {
-        let sent = bytes(300_000);
-        let response = send(&gateway, url.clone(), true, sent.clone()).await;
+        let sent_body = bytes(300_000);
+        let response = send(&gateway, url.clone(), true, sent_body.clone()).await;
         assert_eq!(response.version(), Version::HTTP_2);
         assert_eq!(response.headers()["x-version"], "HTTP/2.0");
         assert_eq!(response.headers()["via"], "2 smig");
         let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.trailers().unwrap()["x-length"], "300000");
-        assert_eq!(body.to_bytes(), sent);
+        assert_eq!(body.to_bytes(), sent_body);
     }
     assert_eq!(server.stats().connections_opened, 1);
 }
@@ -98,10 +98,10 @@ async fn rules_apply_to_requests() {
 async fn connections_per_origin_are_limited() {
     let gateway =
         Gateway::start(ForwardProxySpec { max_connections: 1, max_pending_requests: 0, ..spec() });
-    let refused = Arc::new(Notify::new());
-    let resume = Arc::clone(&refused);
+    let resume_first = Arc::new(Notify::new());
+    let resume_in_origin = Arc::clone(&resume_first);
     let origin = origin(move |mut tcp| {
-        let resume = Arc::clone(&resume);
+        let resume = Arc::clone(&resume_in_origin);
         async move {
             read_head(&mut tcp).await;
             tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no").await.unwrap();
@@ -116,7 +116,7 @@ async fn connections_per_origin_are_limited() {
     let second = send(&gateway, url, false, Bytes::new()).await;
     assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(proxy_status(&second).contains("connection_limit_reached"));
-    refused.notify_one();
+    resume_first.notify_one();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "ok");
 }
 
@@ -126,12 +126,13 @@ async fn a_truncated_body_is_an_error() {
     for head in
         ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n"]
     {
-        let truncating = origin(move |mut tcp| async move {
+        let truncating_origin = origin(move |mut tcp| async move {
             read_head(&mut tcp).await;
             tcp.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
         })
         .await;
-        let response = send(&gateway, format!("http://{truncating}/"), false, Bytes::new()).await;
+        let response =
+            send(&gateway, format!("http://{truncating_origin}/"), false, Bytes::new()).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert!(response.into_body().collect().await.is_err(), "{head}");
     }
@@ -140,16 +141,16 @@ async fn a_truncated_body_is_an_error() {
 #[tokio::test]
 async fn an_origin_without_a_response_is_named() {
     let gateway = Gateway::start(spec());
-    let silent = origin(async |tcp| drop(tcp)).await;
-    let response = send(&gateway, format!("http://{silent}/"), false, Bytes::new()).await;
+    let silent_origin = origin(async |tcp| drop(tcp)).await;
+    let response = send(&gateway, format!("http://{silent_origin}/"), false, Bytes::new()).await;
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
-    assert!(text(response).await.contains(&silent.to_string()));
-    let babbling = origin(async |mut tcp| {
+    assert!(text(response).await.contains(&silent_origin.to_string()));
+    let non_http_origin = origin(async |mut tcp| {
         // The peer may close first.
         let _ = tcp.write_all(b"220 no HTTP\r\n\r\n").await;
     })
     .await;
-    let response = send(&gateway, format!("http://{babbling}/"), false, Bytes::new()).await;
+    let response = send(&gateway, format!("http://{non_http_origin}/"), false, Bytes::new()).await;
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
 }
 
@@ -171,15 +172,15 @@ async fn http1_clients_send_absolute_form() {
     let answer = ask(target, "Content-Length: 5\r\n\r\nhello").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello"), "{answer}");
     // Requests that two parsers could interpret differently are rejected.
-    for smuggling in [
+    for ambiguous_fields in [
         "Host: twice.example\r\nContent-Length: 0\r\n\r\n",
         "Connection: content-length\r\nContent-Length: 0\r\n\r\n",
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
         "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     ] {
-        let answer = ask(target, smuggling).await;
-        assert!(answer.starts_with("HTTP/1.1 400"), "{smuggling:?}: {answer}");
+        let answer = ask(target, ambiguous_fields).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{ambiguous_fields:?}: {answer}");
     }
 }
 
@@ -216,14 +217,16 @@ async fn a_connection_is_not_reused_after_an_ambiguous_response() {
     ] {
         let gateway = Gateway::start(spec());
         // Each connection responds only once.
-        let once = origin(move |mut tcp| async move {
+        let single_response_origin = origin(move |mut tcp| async move {
             read_head(&mut tcp).await;
             tcp.write_all(answer.as_bytes()).await.unwrap();
             let _ = tcp.read(&mut [0; 1]).await;
         })
         .await;
         for _ in 0..2 {
-            let response = send(&gateway, format!("http://{once}/"), false, Bytes::new()).await;
+            let response =
+                send(&gateway, format!("http://{single_response_origin}/"), false, Bytes::new())
+                    .await;
             assert_eq!(response.status(), status, "{answer}");
             let received_via = response.headers().get("via").map(|value| value.to_str().unwrap());
             assert_eq!(received_via, via, "{answer}");
@@ -234,7 +237,7 @@ async fn a_connection_is_not_reused_after_an_ambiguous_response() {
 #[tokio::test]
 async fn via_is_added_to_informational_and_final_responses() {
     let gateway = Gateway::start(spec());
-    let hinting = origin(async |mut tcp| {
+    let hinting_origin = origin(async |mut tcp| {
         read_head(&mut tcp).await;
         let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
              HTTP/1.1 200 OK\r\nVia: 1.1 other\r\nContent-Length: 0\r\n\r\n";
@@ -242,7 +245,7 @@ async fn via_is_added_to_informational_and_final_responses() {
         let _ = tcp.read(&mut [0; 1]).await;
     })
     .await;
-    let mut request = Request::get(uri(format!("http://{hinting}/")))
+    let mut request = Request::get(uri(format!("http://{hinting_origin}/")))
         .header("proxy-authorization", format!("Bearer {TOKEN}"))
         .body(Full::<Bytes>::default())
         .unwrap();
@@ -262,9 +265,11 @@ async fn options_asterisk_respects_max_forwards() {
     let target = origin(async |mut tcp| {
         let head = read_head(&mut tcp).await;
         let line = head.lines().next().unwrap();
-        let left = head.lines().find_map(|line| line.strip_prefix("max-forwards: ")).unwrap();
-        let answer =
-            format!("HTTP/1.1 200 OK\r\nX-Got: {line}, {left}\r\nContent-Length: 0\r\n\r\n");
+        let remaining_hops =
+            head.lines().find_map(|line| line.strip_prefix("max-forwards: ")).unwrap();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nX-Got: {line}, {remaining_hops}\r\nContent-Length: 0\r\n\r\n"
+        );
         tcp.write_all(answer.as_bytes()).await.unwrap();
         let _ = tcp.read(&mut [0; 1]).await;
     })
@@ -272,7 +277,7 @@ async fn options_asterisk_respects_max_forwards() {
     let mut parts = uri(format!("http://{target}/")).into_parts();
     parts.path_and_query = Some("*".parse().unwrap());
     let star = http::Uri::from_parts(parts).unwrap();
-    for (hops, status, got) in [("5", 200, Some("OPTIONS * HTTP/1.1, 4")), ("0", 204, None)] {
+    for (hops, status, expected) in [("5", 200, Some("OPTIONS * HTTP/1.1, 4")), ("0", 204, None)] {
         let request = Request::builder()
             .method(Method::OPTIONS)
             .uri(star.clone())
@@ -282,8 +287,8 @@ async fn options_asterisk_respects_max_forwards() {
             .unwrap();
         let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
         assert_eq!(response.status(), status, "{hops}");
-        let received = response.headers().get("x-got").map(|value| value.to_str().unwrap());
-        assert_eq!(received, got, "{hops}");
-        assert_eq!(response.headers().contains_key("via"), got.is_some(), "{hops}");
+        let received_fields = response.headers().get("x-got").map(|value| value.to_str().unwrap());
+        assert_eq!(received_fields, expected, "{hops}");
+        assert_eq!(response.headers().contains_key("via"), expected.is_some(), "{hops}");
     }
 }

@@ -113,7 +113,7 @@ pub(crate) fn serve(
     .with_single_cert(chain(&identity.certificate), private_key(&identity.key))
     .unwrap();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let forward = ForwardProxy::new(spec, tunnels).unwrap();
+    let forward_proxy = ForwardProxy::new(spec, tunnels).unwrap();
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
@@ -121,7 +121,7 @@ pub(crate) fn serve(
         .listen(addr, ServerTls::from_rustls(tls))
         .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(move |request: Request<Incoming>| {
-            let forward = Arc::clone(&forward);
+            let forward = Arc::clone(&forward_proxy);
             async move { Ok::<_, Infallible>(forward.serve(request, None).await) }
         }))
         .unwrap()
@@ -129,9 +129,9 @@ pub(crate) fn serve(
 
 /// Migrates streams after 100,000 bytes.
 fn early_migration() -> MigrationConfig {
-    let mut rules = MigrationConfig::default();
-    rules.mode = MigrationMode::At(vec![100_000]);
-    rules
+    let mut config = MigrationConfig::default();
+    config.mode = MigrationMode::At(vec![100_000]);
+    config
 }
 
 fn chain(pem: &str) -> Vec<rustls::pki_types::CertificateDer<'static>> {
@@ -144,8 +144,10 @@ fn private_key(pem: &str) -> rustls::pki_types::PrivateKeyDer<'static> {
     rustls::pki_types::PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// A TCP server that handles each connection with `answer`.
-pub(crate) async fn origin<F>(answer: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+/// A TCP server that handles each connection with `handle_connection`.
+pub(crate) async fn origin<F>(
+    handle_connection: impl Fn(TcpStream) -> F + Send + 'static,
+) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -153,7 +155,7 @@ where
     let addr = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
-            tokio::spawn(answer(tcp));
+            tokio::spawn(handle_connection(tcp));
         }
     });
     addr
@@ -168,18 +170,18 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
     }
 }
 
-/// Waits until `fits` accepts the report on tunnels of one kind, and returns the report.
+/// Waits until `is_expected` accepts the report on tunnels of one kind, and returns the report.
 pub(crate) async fn wait_for_report(
     tunnels: &TunnelRegistry,
     kind: &str,
-    fits: impl Fn(&TunnelReport) -> bool,
+    is_expected: impl Fn(&TunnelReport) -> bool,
 ) -> TunnelReport {
     loop {
-        let mut reported = ReportedStats::default();
-        tunnels.report(&mut reported);
-        let found = reported.tunnels.into_iter().find(|one| one.kind == kind).unwrap();
-        if fits(&found) {
-            return found;
+        let mut stats = ReportedStats::default();
+        tunnels.report(&mut stats);
+        let report = stats.tunnels.into_iter().find(|one| one.kind == kind).unwrap();
+        if is_expected(&report) {
+            return report;
         }
         tokio::task::yield_now().await;
     }
@@ -213,7 +215,7 @@ pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
 
 /// An origin that sends the request's body back, with its version and length in trailers.
 pub(crate) fn echo_server() -> Server {
-    let answer = async |request: Request<Incoming>| {
+    let handler = async |request: Request<Incoming>| {
         let version = format!("{:?}", request.version());
         let via = request.headers().get("via").cloned();
         assert!(!request.headers().contains_key("proxy-authorization"));
@@ -231,6 +233,6 @@ pub(crate) fn echo_server() -> Server {
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .listen_cleartext(loopback(), CleartextTrust::None)
-        .start(tower::service_fn(answer))
+        .start(tower::service_fn(handler))
         .unwrap()
 }

@@ -16,18 +16,18 @@ use crate::support::{Gateway, bytes, echo, loopback, origin, spec, wait_for_repo
 /// Returns two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    (near, listener.accept().await.unwrap().0)
+    let first = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (first, listener.accept().await.unwrap().0)
 }
 
 #[tokio::test]
 async fn large_transfers_go_both_ways_at_once() {
     let gateway = Gateway::start(spec());
     let stream = gateway.tunnel(origin(echo).await).await;
-    let sent = bytes(8 << 20);
+    let sent_data = bytes(8 << 20);
     let (mut read, mut write) = tokio::io::split(stream);
-    let writing = tokio::spawn({
-        let sent = sent.clone();
+    let write_task = tokio::spawn({
+        let sent = sent_data.clone();
         async move {
             write.write_all(&sent).await.unwrap();
             write.shutdown().await.unwrap();
@@ -36,20 +36,20 @@ async fn large_transfers_go_both_ways_at_once() {
     });
     let mut received = Vec::new();
     read.read_to_end(&mut received).await.unwrap();
-    assert!(received == sent);
-    drop(writing.await.unwrap());
+    assert!(received == sent_data);
+    drop(write_task.await.unwrap());
 }
 
 #[tokio::test]
 async fn the_client_can_half_close() {
     let gateway = Gateway::start(spec());
     // Responds when it has received the complete request.
-    let answering = async |mut tcp: TcpStream| {
+    let server_side = async |mut tcp: TcpStream| {
         let mut question = Vec::new();
         tcp.read_to_end(&mut question).await.unwrap();
         tcp.write_all(&question.len().to_be_bytes()).await.unwrap();
     };
-    let mut stream = gateway.tunnel(origin(answering).await).await;
+    let mut stream = gateway.tunnel(origin(server_side).await).await;
     stream.write_all(&bytes(100_000)).await.unwrap();
     stream.shutdown().await.unwrap();
     assert_eq!(stream.read_u64().await.unwrap(), 100_000);
@@ -64,12 +64,12 @@ async fn the_origin_can_half_close() {
     let (mut tcp, _) = listener.accept().await.unwrap();
     tcp.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
-    let sent = bytes(100_000);
-    stream.write_all(&sent).await.unwrap();
+    let sent_data = bytes(100_000);
+    stream.write_all(&sent_data).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut received = Vec::new();
     tcp.read_to_end(&mut received).await.unwrap();
-    assert!(received == sent);
+    assert!(received == sent_data);
 }
 
 #[tokio::test]
@@ -118,14 +118,17 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
         drop(stream);
         read.read(&mut [0]).await.map_err(|error| error.kind())
     };
-    let (written, _) = tokio::join!(writing, resetting);
-    assert!(matches!(written, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{written}");
+    let (write_error, _) = tokio::join!(writing, resetting);
+    assert!(
+        matches!(write_error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+        "{write_error}"
+    );
 }
 
 #[tokio::test]
 async fn an_idle_tunnel_is_reset() {
-    let idle = Some(Duration::from_millis(50));
-    let gateway = Gateway::start(ForwardProxySpec { tunnel_idle_timeout: idle, ..spec() });
+    let idle_timeout = Some(Duration::from_millis(50));
+    let gateway = Gateway::start(ForwardProxySpec { tunnel_idle_timeout: idle_timeout, ..spec() });
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
@@ -135,37 +138,39 @@ async fn an_idle_tunnel_is_reset() {
 
 #[tokio::test]
 async fn a_relay_reports_its_bytes_and_its_end() {
-    let ((mut a, near), (far, mut b)) = (pair().await, pair().await);
-    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
-    a.write_all(b"abc").await.unwrap();
-    a.shutdown().await.unwrap();
+    let ((mut client_peer, client_end), (remote_end, mut remote_peer)) =
+        (pair().await, pair().await);
+    let relay_task = tokio::spawn(relay(Socket::new(client_end), Socket::new(remote_end), None));
+    client_peer.write_all(b"abc").await.unwrap();
+    client_peer.shutdown().await.unwrap();
     let mut received = String::new();
-    b.read_to_string(&mut received).await.unwrap();
+    remote_peer.read_to_string(&mut received).await.unwrap();
     assert_eq!(received, "abc");
-    b.write_all(b"de").await.unwrap();
-    b.shutdown().await.unwrap();
-    a.read_to_string(&mut received).await.unwrap();
-    let outcome = relaying.await.unwrap();
-    assert_eq!((outcome.a_to_b, outcome.b_to_a), (3, 2));
+    remote_peer.write_all(b"de").await.unwrap();
+    remote_peer.shutdown().await.unwrap();
+    client_peer.read_to_string(&mut received).await.unwrap();
+    let outcome = relay_task.await.unwrap();
+    assert_eq!((outcome.bytes_to_remote, outcome.bytes_to_client), (3, 2));
     assert!(outcome.end.is_ok());
 
-    let ((a, near), (far, mut b)) = (pair().await, pair().await);
-    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
-    socket2::SockRef::from(&a).set_linger(Some(Duration::ZERO)).unwrap();
-    drop(a);
-    assert_eq!(b.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert!(matches!(relaying.await.unwrap().end, Err(TunnelError::End { .. })));
+    let ((client_peer, client_end), (remote_end, mut remote_peer)) = (pair().await, pair().await);
+    let relay_task = tokio::spawn(relay(Socket::new(client_end), Socket::new(remote_end), None));
+    socket2::SockRef::from(&client_peer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client_peer);
+    assert_eq!(remote_peer.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(matches!(relay_task.await.unwrap().end, Err(TunnelError::End { .. })));
 }
 
 #[tokio::test]
 async fn a_relay_whose_task_is_dropped_resets_both_sides() {
-    let ((mut a, near), (far, mut b)) = (pair().await, pair().await);
-    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
-    a.write_all(b"a").await.unwrap();
-    assert_eq!(b.read_u8().await.unwrap(), b'a');
-    relaying.abort();
-    assert_eq!(a.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    assert_eq!(b.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let ((mut client_peer, client_end), (remote_end, mut remote_peer)) =
+        (pair().await, pair().await);
+    let relay_task = tokio::spawn(relay(Socket::new(client_end), Socket::new(remote_end), None));
+    client_peer.write_all(b"a").await.unwrap();
+    assert_eq!(remote_peer.read_u8().await.unwrap(), b'a');
+    relay_task.abort();
+    assert_eq!(client_peer.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(remote_peer.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[tokio::test]
@@ -204,30 +209,38 @@ async fn tunnels_are_reported_to_operators() {
     };
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
-    let running = report_when(|one| one.bytes_in == 3).await;
-    assert_eq!((running.open, running.opened, running.migrated, running.bytes_out), (1, 1, 0, 0));
-    assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
+    let open_report = report_when(|one| one.bytes_in == 3).await;
+    assert_eq!(
+        (open_report.open, open_report.opened, open_report.migrated, open_report.bytes_out),
+        (1, 1, 0, 0)
+    );
+    assert!(open_report.ended.iter().all(|(_, count)| *count == 0), "{open_report:?}");
 
     // A tunnel that transferred many bytes migrates, which is reported while it is open.
-    let sent = bytes(400_000);
-    let mut received = vec![0; sent.len()];
-    let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
-    written.unwrap();
-    read.unwrap();
-    let migrated = report_when(|one| one.migrated == 1).await;
-    assert_eq!((migrated.open, migrated.bytes_out), (1, 400_000));
+    let sent_data = bytes(400_000);
+    let mut received = vec![0; sent_data.len()];
+    let (write_result, read_result) =
+        tokio::join!(tcp.write_all(&sent_data), stream.read_exact(&mut received));
+    write_result.unwrap();
+    read_result.unwrap();
+    let migrated_report = report_when(|one| one.migrated == 1).await;
+    assert_eq!((migrated_report.open, migrated_report.bytes_out), (1, 400_000));
 
     drop(tcp);
     drop(stream);
-    let over = report_when(|one| one.open == 0).await;
-    let broken: u64 =
-        over.ended.iter().filter(|(reason, _)| *reason != "completed").map(|(_, n)| n).sum();
-    assert_eq!((over.opened, over.migrated, broken), (1, 1, 1), "{over:?}");
-    assert_eq!(over.durations.iter().map(|(_, count)| count).sum::<u64>(), 1);
+    let end_report = report_when(|one| one.open == 0).await;
+    let failed_tunnels: u64 =
+        end_report.ended.iter().filter(|(reason, _)| *reason != "completed").map(|(_, n)| n).sum();
+    assert_eq!(
+        (end_report.opened, end_report.migrated, failed_tunnels),
+        (1, 1, 1),
+        "{end_report:?}"
+    );
+    assert_eq!(end_report.durations.iter().map(|(_, count)| count).sum::<u64>(), 1);
 
     let mut stream = gateway.tunnel(origin(echo).await).await;
     stream.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
-    let over = report_when(|one| one.open == 0 && one.opened == 2).await;
-    assert!(over.ended.contains(&("completed", 1)), "{over:?}");
+    let end_report = report_when(|one| one.open == 0 && one.opened == 2).await;
+    assert!(end_report.ended.contains(&("completed", 1)), "{end_report:?}");
 }

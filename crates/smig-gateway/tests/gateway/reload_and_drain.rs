@@ -21,57 +21,59 @@ fn cleartext_listener(port: u16) -> String {
     format!("[[listen]]\naddress = '127.0.0.1:{port}'\nprotocol = 'cleartext'\n")
 }
 
-fn upstream(origin: &smig::Server) -> String {
+fn upstream_config(origin: &smig::Server) -> String {
     format!("[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n", url(origin))
 }
 
 #[tokio::test]
 async fn a_reload_does_not_interrupt_a_stream() {
-    const LEN: u64 = 8 << 20;
-    let (one, ca) = (origin("one"), TestCa::new());
+    const BODY_BYTES: u64 = 8 << 20;
+    let (origin_one, ca) = (origin("one"), TestCa::new());
     let dir = GatewayDir::new();
-    dir.certificate(&ca, "a", &["localhost"]);
+    dir.write_certificate(&ca, "a", &["localhost"]);
     let base =
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n";
-    let mut gateway = dir.gateway(&format!("{base}{}", upstream(&one)));
-    let to = format!("https://localhost:{}", address(&gateway).port());
+    let mut gateway = dir.start_gateway(&format!("{base}{}", upstream_config(&origin_one)));
+    let base_url = format!("https://localhost:{}", address(&gateway).port());
     let client = Client::builder().trust(Trust::Pem(ca.pem.clone().into())).build().unwrap();
     let fetch = |path: &str| {
-        client.request(Request::get(format!("{to}{path}")).body(Full::<Bytes>::default()).unwrap())
+        client.request(
+            Request::get(format!("{base_url}{path}")).body(Full::<Bytes>::default()).unwrap(),
+        )
     };
-    let mut body = fetch(&format!("/bytes/{LEN}")).await.unwrap().into_body();
+    let mut body = fetch(&format!("/bytes/{BODY_BYTES}")).await.unwrap().into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
 
-    let other = dir.config(&format!("{base}[[route]]\nstatus = 200\nbody = 'another'\n"));
-    assert_eq!(gateway.reload(other).unwrap(), Vec::<&str>::new());
+    let new_config = dir.load_config(&format!("{base}[[route]]\nstatus = 200\nbody = 'another'\n"));
+    assert_eq!(gateway.reload(new_config).unwrap(), Vec::<&str>::new());
     let answer = fetch("/").await.unwrap().into_body().collect().await.unwrap().to_bytes();
     assert_eq!(answer, "another\n");
     let rest = body.collect().await.unwrap().to_bytes();
-    assert_eq!(first.len() as u64 + rest.len() as u64, LEN);
+    assert_eq!(first.len() as u64 + rest.len() as u64, BODY_BYTES);
     assert_eq!(gateway.stats().connections_closed, 0);
 }
 
 #[tokio::test]
 async fn an_unchanged_upstream_keeps_its_connections() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
-    let text = format!("{}{}", cleartext_listener(0), upstream(&one));
-    let mut gateway = dir.gateway(&text);
+    let text = format!("{}{}", cleartext_listener(0), upstream_config(&origin_one));
+    let mut gateway = dir.start_gateway(&text);
     assert_status(&get(address(&gateway), "a", "/", "").await, 200);
-    gateway.reload(dir.config(&text)).unwrap();
+    gateway.reload(dir.load_config(&text)).unwrap();
     assert_status(&get(address(&gateway), "a", "/", "").await, 200);
-    assert_eq!(one.stats().connections_opened, 1);
+    assert_eq!(origin_one.stats().connections_opened, 1);
 }
 
 #[tokio::test]
 async fn a_reload_opens_and_closes_listeners() {
     let dir = GatewayDir::new();
     let route = "[[route]]\nstatus = 200\n";
-    let mut gateway = dir.gateway(&format!("{}{route}", cleartext_listener(0)));
+    let mut gateway = dir.start_gateway(&format!("{}{route}", cleartext_listener(0)));
     let first = address(&gateway);
-    let chosen = ReservedPort::new();
-    let port = chosen.addr().port();
-    gateway.reload(dir.config(&format!("{}{route}", cleartext_listener(port)))).unwrap();
+    let reserved_port = ReservedPort::new();
+    let port = reserved_port.addr().port();
+    gateway.reload(dir.load_config(&format!("{}{route}", cleartext_listener(port)))).unwrap();
     let second = address(&gateway);
     assert_eq!(second.port(), port);
     assert_status(&get(second, "a", "/", "").await, 200);
@@ -83,23 +85,29 @@ async fn a_reload_opens_and_closes_listeners() {
 
 #[tokio::test]
 async fn an_invalid_configuration_changes_nothing() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
     let base = cleartext_listener(0);
-    let mut gateway = dir.gateway(&format!("{base}{}", upstream(&one)));
-    let to = address(&gateway);
-    let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = occupied.local_addr().unwrap().port();
-    for (text, at) in [
+    let mut gateway = dir.start_gateway(&format!("{base}{}", upstream_config(&origin_one)));
+    let addr = address(&gateway);
+    let occupied_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = occupied_listener.local_addr().unwrap().port();
+    for (text, location) in [
         (
-            format!("{base}{}[forward_proxy]\nusers_file = 'absent'\n", upstream(&one)),
+            format!(
+                "{base}{}[forward_proxy]\nusers_file = 'absent'\n",
+                upstream_config(&origin_one)
+            ),
             ":8: forward_proxy: ",
         ),
-        (format!("{base}{}{}", cleartext_listener(port), upstream(&one)), ":5: listen.1.address: "),
+        (
+            format!("{base}{}{}", cleartext_listener(port), upstream_config(&origin_one)),
+            ":5: listen.1.address: ",
+        ),
         (
             format!(
                 "{base}{}[upstreams.one.tls]\nca = 'absent'\n",
-                upstream(&one).replace("http://", "https://")
+                upstream_config(&origin_one).replace("http://", "https://")
             ),
             ":4: upstreams.one: ",
         ),
@@ -109,11 +117,11 @@ async fn an_invalid_configuration_changes_nothing() {
         ),
         ("[[route]]\nstatus = 200\n".to_owned(), ":1: listen: "),
     ] {
-        let error = gateway.reload(dir.config(&text)).unwrap_err().to_string();
-        assert!(error.contains(at), "{error}");
-        assert_status(&get(to, "a", "/", "").await, 200);
+        let error = gateway.reload(dir.load_config(&text)).unwrap_err().to_string();
+        assert!(error.contains(location), "{error}");
+        assert_status(&get(addr, "a", "/", "").await, 200);
     }
-    assert_eq!(one.stats().connections_opened, 1);
+    assert_eq!(origin_one.stats().connections_opened, 1);
     assert_eq!(gateway.listeners().count(), 1);
 }
 
@@ -121,29 +129,29 @@ async fn an_invalid_configuration_changes_nothing() {
 async fn settings_that_require_a_restart_are_reported() {
     let dir = GatewayDir::new();
     let text = format!("{}[[route]]\nstatus = 200\n", cleartext_listener(0));
-    let mut gateway = dir.gateway(&text);
+    let mut gateway = dir.start_gateway(&text);
     let changed =
-        gateway.reload(dir.config(&format!("{text}[limits]\nreset_burst = 7\n"))).unwrap();
+        gateway.reload(dir.load_config(&format!("{text}[limits]\nreset_burst = 7\n"))).unwrap();
     assert_eq!(changed, ["limits.reset_burst"]);
 }
 
 #[tokio::test]
 async fn draining_lets_streams_finish() {
-    const LEN: usize = 8 << 20;
-    let (one, ca) = (origin("one"), TestCa::new());
+    const BODY_BYTES: usize = 8 << 20;
+    let (origin_one, ca) = (origin("one"), TestCa::new());
     let dir = GatewayDir::new();
-    dir.certificate(&ca, "a", &["localhost"]);
-    let gateway = dir.gateway(&format!(
+    dir.write_certificate(&ca, "a", &["localhost"]);
+    let gateway = dir.start_gateway(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n{}",
-        upstream(&one)
+        upstream_config(&origin_one)
     ));
-    let to = format!("https://localhost:{}/bytes/{LEN}", address(&gateway).port());
+    let target_url = format!("https://localhost:{}/bytes/{BODY_BYTES}", address(&gateway).port());
     let client = Client::builder().trust(Trust::Pem(ca.pem.clone().into())).build().unwrap();
-    let request = Request::get(to).body(Full::<Bytes>::default()).unwrap();
+    let request = Request::get(target_url).body(Full::<Bytes>::default()).unwrap();
     let body = client.request(request).await.unwrap().into_body();
     let (drained, body) = tokio::join!(gateway.drain(HOUR), body.collect());
     drained.unwrap();
-    assert_eq!(body.unwrap().to_bytes().len(), LEN);
+    assert_eq!(body.unwrap().to_bytes().len(), BODY_BYTES);
 }
 
 /// Sends a request on a connection that stays open, and reads the response to its last bytes.
@@ -159,7 +167,7 @@ async fn get_on_open_connection(stream: &mut TcpStream) {
 async fn a_reload_can_change_the_protocol_of_an_address() {
     let ca = TestCa::new();
     let dir = GatewayDir::new();
-    dir.certificate(&ca, "a", &["a"]);
+    dir.write_certificate(&ca, "a", &["a"]);
     let reserved = [ReservedPort::new(), ReservedPort::new()];
     let [changing_port, kept_port] = reserved.each_ref().map(|port| port.addr().port());
     let text = |protocol: &str| {
@@ -169,17 +177,17 @@ async fn a_reload_can_change_the_protocol_of_an_address() {
             cleartext_listener(kept_port)
         )
     };
-    let mut gateway = dir.gateway(&text("cleartext"));
+    let mut gateway = dir.start_gateway(&text("cleartext"));
     let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    let mut unchanged = TcpStream::connect(at(kept_port)).await.unwrap();
-    let mut existing = TcpStream::connect(at(changing_port)).await.unwrap();
-    for stream in [&mut unchanged, &mut existing] {
+    let mut connection_to_kept = TcpStream::connect(at(kept_port)).await.unwrap();
+    let mut connection_to_changing = TcpStream::connect(at(changing_port)).await.unwrap();
+    for stream in [&mut connection_to_kept, &mut connection_to_changing] {
         get_on_open_connection(stream).await;
     }
-    let dial = TlsDialer::new(&ca, "http/1.1");
+    let dialer = TlsDialer::new(&ca, "http/1.1");
     let request = "GET / HTTP/1.1\nHost: a\nConnection: close\n\n";
     for protocol in ["tls", "cleartext", "tls"] {
-        gateway.reload(dir.config(&text(protocol))).unwrap();
+        gateway.reload(dir.load_config(&text(protocol))).unwrap();
         assert_eq!(gateway.listeners().count(), 2);
         // Workers close the old socket asynchronously, and serve connections to it until then. A
         // connection that arrives at that moment is reset.
@@ -187,7 +195,7 @@ async fn a_reload_can_change_the_protocol_of_an_address() {
             let answer = async {
                 match protocol {
                     "tls" => {
-                        try_exchange(dial.connect(at(changing_port), "a").await?, request).await
+                        try_exchange(dialer.connect(at(changing_port), "a").await?, request).await
                     }
                     _ => try_exchange(TcpStream::connect(at(changing_port)).await?, request).await,
                 }
@@ -196,7 +204,7 @@ async fn a_reload_can_change_the_protocol_of_an_address() {
                 break;
             }
         }
-        for stream in [&mut unchanged, &mut existing] {
+        for stream in [&mut connection_to_kept, &mut connection_to_changing] {
             get_on_open_connection(stream).await;
         }
     }
@@ -207,14 +215,14 @@ async fn listeners_on_port_0_are_kept_across_a_reload() {
     let dir = GatewayDir::new();
     let text =
         format!("{}{}[[route]]\nstatus = 200\n", cleartext_listener(0), cleartext_listener(0));
-    let mut gateway = dir.gateway(&text);
-    let before: Vec<_> = gateway.listeners().collect();
-    gateway.reload(dir.config(&text)).unwrap();
-    let mut after: Vec<_> = gateway.listeners().collect();
-    after.sort_by_key(|after| before.iter().position(|before| before == after));
-    assert_eq!(after, before);
-    for (at, _) in after {
-        assert_status(&get(at, "a", "/", "").await, 200);
+    let mut gateway = dir.start_gateway(&text);
+    let listeners_before: Vec<_> = gateway.listeners().collect();
+    gateway.reload(dir.load_config(&text)).unwrap();
+    let mut listeners_after: Vec<_> = gateway.listeners().collect();
+    listeners_after.sort_by_key(|after| listeners_before.iter().position(|before| before == after));
+    assert_eq!(listeners_after, listeners_before);
+    for (addr, _) in listeners_after {
+        assert_status(&get(addr, "a", "/", "").await, 200);
     }
 }
 
@@ -222,22 +230,22 @@ async fn listeners_on_port_0_are_kept_across_a_reload() {
 async fn a_redirect_applies_to_its_listener_and_not_to_the_port() {
     let ca = TestCa::new();
     let dir = GatewayDir::new();
-    dir.certificate(&ca, "a", &["a"]);
-    let chosen = ReservedPort::new();
-    let port = chosen.addr().port();
+    dir.write_certificate(&ca, "a", &["a"]);
+    let reserved_port = ReservedPort::new();
+    let port = reserved_port.addr().port();
     let text = format!(
         "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\n\
          [[listen]]\naddress = '127.0.0.2:{port}'\n\
          [[listen]]\naddress = '127.0.0.1:{port}'\nprotocol = 'cleartext'\nredirect_to_https = 443\n"
     );
-    let mut gateway = dir.gateway(&text);
+    let mut gateway = dir.start_gateway(&text);
     for _ in 0..2 {
         let at = |last| std::net::SocketAddr::from(([127, 0, 0, last], port));
         assert_status(&get(at(1), "a", "/", "").await, 308);
         let stream = TlsDialer::new(&ca, "http/1.1").connect(at(2), "a").await.unwrap();
         let request = "GET / HTTP/1.1\nHost: a\nConnection: close\n\n";
         assert_status(&exchange(stream, request).await, 200);
-        gateway.reload(dir.config(&text)).unwrap();
+        gateway.reload(dir.load_config(&text)).unwrap();
     }
 }
 
@@ -250,7 +258,7 @@ async fn connections_of_a_closed_listener_are_still_redirected() {
         format!("[[route]]\nstatus = 200\n{}{listen}", cleartext_listener(kept_port))
     };
     let redirects = format!("{}redirect_to_https = 443\n", cleartext_listener(closing_port));
-    let mut gateway = dir.gateway(&text(&redirects));
+    let mut gateway = dir.start_gateway(&text(&redirects));
     let mut connection = TcpStream::connect(("127.0.0.1", closing_port)).await.unwrap();
     for _ in 0..2 {
         connection.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -260,17 +268,19 @@ async fn connections_of_a_closed_listener_are_still_redirected() {
         }
         assert_status(&String::from_utf8(head).unwrap(), 308);
         connection.read_exact(&mut [0; "https://a/\n".len()]).await.unwrap();
-        gateway.reload(dir.config(&text(""))).unwrap();
+        gateway.reload(dir.load_config(&text(""))).unwrap();
         assert_eq!(gateway.listeners().count(), 1);
     }
 }
 
 /// The configuration of a forward proxy; the secret of each user is "test".
-fn forward(users: &[&str], more: &str) -> String {
-    const TEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    let users: Vec<_> = users.iter().map(|user| format!("{user} = '{TEST}'")).collect();
+fn forward_proxy_config(users: &[&str], extra_config: &str) -> String {
+    const TEST_SECRET_DIGEST: &str =
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let users: Vec<_> =
+        users.iter().map(|user| format!("{user} = '{TEST_SECRET_DIGEST}'")).collect();
     format!(
-        "{}{more}[[route]]\nstatus = 200\n[forward_proxy]\nallow = ['127.0.0.0/8']\nusers = {{ {} }}\n",
+        "{}{extra_config}[[route]]\nstatus = 200\n[forward_proxy]\nallow = ['127.0.0.0/8']\nusers = {{ {} }}\n",
         cleartext_listener(0),
         users.join(", ")
     )
@@ -278,21 +288,21 @@ fn forward(users: &[&str], more: &str) -> String {
 
 #[tokio::test]
 async fn a_forward_proxy_with_other_users_keeps_its_connections() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
-    let mut gateway = dir.gateway(&forward(&["bob"], ""));
+    let mut gateway = dir.start_gateway(&forward_proxy_config(&["bob"], ""));
     for users in [&["ann", "bob"][..], &["bob"]] {
         let text = format!(
             "GET {0}/ HTTP/1.1\nHost: {1}\nProxy-Authorization: Basic Ym9iOnRlc3Q=\n\
              Connection: close\n\n",
-            url(&one),
-            &url(&one)["http://".len()..]
+            url(&origin_one),
+            &url(&origin_one)["http://".len()..]
         );
         let stream = TcpStream::connect(address(&gateway)).await.unwrap();
         assert_status(&exchange(stream, &text).await, 200);
-        gateway.reload(dir.config(&forward(users, ""))).unwrap();
+        gateway.reload(dir.load_config(&forward_proxy_config(users, ""))).unwrap();
     }
-    assert_eq!(one.stats().connections_opened, 1);
+    assert_eq!(origin_one.stats().connections_opened, 1);
 }
 
 #[tokio::test]
@@ -304,8 +314,8 @@ async fn users_of_the_forward_proxy_never_reach_the_admin_port() {
 
 async fn assert_admin_port_is_denied(ip: &str) {
     let dir = GatewayDir::new();
-    let text = |admin: &str| forward(&["ann"], admin);
-    let mut gateway = dir.gateway(&text(&format!("[admin]\nlisten = '{ip}:0'\n")));
+    let text = |admin: &str| forward_proxy_config(&["ann"], admin);
+    let mut gateway = dir.start_gateway(&text(&format!("[admin]\nlisten = '{ip}:0'\n")));
     let admin = gateway.admin_addr().unwrap();
     // The admin port stays open until a restart, whatever the new configuration contains.
     for admin_of_file in ["", "[admin]\nlisten = '127.0.0.1:1'\n"] {
@@ -318,25 +328,25 @@ async fn assert_admin_port_is_denied(ip: &str) {
         let mut status = [0; "HTTP/1.1 403".len()];
         stream.read_exact(&mut status).await.unwrap();
         assert_eq!(&status, b"HTTP/1.1 403");
-        assert_eq!(gateway.reload(dir.config(&text(admin_of_file))).unwrap(), ["admin"]);
+        assert_eq!(gateway.reload(dir.load_config(&text(admin_of_file))).unwrap(), ["admin"]);
     }
 }
 
 #[tokio::test]
 async fn an_access_log_that_is_not_read_blocks_no_requests() {
-    const REQUESTS: usize = 400;
+    const REQUEST_COUNT: usize = 400;
     let dir = GatewayDir::new();
     let pipe = dir.path("pipe");
     let status = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(status.success());
     let base = format!("{}[[route]]\nstatus = 200\nbody = 'here'\n", cleartext_listener(0));
     let log = |file: &str| format!("{base}[access_log]\nformat = 'json'\nfile = '{file}'\n");
-    let mut gateway = dir.gateway(&log("pipe"));
+    let mut gateway = dir.start_gateway(&log("pipe"));
     let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();
     // Several times the capacity of a pipe.
-    let long = "x".repeat(2000);
-    for _ in 0..REQUESTS {
-        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {long}\r\n\r\n");
+    let long_user_agent = "x".repeat(2000);
+    for _ in 0..REQUEST_COUNT {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {long_user_agent}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut response = Vec::new();
         while !response.ends_with(b"here\n") {
@@ -344,7 +354,7 @@ async fn an_access_log_that_is_not_read_blocks_no_requests() {
         }
     }
     // A reload opens another log, and shutdown does not wait for the pipe.
-    gateway.reload(dir.config(&log("file"))).unwrap();
+    gateway.reload(dir.load_config(&log("file"))).unwrap();
     get_on_open_connection(&mut stream).await;
     wait_for_file(&dir.path("file"), |text| text.lines().count() == 1).await;
     drop(stream);

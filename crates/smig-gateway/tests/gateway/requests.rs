@@ -10,14 +10,14 @@ use smig_proxy::tunnel::{ConnectResponse, open};
 use smig_testkit::port::ReservedPort;
 use tokio::net::TcpStream;
 
-const CLEAR: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
+const CLEARTEXT_LISTENER: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
 
 #[tokio::test]
 async fn routes_match_by_host_and_path() {
-    let (one, other) = (origin("one"), origin("other"));
+    let (origin_one, origin_other) = (origin("one"), origin("other"));
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}
         [upstreams.one]
         servers = ['{}']
         [upstreams.other]
@@ -38,31 +38,31 @@ async fn routes_match_by_host_and_path() {
         path = '/private'
         status = 403
         body = 'not for you'",
-        url(&one),
-        url(&other)
+        url(&origin_one),
+        url(&origin_other)
     ));
-    let to = address(&gateway);
-    let answer = get(to, "a.example", "/x?y", "").await;
+    let addr = address(&gateway);
+    let answer = get(addr, "a.example", "/x?y", "").await;
     assert_status(&answer, 200);
     assert!(answer.contains("one\nGET /x?y\n"), "{answer}");
-    let answer = get(to, "A.example:80", "/v2/x", "").await;
+    let answer = get(addr, "A.example:80", "/v2/x", "").await;
     assert!(answer.contains("other\nGET /new/x\n"), "{answer}");
-    let answer = get(to, "www.a.example", "/x?y", "").await;
+    let answer = get(addr, "www.a.example", "/x?y", "").await;
     assert_status(&answer, 308);
     assert!(answer.contains("location: https://a.example/x?y\r\n"), "{answer}");
-    let answer = get(to, "b.example", "/private/x", "").await;
+    let answer = get(addr, "b.example", "/private/x", "").await;
     assert_status(&answer, 403);
     assert!(answer.ends_with("not for you\n"), "{answer}");
-    assert_status(&get(to, "b.example", "/", "").await, 404);
-    assert_status(&get(to, "c.example", "/", "").await, 404);
+    assert_status(&get(addr, "b.example", "/", "").await, 404);
+    assert_status(&get(addr, "c.example", "/", "").await, 404);
 }
 
 #[tokio::test]
 async fn gateway_errors_become_grpc_statuses() {
     let closed_port = ReservedPort::new();
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}
         [upstreams.gone]
         servers = ['h2c://{closed_port}']
         [[route]]
@@ -79,30 +79,41 @@ async fn gateway_errors_become_grpc_statuses() {
         path = '/moved'
         redirect = 'https://a.example'"
     ));
-    let to = address(&gateway);
+    let addr = address(&gateway);
     for (path, status, message) in [
         ("/gone.Service/Call", 14, "Bad Gateway (connection_refused)"),
         ("/private.Service/Call", 7, "not for you"),
         ("/none.Service/Call", 12, "no route matches"),
     ] {
         let fields = "Content-Type: application/grpc+proto\nContent-Length: 0\n";
-        let call = send_request("POST", to, "a.example", path, fields).await;
-        assert_status(&call, 200);
+        let call_response = send_request("POST", addr, "a.example", path, fields).await;
+        assert_status(&call_response, 200);
         for line in [
             "content-type: application/grpc".to_owned(),
             format!("grpc-status: {status}"),
             format!("grpc-message: {message}"),
         ] {
-            assert!(call.contains(&format!("{line}\r\n")), "{path}: {line}: {call}");
+            assert!(
+                call_response.contains(&format!("{line}\r\n")),
+                "{path}: {line}: {call_response}"
+            );
         }
-        assert!(call.ends_with("\r\n\r\n"), "{path}: a body: {call}");
-        let other = get(to, "a.example", path, "Content-Type: application/json\n").await;
-        assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
+        assert!(call_response.ends_with("\r\n\r\n"), "{path}: a body: {call_response}");
+        let non_grpc_response =
+            get(addr, "a.example", path, "Content-Type: application/json\n").await;
+        assert!(
+            !non_grpc_response.contains("grpc-status")
+                && !non_grpc_response.starts_with("HTTP/1.1 200"),
+            "{non_grpc_response}"
+        );
         // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
-        let other = get(to, "a.example", path, fields).await;
-        assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
+        let get_response = get(addr, "a.example", path, fields).await;
+        assert!(
+            !get_response.contains("grpc-status") && !get_response.starts_with("HTTP/1.1 200"),
+            "{get_response}"
+        );
     }
-    let moved = get(to, "a.example", "/moved", "Content-Type: application/grpc\n").await;
+    let moved = get(addr, "a.example", "/moved", "Content-Type: application/grpc\n").await;
     assert_status(&moved, 308);
 }
 
@@ -110,8 +121,8 @@ async fn gateway_errors_become_grpc_statuses() {
 #[tokio::test]
 async fn a_text_response_opens_no_websocket() {
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}
         [[route]]
         path = '/hello'
         status = 200
@@ -120,61 +131,61 @@ async fn a_text_response_opens_no_websocket() {
         path = '/private'
         status = 403"
     ));
-    let to = address(&gateway);
+    let addr = address(&gateway);
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
         .build()
         .unwrap();
     for (path, status) in [("/hello", 501), ("/private", 403)] {
-        let mut request = Request::connect(format!("http://{to}{path}")).body(()).unwrap();
+        let mut request = Request::connect(format!("http://{addr}{path}")).body(()).unwrap();
         request.extensions_mut().insert(Protocol::new("websocket").unwrap());
-        let target = Origin::http("127.0.0.1", to.port());
+        let target = Origin::http("127.0.0.1", addr.port());
         let opened = open(&client, &target, request).await.unwrap();
         let ConnectResponse::Refused(response) = opened else { panic!("{path} opened a tunnel") };
         assert_eq!(response.status(), status, "{path}");
     }
-    assert_status(&get(to, "a", "/hello", "").await, 200);
+    assert_status(&get(addr, "a", "/hello", "").await, 200);
 }
 
 #[tokio::test]
 async fn ambiguous_requests_are_rejected() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
          request_headers = {{ set = {{ x-user = 'guest' }} }}\n",
-        url(&one)
+        url(&origin_one)
     ));
-    let to = address(&gateway);
-    assert_status(&get(to, "a", "/a/../b", "").await, 400);
-    assert_status(&get(to, "a", "/a/%2e%2E/b", "").await, 400);
-    assert_status(&get(to, "a", "/a/..;/b", "").await, 400);
-    assert_status(&get(to, "a", "/", "Host: b\n").await, 400);
-    assert_status(&get(to, "a@b", "/", "").await, 400);
+    let addr = address(&gateway);
+    assert_status(&get(addr, "a", "/a/../b", "").await, 400);
+    assert_status(&get(addr, "a", "/a/%2e%2E/b", "").await, 400);
+    assert_status(&get(addr, "a", "/a/..;/b", "").await, 400);
+    assert_status(&get(addr, "a", "/", "Host: b\n").await, 400);
+    assert_status(&get(addr, "a@b", "/", "").await, 400);
     // Connection must not name the gateway's fields: they would be removed.
-    assert_status(&get(to, "a", "/", "Connection: x-forwarded-for\n").await, 400);
-    assert_status(&get(to, "a", "/", "Connection: X-User\n").await, 400);
-    assert_status(&get(to, "a", "/", "Connection: traceparent\n").await, 400);
+    assert_status(&get(addr, "a", "/", "Connection: x-forwarded-for\n").await, 400);
+    assert_status(&get(addr, "a", "/", "Connection: X-User\n").await, 400);
+    assert_status(&get(addr, "a", "/", "Connection: traceparent\n").await, 400);
     // Servers that map fields to variables take it for the field that a rule sets.
-    assert_status(&get(to, "a", "/", "X_User: root\n").await, 400);
-    let asterisk = TcpStream::connect(to).await.unwrap();
+    assert_status(&get(addr, "a", "/", "X_User: root\n").await, 400);
+    let asterisk = TcpStream::connect(addr).await.unwrap();
     let text = "OPTIONS * HTTP/1.1\nHost: a\nConnection: close\n\n";
     assert_status(&exchange(asterisk, text).await, 200);
-    let without_host = TcpStream::connect(to).await.unwrap();
+    let without_host = TcpStream::connect(addr).await.unwrap();
     assert_status(&exchange(without_host, "GET / HTTP/1.1\nConnection: close\n\n").await, 400);
-    let tunnel = TcpStream::connect(to).await.unwrap();
+    let tunnel = TcpStream::connect(addr).await.unwrap();
     let answer = exchange(tunnel, "CONNECT a:1 HTTP/1.1\nHost: a:1\nConnection: close\n\n").await;
     assert_status(&answer, 405);
-    assert_eq!(one.stats().streams_opened, 1);
+    assert_eq!(origin_one.stats().streams_opened, 1);
 }
 
 /// The path that is checked is the path that is sent.
 #[tokio::test]
 async fn a_query_without_a_path_stays_a_query() {
-    let (one, other) = (origin("one"), origin("other"));
+    let (origin_one, origin_other) = (origin("one"), origin("other"));
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}
         [upstreams.one]
         servers = ['{}']
         [upstreams.other]
@@ -186,8 +197,8 @@ async fn a_query_without_a_path_stays_a_query() {
         [[route]]
         host = 'b.example'
         upstream = 'other'",
-        url(&one),
-        url(&other).replace("http:", "h2c:")
+        url(&origin_one),
+        url(&origin_other).replace("http:", "h2c:")
     ));
     for (host, query, expected) in [
         ("a.example", "../admin", "one\nGET /public?../admin\n"),
@@ -205,10 +216,10 @@ async fn a_query_without_a_path_stays_a_query() {
 
 #[tokio::test]
 async fn forwarding_fields_are_replaced_and_rules_are_applied() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}
         [upstreams.one]
         servers = ['{}']
         [[route]]
@@ -217,7 +228,7 @@ async fn forwarding_fields_are_replaced_and_rules_are_applied() {
         response_headers = {{ remove = ['server'], add = {{ x-added = 'yes' }} }}
         [forwarded]
         fields = 'both'",
-        url(&one)
+        url(&origin_one)
     ));
     let fields = "X-Forwarded-For: 1.1.1.1\nForwarded: for=1.1.1.1\nX-Real-IP: 1.1.1.1\n\
                   X-Debug: 1\nX-Gateway: me\n";
@@ -234,15 +245,15 @@ async fn forwarding_fields_are_replaced_and_rules_are_applied() {
 
 #[tokio::test]
 async fn rules_apply_to_via() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
     for (rule, expected) in
         [("remove = ['via']", &[][..]), ("set = { via = '1.1 other' }", &["via: 1.1 other"])]
     {
-        let gateway = dir.gateway(&format!(
-            "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+        let gateway = dir.start_gateway(&format!(
+            "{CLEARTEXT_LISTENER}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
              request_headers = {{ {rule} }}\n",
-            url(&one)
+            url(&origin_one)
         ));
         let answer = get(address(&gateway), "a.example", "/", "Via: 1.0 before\n").await;
         assert_status(&answer, 200);
@@ -253,22 +264,22 @@ async fn rules_apply_to_via() {
 
 #[tokio::test]
 async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
-    let (one, ca) = (origin("one"), TestCa::new());
+    let (origin_one, ca) = (origin("one"), TestCa::new());
     let dir = GatewayDir::new();
-    dir.certificate(&ca, "a", &["a.example", "b.example"]);
-    let gateway = dir.gateway(&format!(
+    dir.write_certificate(&ca, "a", &["a.example", "b.example"]);
+    let gateway = dir.start_gateway(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n\
          [upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n",
-        url(&one)
+        url(&origin_one)
     ));
-    let to = address(&gateway);
-    let stream = TlsDialer::new(&ca, "h2").connect(to, "a.example").await.unwrap();
+    let addr = address(&gateway);
+    let stream = TlsDialer::new(&ca, "h2").connect(addr, "a.example").await.unwrap();
     let urls = ["https://a.example/", "https://b.example/", "https://c.example/"];
     let answers = get_over_http2(stream, &urls.map(str::to_owned)).await;
     let statuses: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [200, 200, 421]);
 
-    let stream = TlsDialer::new(&ca, "http/1.1").connect(to, "a.example").await.unwrap();
+    let stream = TlsDialer::new(&ca, "http/1.1").connect(addr, "a.example").await.unwrap();
     let text = "GET / HTTP/1.1\nHost: c.example\nConnection: close\n\n";
     assert_status(&exchange(stream, text).await, 421);
 }
@@ -276,7 +287,7 @@ async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
 #[tokio::test]
 async fn cleartext_is_redirected_to_https() {
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(
+    let gateway = dir.start_gateway(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\nredirect_to_https = 8443\n\
          [[route]]\nstatus = 200\n",
     );
@@ -287,12 +298,12 @@ async fn cleartext_is_redirected_to_https() {
 
 #[tokio::test]
 async fn each_response_is_logged_as_one_line() {
-    let one = origin("one");
+    let origin_one = origin("one");
     let dir = GatewayDir::new();
-    let gateway = dir.gateway(&format!(
-        "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
          [access_log]\nformat = 'json'\nfile = 'access.log'\n",
-        url(&one)
+        url(&origin_one)
     ));
     let fields = "User-Agent: a \"test\"\n";
     get(address(&gateway), "a.example", "/bytes/70000", fields).await;

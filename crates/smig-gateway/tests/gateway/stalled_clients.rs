@@ -19,15 +19,17 @@ use crate::support::{GatewayDir, address, assert_status, get, url};
 const SHORT_TIMEOUT: Duration = Duration::from_millis(40);
 const MAX_CONNECTIONS: usize = 3;
 
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
+async fn within<T>(event: &str, future: impl Future<Output = T>) -> T {
+    let test_timeout = Duration::from_secs(60);
+    tokio::time::timeout(test_timeout, future)
+        .await
+        .unwrap_or_else(|_| panic!("timed out: {event}"))
 }
 
 /// An origin that responds to a complete request, with 64 MiB at `/big`, and reports the start of each request.
 fn origin() -> (Server, UnboundedReceiver<()>) {
     let (requests_tx, requests) = unbounded_channel();
-    let answer = move |request: Request<Incoming>| {
+    let handler = move |request: Request<Incoming>| {
         // The receiver is dropped when the test ends.
         let _ = requests_tx.send(());
         async move {
@@ -39,14 +41,14 @@ fn origin() -> (Server, UnboundedReceiver<()>) {
     let server = Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(service_fn(answer))
+        .start(service_fn(handler))
         .unwrap();
     (server, requests)
 }
 
 fn gateway(origin: &Server) -> Gateway {
     let dir = GatewayDir::new();
-    let mut config = dir.config(&format!(
+    let mut config = dir.load_config(&format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
          [upstreams.one]\nservers = ['{}']\nmax_connections = {MAX_CONNECTIONS}\n\
          [upstreams.one.timeouts]\nqueue = '1h'\nresponse_header = '1h'\nstream_idle = '1h'\n\
@@ -78,8 +80,8 @@ async fn occupy_connections(
 async fn stalled_uploads_do_not_block_the_upstream() {
     let (origin, mut requests) = origin();
     let gateway = gateway(&origin);
-    let idle = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
-    let _streams = occupy_connections(&gateway, &mut requests, idle).await;
+    let stalled_upload = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+    let _streams = occupy_connections(&gateway, &mut requests, stalled_upload).await;
     let answer = within("a response while uploads stall", get(address(&gateway), "a", "/", ""));
     assert_status(&answer.await, 200);
 }

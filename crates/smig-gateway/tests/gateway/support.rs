@@ -25,7 +25,7 @@ use tower::service_fn;
 
 /// An origin that responds with its name, the request's method and URI, and its fields; to `/bytes/N` with N bytes.
 pub(crate) fn origin(name: &'static str) -> Server {
-    let answer = move |request: Request<Incoming>| async move {
+    let handler = move |request: Request<Incoming>| async move {
         if let Some(length) = request.uri().path().strip_prefix("/bytes/") {
             let body = Full::new(Bytes::from(vec![b'x'; length.parse()?]));
             return Ok::<_, BoxError>(Response::new(body));
@@ -41,7 +41,7 @@ pub(crate) fn origin(name: &'static str) -> Server {
     Server::builder()
         .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
-        .start(service_fn(answer))
+        .start(service_fn(handler))
         .unwrap()
 }
 
@@ -69,20 +69,20 @@ impl GatewayDir {
     }
 
     /// Writes a certificate for these names, signed by `ca`.
-    pub(crate) fn certificate(&self, ca: &TestCa, file: &str, names: &[&str]) {
+    pub(crate) fn write_certificate(&self, ca: &TestCa, file: &str, names: &[&str]) {
         let (chain, key) = ca.sign(names, None);
         self.write(&format!("{file}.key"), &key);
         self.write(&format!("{file}.pem"), &chain);
     }
 
     /// Loads a configuration, with one worker and a long handshake timeout.
-    pub(crate) fn config(&self, text: &str) -> Config {
+    pub(crate) fn load_config(&self, text: &str) -> Config {
         let text = format!("{text}\n[server]\nworkers = 1\nhandshake_timeout = '1h'\n");
         Config::load(&self.write("gateway.toml", &text)).unwrap_or_else(|faults| panic!("{faults}"))
     }
 
-    pub(crate) fn gateway(&self, text: &str) -> Gateway {
-        Gateway::start(self.config(text)).unwrap_or_else(|error| panic!("{error}"))
+    pub(crate) fn start_gateway(&self, text: &str) -> Gateway {
+        Gateway::start(self.load_config(text)).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -133,7 +133,7 @@ impl<'a> TlsDialer<'a> {
 
     pub(crate) async fn connect(
         &self,
-        to: SocketAddr,
+        addr: SocketAddr,
         name: &str,
     ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
@@ -152,7 +152,7 @@ impl<'a> TlsDialer<'a> {
             }
         };
         config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
-        let tcp = TcpStream::connect(to).await?;
+        let tcp = TcpStream::connect(addr).await?;
         let name = ServerName::try_from(name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, tcp).await
     }
@@ -160,11 +160,11 @@ impl<'a> TlsDialer<'a> {
 
 /// Returns the certificate that a server presents for a name.
 pub(crate) async fn served_certificate(
-    dial: &TlsDialer<'_>,
-    to: SocketAddr,
+    dialer: &TlsDialer<'_>,
+    addr: SocketAddr,
     name: &str,
 ) -> Option<Vec<u8>> {
-    let stream = dial.connect(to, name).await.ok()?;
+    let stream = dialer.connect(addr, name).await.ok()?;
     let (_, tls) = stream.get_ref();
     tls.peer_certificates()?.first().map(|certificate| certificate.to_vec())
 }
@@ -187,18 +187,18 @@ pub(crate) async fn try_exchange(
 }
 
 /// Sends a GET over cleartext; `fields` follow Host.
-pub(crate) async fn get(to: SocketAddr, host: &str, path: &str, fields: &str) -> String {
-    send_request("GET", to, host, path, fields).await
+pub(crate) async fn get(addr: SocketAddr, host: &str, path: &str, fields: &str) -> String {
+    send_request("GET", addr, host, path, fields).await
 }
 
 pub(crate) async fn send_request(
     method: &str,
-    to: SocketAddr,
+    addr: SocketAddr,
     host: &str,
     path: &str,
     fields: &str,
 ) -> String {
-    let stream = TcpStream::connect(to).await.unwrap();
+    let stream = TcpStream::connect(addr).await.unwrap();
     let text = format!("{method} {path} HTTP/1.1\nHost: {host}\nConnection: close\n{fields}\n");
     exchange(stream, &text).await
 }

@@ -54,32 +54,32 @@ impl Collector {
 
     /// Returns everything received, by service. Call it after all senders have ended.
     pub(crate) fn received(&mut self) -> BTreeMap<String, ReceivedSpans> {
-        let mut all = BTreeMap::new();
+        let mut spans_by_service = BTreeMap::new();
         while let Ok((parts, request)) = self.requests.try_recv() {
             assert_eq!((parts.method.as_str(), parts.uri.path()), ("POST", "/v1/traces"));
             assert_eq!(parts.headers["content-type"], "application/x-protobuf");
             assert_eq!(parts.headers["x-key"], "a key");
-            for from in request.resource_spans {
-                let resource = texts(&from.resource.unwrap().attributes);
-                let received = all
+            for resource_spans in request.resource_spans {
+                let resource = texts(&resource_spans.resource.unwrap().attributes);
+                let service_spans = spans_by_service
                     .entry(resource["service.name"].clone())
                     .or_insert_with(|| ReceivedSpans { resource, spans: Vec::new() });
-                for scope in from.scope_spans {
+                for scope in resource_spans.scope_spans {
                     assert_eq!(scope.scope.unwrap().name, "smig");
-                    received.spans.extend(scope.spans);
+                    service_spans.spans.extend(scope.spans);
                 }
             }
         }
-        all
+        spans_by_service
     }
 }
 
 impl ReceivedSpans {
     /// Returns the span with this path.
     pub(crate) fn at(&self, path: &str) -> &Span {
-        let is_it =
+        let has_path =
             |span: &&Span| texts(&span.attributes).get("url.path").is_some_and(|p| p == path);
-        self.spans.iter().find(is_it).unwrap_or_else(|| panic!("no {path} in {:?}", self.spans))
+        self.spans.iter().find(has_path).unwrap_or_else(|| panic!("no {path} in {:?}", self.spans))
     }
 }
 

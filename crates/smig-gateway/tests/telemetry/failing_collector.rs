@@ -11,8 +11,8 @@ use crate::support::{LONG, gateway, get, origin, telemetry};
 async fn an_unreachable_collector_loses_only_spans() {
     let origin = origin();
     let closed_port = ReservedPort::new();
-    let more = telemetry(&format!("http://{closed_port}"), "");
-    let (gateway, address) = gateway(&origin, &more);
+    let telemetry_config = telemetry(&format!("http://{closed_port}"), "");
+    let (gateway, address) = gateway(&origin, &telemetry_config);
     assert_eq!(get(address, "/bytes/7", "").await.len(), 7);
     gateway.drain(LONG).await.unwrap();
 }
@@ -21,9 +21,9 @@ async fn an_unreachable_collector_loses_only_spans() {
 async fn a_stalled_collector_delays_neither_requests_nor_the_drain() {
     let origin = origin();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let more = telemetry(&format!("http://{}", listener.local_addr().unwrap()), "");
-    let (gateway, address) = gateway(&origin, &more);
-    let (sender, mut stalled) = mpsc::unbounded_channel();
+    let telemetry_config = telemetry(&format!("http://{}", listener.local_addr().unwrap()), "");
+    let (gateway, address) = gateway(&origin, &telemetry_config);
+    let (sender, mut stalled_connections) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut tcp, _)) = listener.accept().await {
             let sender = sender.clone();
@@ -39,6 +39,6 @@ async fn a_stalled_collector_delays_neither_requests_nor_the_drain() {
     assert_eq!(get(address, "/bytes/7", "").await.len(), 7);
     // Draining completes although the last batch is not accepted.
     gateway.drain(LONG).await.unwrap();
-    let (first, _stalled) = stalled.recv().await.unwrap();
+    let (first, _stalled) = stalled_connections.recv().await.unwrap();
     assert_eq!(&first, b"POST");
 }

@@ -28,8 +28,8 @@ async fn text(response: Response<Incoming>) -> String {
 #[tokio::test]
 async fn spans_follow_the_semantic_conventions() {
     let (mut collector, origin) = (Collector::start(), origin());
-    let more = telemetry(&collector.endpoint(), "service_name = 'edge'\n");
-    let (gateway, address) = gateway(&origin, &more);
+    let telemetry_config = telemetry(&collector.endpoint(), "service_name = 'edge'\n");
+    let (gateway, address) = gateway(&origin, &telemetry_config);
     let client = client();
     let request = Request::post(format!("http://{address}/h2?secret=1"))
         .header("traceparent", format!("00-{TRACE}-{SPAN}-01"))
@@ -45,17 +45,18 @@ async fn spans_follow_the_semantic_conventions() {
     assert_ne!(span_id, SPAN);
 
     assert_eq!(get(address, "/status/503?secret=1", "").await, "");
-    let big = Request::get(format!("http://{address}/moved/4000000"));
-    let big = client.request(big.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+    let big_request = Request::get(format!("http://{address}/moved/4000000"));
+    let big_response =
+        client.request(big_request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
     while client.stats().migrations == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 4_000_000);
+    assert_eq!(big_response.into_body().collect().await.unwrap().to_bytes().len(), 4_000_000);
     assert_eq!(get(address, "/bytes/5", "X-Secret: secret\r\n").await.len(), 5);
     gateway.drain(LONG).await.unwrap();
 
-    let all = collector.received();
-    let edge = &all["edge"];
+    let spans_by_service = collector.received();
+    let edge = &spans_by_service["edge"];
     assert_eq!(edge.resource["service.version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(edge.spans.len(), 4);
     assert!(!format!("{:?}", edge.spans).contains("secret"));
@@ -88,24 +89,24 @@ async fn spans_follow_the_semantic_conventions() {
     let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(texts(&span.attributes), expected.into());
 
-    let failed = edge.at("/status/503");
-    assert!(failed.parent_span_id.is_empty());
-    assert_eq!(failed.status.as_ref().unwrap().code(), StatusCode::Error);
-    let attributes = texts(&failed.attributes);
+    let failed_span = edge.at("/status/503");
+    assert!(failed_span.parent_span_id.is_empty());
+    assert_eq!(failed_span.status.as_ref().unwrap().code(), StatusCode::Error);
+    let attributes = texts(&failed_span.attributes);
     assert_eq!(attributes["error.type"], "503");
     assert_eq!(attributes["network.protocol.version"], "1.1");
     let host = (attributes["server.address"].as_str(), attributes["server.port"].as_str());
     assert_eq!(host, ("a.example", "81"));
 
-    let moved = edge.at("/moved/4000000");
-    let attributes = texts(&moved.attributes);
+    let migrated_span = edge.at("/moved/4000000");
+    let attributes = texts(&migrated_span.attributes);
     assert_eq!(
         (&*attributes["smig.migrations"], &*attributes["http.response.body.size"]),
         ("1", "4000000")
     );
-    assert_eq!(moved.events.len(), 1);
-    assert_eq!(moved.events[0].name, "migrated");
-    assert!(texts(&moved.events[0].attributes).contains_key("reason"));
+    assert_eq!(migrated_span.events.len(), 1);
+    assert_eq!(migrated_span.events[0].name, "migrated");
+    assert!(texts(&migrated_span.events[0].attributes).contains_key("reason"));
 
     // Over HTTP/1.1 a span lasts as long as the body.
     assert_eq!(texts(&edge.at("/bytes/5").attributes)["http.response.body.size"], "5");
@@ -115,26 +116,28 @@ async fn spans_follow_the_semantic_conventions() {
 async fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_exports_nothing() {
     let (mut collector, origin) = (Collector::start(), origin());
     let (gateway, address) = gateway(&origin, &telemetry(&collector.endpoint(), ""));
-    let none = "0".repeat(32);
-    let bad = format!("traceparent: 00-{none}-{SPAN}-01\r\ntracestate: a=1\r\n");
-    let traceparent = get(address, "/bad", &bad).await;
-    let quiet =
+    let zero_trace_id = "0".repeat(32);
+    let invalid_fields =
+        format!("traceparent: 00-{zero_trace_id}-{SPAN}-01\r\ntracestate: a=1\r\n");
+    let traceparent = get(address, "/bad", &invalid_fields).await;
+    let unsampled_fields =
         format!("traceparent: 00-{TRACE}-{SPAN}-00\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
-    let quiet = get(address, "/quiet", &quiet).await;
+    let unsampled_trace = get(address, "/quiet", &unsampled_fields).await;
     gateway.drain(LONG).await.unwrap();
 
-    let all = collector.received();
-    let spans = &all["smig-gateway"].spans;
+    let spans_by_service = collector.received();
+    let spans = &spans_by_service["smig-gateway"].spans;
     assert_eq!(spans.len(), 1);
     let (trace, span) = (hex(&spans[0].trace_id), hex(&spans[0].span_id));
     assert!(spans[0].parent_span_id.is_empty() && trace != TRACE);
     // Without the tracestate, which belonged to another trace.
     assert_eq!(traceparent, format!("00-{trace}-{span}-01"));
     assert!(
-        quiet.starts_with(&format!("00-{TRACE}-")) && quiet.ends_with("-00|a=1|b=2"),
-        "{quiet}"
+        unsampled_trace.starts_with(&format!("00-{TRACE}-"))
+            && unsampled_trace.ends_with("-00|a=1|b=2"),
+        "{unsampled_trace}"
     );
-    assert!(!quiet.contains(SPAN));
+    assert!(!unsampled_trace.contains(SPAN));
 }
 
 #[tokio::test]
@@ -147,9 +150,9 @@ async fn a_sample_ratio_of_0_exports_only_traces_that_the_client_sampled() {
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");
     get(address, "/asked", &parent).await;
     gateway.drain(LONG).await.unwrap();
-    let all = collector.received();
-    assert_eq!(all["smig-gateway"].spans.len(), 1);
-    all["smig-gateway"].at("/asked");
+    let spans_by_service = collector.received();
+    assert_eq!(spans_by_service["smig-gateway"].spans.len(), 1);
+    spans_by_service["smig-gateway"].at("/asked");
 }
 
 #[tokio::test]

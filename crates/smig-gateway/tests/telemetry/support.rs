@@ -46,13 +46,13 @@ pub(crate) fn origin() -> Server {
 }
 
 /// A gateway in front of an origin, whose responses below /moved/ migrate.
-pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
+pub(crate) fn gateway(origin: &Server, extra_config: &str) -> (Gateway, SocketAddr) {
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'trusted-cleartext'\n\
          [upstreams.app]\nservers = ['http://{}']\n\
          [[route]]\nupstream = 'app'\n\
          [[route]]\npath = '/moved/'\nprefix_rewrite = '/bytes/'\nupstream = 'app'\nmigrate = 'always'\n\
-         [server]\nworkers = 1\n{more}",
+         [server]\nworkers = 1\n{extra_config}",
         origin.local_addrs()[0]
     );
     start_gateway(&text)
@@ -67,13 +67,13 @@ pub(crate) fn start_gateway(text: &str) -> (Gateway, SocketAddr) {
 }
 
 /// Returns the configuration section for a collector.
-pub(crate) fn telemetry(endpoint: &str, more: &str) -> String {
-    format!("[telemetry]\nendpoint = '{endpoint}'\nheaders = {{ x-key = 'a key' }}\n{more}")
+pub(crate) fn telemetry(endpoint: &str, extra_config: &str) -> String {
+    format!("[telemetry]\nendpoint = '{endpoint}'\nheaders = {{ x-key = 'a key' }}\n{extra_config}")
 }
 
 /// Sends a GET over HTTP/1.1 and returns the response's body.
-pub(crate) async fn get(to: SocketAddr, target: &str, fields: &str) -> String {
-    let mut tcp = TcpStream::connect(to).await.unwrap();
+pub(crate) async fn get(addr: SocketAddr, target: &str, fields: &str) -> String {
+    let mut tcp = TcpStream::connect(addr).await.unwrap();
     let head =
         format!("GET {target} HTTP/1.1\r\nHost: a.example:81\r\nConnection: close\r\n{fields}\r\n");
     tcp.write_all(head.as_bytes()).await.unwrap();

@@ -270,7 +270,7 @@ async fn wait_for_spares(client: &Client, spares: u64) {
     let until = Instant::now() + SPARES_TIMEOUT;
     loop {
         let stats = client.stats();
-        let has_spares = stats.joined >= spares || stats.joins_refused > 0;
+        let has_spares = stats.connections_joined >= spares || stats.joins_refused > 0;
         // The SETTINGS frame of a server arrives before its response and shows whether it supports
         // the extension.
         let is_unsupported = stats.sessions_established == 0;

@@ -28,7 +28,7 @@ use crate::upload::{ResponseClock, ResponseTimeouts, Upload};
 const MAX_POLL_ROUNDS: usize = 16;
 
 /// An HTTP/1.1 connection to a server.
-pub struct Http1 {
+pub struct Http1Conn {
     sender: http1::SendRequest<Content<Upload>>,
     connection: http1::Connection<TokioIo<Io>, Content<Upload>>,
     shared_waker: Arc<SharedWaker>,
@@ -37,7 +37,7 @@ pub struct Http1 {
     /// Deadline of the current timeout; the timer may fire earlier.
     deadline: Instant,
     /// The connection must not be polled any more.
-    ended: bool,
+    has_ended: bool,
     /// It has carried a request before: the server may have closed it since.
     was_used: bool,
     /// It must not be reused: a request or response on it was the last.
@@ -45,12 +45,15 @@ pub struct Http1 {
     pub(super) idle_since: Instant,
     permit: OwnedSemaphorePermit,
     /// The server's IP address, if it has one.
-    pub(super) peer: Option<IpAddr>,
+    pub(super) peer_ip: Option<IpAddr>,
 }
 
-impl std::fmt::Debug for Http1 {
+impl std::fmt::Debug for Http1Conn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http1").field("ended", &self.ended).field("used", &self.was_used).finish()
+        f.debug_struct("Http1")
+            .field("ended", &self.has_ended)
+            .field("used", &self.was_used)
+            .finish()
     }
 }
 
@@ -60,12 +63,12 @@ pub struct SendError {
     /// The error.
     pub error: ProxyError,
     /// Whether no byte of the request was written.
-    pub unsent: bool,
+    pub is_unsent: bool,
 }
 
 impl From<SendError> for ProxyError {
     fn from(error: SendError) -> Self {
-        if error.unsent {
+        if error.is_unsent {
             return Self::Refused(error.error.to_string());
         }
         error.error
@@ -83,13 +86,13 @@ pub struct UpgradedConn {
     pub permit: OwnedSemaphorePermit,
 }
 
-impl Http1 {
+impl Http1Conn {
     /// Starts HTTP/1.1 on a connection, which holds its permit until it is dropped.
     ///
     /// # Errors
     /// The connection failed.
     pub async fn handshake(io: Io, permit: OwnedSemaphorePermit) -> Result<Self, ProxyError> {
-        let peer = io.peer();
+        let peer_ip = io.peer_ip();
         let (sender, connection) =
             http1::handshake(TokioIo::new(io)).await.map_err(ProxyError::from_hyper)?;
         let shared_waker = Arc::new(SharedWaker::default());
@@ -101,26 +104,26 @@ impl Http1 {
             shared_waker,
             timer: Box::pin(tokio::time::sleep_until(now)),
             deadline: now,
-            ended: false,
+            has_ended: false,
             was_used: false,
             is_last: false,
             idle_since: now,
             permit,
-            peer,
+            peer_ip,
         })
     }
 
     fn poll_connection(&mut self) {
-        if self.ended {
+        if self.has_ended {
             return;
         }
         let mut cx = Context::from_waker(&self.waker);
         match self.connection.poll_without_shutdown(&mut cx) {
             Poll::Pending => {}
-            Poll::Ready(Ok(())) => self.ended = true,
+            Poll::Ready(Ok(())) => self.has_ended = true,
             Poll::Ready(Err(error)) => {
                 tracing::debug!(%error, "upstream connection failed");
-                self.ended = true;
+                self.has_ended = true;
             }
         }
     }
@@ -157,7 +160,7 @@ impl Http1 {
             !self.shared_waker.take_repoll()
         });
         self.shared_waker.end_unnotified();
-        is_quiet && !self.ended && !self.is_last && self.sender.is_ready()
+        is_quiet && !self.has_ended && !self.is_last && self.sender.is_ready()
     }
 
     /// Marks the current request as the connection's last, whatever it carries.
@@ -197,14 +200,14 @@ impl Http1 {
     pub fn send(
         &mut self,
         request: Request<Content<Upload>>,
-        deadline: ResponseTimeouts,
+        timeouts: ResponseTimeouts,
     ) -> impl Future<Output = Result<Response<Incoming>, SendError>> + use<'_> {
         self.is_last |= smig::is_last_request(request.headers());
         self.shared_waker.begin_detached();
         let response = self.sender.try_send_request(request);
         self.shared_waker.end_unnotified();
         let was_used = std::mem::replace(&mut self.was_used, true);
-        let clock = deadline.start();
+        let clock = timeouts.start();
         let next_timeout = Some(clock.first_timeout());
         SendFuture { response, connection: self, clock, next_timeout, was_used }
     }
@@ -213,11 +216,12 @@ impl Http1 {
     pub async fn switch(mut self, timeout: Duration) -> Result<UpgradedConn, ProxyError> {
         let mut restart = true;
         poll_fn(|cx| {
-            let ended = |this: &Self| if this.ended { Poll::Ready(()) } else { Poll::Pending };
+            let poll_ended =
+                |this: &Self| if this.has_ended { Poll::Ready(()) } else { Poll::Pending };
             self.shared_waker.begin(cx.waker());
             self.poll_connection();
             self.shared_waker.end();
-            if ended(&self).is_ready() {
+            if poll_ended(&self).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             let expired = self.poll_timeout(cx, timeout, std::mem::take(&mut restart));
@@ -235,7 +239,7 @@ pin_project! {
     struct SendFuture<'a, F> {
         #[pin]
         response: F,
-        connection: &'a mut Http1,
+        connection: &'a mut Http1Conn,
         clock: ResponseClock,
         // A timeout that has not started.
         next_timeout: Option<Duration>,
@@ -255,9 +259,9 @@ where
         if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.response.as_mut().poll(cx)) {
             this.connection.is_last |= sent.as_ref().is_ok_and(smig::is_last_response);
             return Poll::Ready(sent.map_err(|mut send_error| {
-                let unsent = send_error.take_message().is_some();
+                let is_unsent = send_error.take_message().is_some();
                 let error = ProxyError::from_hyper(send_error.into_error());
-                SendError { error: error.on_reused(*this.was_used), unsent }
+                SendError { error: error.stale_if_reused(*this.was_used), is_unsent }
             }));
         }
         loop {
@@ -266,7 +270,7 @@ where
             std::task::ready!(this.connection.poll_timeout(cx, timeout, restart));
             match this.clock.check_progress() {
                 Ok(timeout) => *this.next_timeout = Some(timeout),
-                Err(error) => return Poll::Ready(Err(SendError { error, unsent: false })),
+                Err(error) => return Poll::Ready(Err(SendError { error, is_unsent: false })),
             }
         }
     }

@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use super::http1::Http1;
+use super::http1::Http1Conn;
 use super::pool::Pool;
 
 /// A checked-out connection. If it is dropped before its response has ended, it is closed.
 #[derive(Debug)]
 pub struct Lease {
-    connection: Option<Box<Http1>>,
+    connection: Option<Box<Http1Conn>>,
     pool: Rc<Pool>,
 }
 
 impl Lease {
-    pub(super) fn new(connection: Box<Http1>, pool: &Rc<Pool>) -> Self {
+    pub(super) fn new(connection: Box<Http1Conn>, pool: &Rc<Pool>) -> Self {
         Self { connection: Some(connection), pool: Rc::clone(pool) }
     }
 
@@ -26,12 +26,12 @@ impl Lease {
 
     /// Removes the connection from the pool permanently.
     #[must_use]
-    pub fn into_inner(mut self) -> Option<Box<Http1>> {
+    pub fn into_inner(mut self) -> Option<Box<Http1Conn>> {
         self.connection.take()
     }
 
     /// The connection; never `None` while the lease is held.
-    pub fn get(&mut self) -> Option<&mut Http1> {
+    pub fn get(&mut self) -> Option<&mut Http1Conn> {
         self.connection.as_deref_mut()
     }
 }
@@ -39,6 +39,6 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         drop(self.connection.take());
-        self.pool.notify_waiting();
+        self.pool.notify_waiting_request();
     }
 }

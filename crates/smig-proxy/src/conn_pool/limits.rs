@@ -13,7 +13,7 @@ pub struct ConnLimits {
     permits: Arc<Semaphore>,
     max_connections: usize,
     /// Requests that wait for a connection.
-    waiting: AtomicUsize,
+    waiting_requests: AtomicUsize,
     max_waiting_requests: usize,
 }
 
@@ -25,7 +25,7 @@ impl ConnLimits {
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(max_connections)),
             max_connections,
-            waiting: AtomicUsize::new(0),
+            waiting_requests: AtomicUsize::new(0),
             max_waiting_requests,
         })
     }
@@ -44,8 +44,8 @@ impl ConnLimits {
 
     /// Returns the number of requests that wait for a connection, at all workers.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    pub fn waiting_requests(&self) -> usize {
+        self.waiting_requests.load(Ordering::Relaxed)
     }
 
     pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
@@ -59,14 +59,14 @@ impl ConnLimits {
 
     /// Returns whether more requests wait than may, including the caller if it is counted.
     pub(super) fn exceeds_queue_limit(&self) -> bool {
-        self.waiting() > self.max_waiting_requests
+        self.waiting_requests() > self.max_waiting_requests
     }
 
-    pub(super) fn add_waiting(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn add_waiting_request(&self) {
+        self.waiting_requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn remove_waiting(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn remove_waiting_request(&self) {
+        self.waiting_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

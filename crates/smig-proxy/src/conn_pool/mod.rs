@@ -7,7 +7,7 @@
 //! noticed before the connection is reused, and when idle ones are evicted: [`Pool::checkout`]
 //! polls it if its waker was called, and drops it if it has ended. A close that is still in flight
 //! surfaces as the request's error: a request of which nothing was written has
-//! [`SendError::unsent`], and one on a connection that had carried another before fails with
+//! [`SendError::is_unsent`], and one on a connection that had carried another before fails with
 //! [`ProxyError::Stale`](crate::ProxyError::Stale). Neither reflects on the server, and the caller
 //! may send the request again.
 
@@ -17,7 +17,7 @@ mod limits;
 mod pool;
 mod shared_waker;
 
-pub use http1::{Http1, SendError, UpgradedConn};
+pub use http1::{Http1Conn, SendError, UpgradedConn};
 pub use lease::Lease;
 pub use limits::ConnLimits;
 pub use pool::{ConnOrPermit, Pool};

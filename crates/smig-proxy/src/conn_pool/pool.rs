@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use super::http1::Http1;
+use super::http1::Http1Conn;
 use super::lease::Lease;
 use super::limits::ConnLimits;
 use crate::ProxyError;
@@ -20,10 +20,10 @@ use crate::ProxyError;
 pub struct Pool {
     limits: Arc<ConnLimits>,
     #[expect(clippy::vec_box, reason = "a connection is moved to an exchange and back")]
-    idle: RefCell<Vec<Box<Http1>>>,
+    idle_connections: RefCell<Vec<Box<Http1Conn>>>,
     /// Requests of this worker that wait for a connection.
-    waiting: Cell<usize>,
-    available: Notify,
+    waiting_requests: Cell<usize>,
+    connection_available: Notify,
 }
 
 /// The result of waiting for a connection.
@@ -41,9 +41,9 @@ impl Pool {
     pub fn new(limits: &Arc<ConnLimits>) -> Rc<Self> {
         Rc::new(Self {
             limits: Arc::clone(limits),
-            idle: RefCell::default(),
-            waiting: Cell::default(),
-            available: Notify::new(),
+            idle_connections: RefCell::default(),
+            waiting_requests: Cell::default(),
+            connection_available: Notify::new(),
         })
     }
 
@@ -51,7 +51,7 @@ impl Pool {
     #[must_use]
     pub fn checkout(self: &Rc<Self>) -> Option<Lease> {
         loop {
-            let mut connection = self.idle.borrow_mut().pop()?;
+            let mut connection = self.idle_connections.borrow_mut().pop()?;
             if connection.is_reusable() {
                 return Some(Lease::new(connection, self));
             }
@@ -60,20 +60,20 @@ impl Pool {
 
     /// Checks out a new connection, which returns to this pool when it is released.
     #[must_use]
-    pub fn lease_new(self: &Rc<Self>, connection: Http1) -> Lease {
+    pub fn lease_new(self: &Rc<Self>, connection: Http1Conn) -> Lease {
         Lease::new(Box::new(connection), self)
     }
 
     /// Checks in a connection, or closes it if a request of another worker waits for its permit.
-    pub(super) fn checkin(&self, mut connection: Box<Http1>) {
+    pub(super) fn checkin(&self, mut connection: Box<Http1Conn>) {
         if !connection.quiesce() {
             return;
         }
-        if self.waiting.get() == 0 && self.limits.waiting() > 0 {
+        if self.waiting_requests.get() == 0 && self.limits.waiting_requests() > 0 {
             return;
         }
         connection.idle_since = Instant::now();
-        self.idle.borrow_mut().push(connection);
+        self.idle_connections.borrow_mut().push(connection);
     }
 
     /// Waits until a connection is checked in, or another one may be opened, for at most
@@ -92,7 +92,7 @@ impl Pool {
         if self.limits.exceeds_queue_limit() {
             return Err(ProxyError::ConnectionLimit);
         }
-        let acquired = async {
+        let acquisition = async {
             // One future for all rounds: a new one would lose this request's position in the queue.
             let mut permit = pin!(self.limits.acquire());
             loop {
@@ -103,20 +103,20 @@ impl Pool {
                         let permit = permit.ok_or(ProxyError::ConnectionLimit)?;
                         return Ok(ConnOrPermit::Permit(permit));
                     }
-                    () = self.available.notified() => {}
+                    () = self.connection_available.notified() => {}
                 }
                 if let Some(connection) = self.checkout() {
                     return Ok(ConnOrPermit::Idle(connection));
                 }
             }
         };
-        timeout(wait_timeout, acquired).await.map_err(|_| ProxyError::ConnectionLimit)?
+        timeout(wait_timeout, acquisition).await.map_err(|_| ProxyError::ConnectionLimit)?
     }
 
     /// Returns whether no connection is idle.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.idle.borrow().is_empty()
+        self.idle_connections.borrow().is_empty()
     }
 
     /// Closes connections that were idle for longer than `idle_timeout`, that the server has
@@ -129,21 +129,21 @@ impl Pool {
             (None, _) | (_, None) => true,
         };
         let now = Instant::now();
-        let mut wanted_permits = self.limits.waiting();
-        self.idle.borrow_mut().retain_mut(|connection| {
+        let mut wanted_permits = self.limits.waiting_requests();
+        self.idle_connections.borrow_mut().retain_mut(|connection| {
             let yields_permit = wanted_permits > 0;
             wanted_permits -= usize::from(yields_permit);
             !yields_permit
-                && is_current(connection.peer)
+                && is_current(connection.peer_ip)
                 && now.duration_since(connection.idle_since) < idle_timeout
                 && connection.is_reusable()
         });
     }
 
     /// Notifies a waiting request that a connection was closed or checked in.
-    pub(super) fn notify_waiting(&self) {
-        if self.waiting.get() > 0 {
-            self.available.notify_one();
+    pub(super) fn notify_waiting_request(&self) {
+        if self.waiting_requests.get() > 0 {
+            self.connection_available.notify_one();
         }
     }
 }
@@ -153,16 +153,16 @@ struct QueueGuard<'a>(&'a Pool);
 
 impl<'a> QueueGuard<'a> {
     fn begin(pool: &'a Pool) -> Self {
-        pool.waiting.set(pool.waiting.get() + 1);
-        pool.limits.add_waiting();
+        pool.waiting_requests.set(pool.waiting_requests.get() + 1);
+        pool.limits.add_waiting_request();
         Self(pool)
     }
 }
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        self.0.waiting.set(self.0.waiting.get() - 1);
-        self.0.limits.remove_waiting();
+        self.0.waiting_requests.set(self.0.waiting_requests.get() - 1);
+        self.0.limits.remove_waiting_request();
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         let ConnOrPermit::Permit(permit) = pool.acquire(TIMEOUT).await.unwrap() else {
             panic!("idle")
         };
-        let connection = Http1::handshake(Io::Tcp(tcp), permit).await.unwrap();
+        let connection = Http1Conn::handshake(Io::Tcp(tcp), permit).await.unwrap();
         (Rc::clone(&pool), pool.lease_new(connection), server)
     }
 
@@ -199,13 +199,13 @@ mod tests {
         let lease = pool.checkout().expect("it is open");
         lease.release();
         drop(server);
-        let closed = async {
+        let until_closed = async {
             while let Some(lease) = pool.checkout() {
                 lease.release();
                 tokio::task::yield_now().await;
             }
         };
-        timeout(TIMEOUT, closed).await.expect("the close is seen");
+        timeout(TIMEOUT, until_closed).await.expect("the close is seen");
         assert_eq!(pool.limits.open_connections(), 0);
     }
 
@@ -216,26 +216,26 @@ mod tests {
         pool.evict_idle(TIMEOUT, None);
         assert!(!pool.is_empty());
         drop(server);
-        let evicted = async {
+        let until_evicted = async {
             while !pool.is_empty() {
                 pool.evict_idle(TIMEOUT, None);
                 tokio::task::yield_now().await;
             }
         };
-        timeout(TIMEOUT, evicted).await.expect("the close is seen");
+        timeout(TIMEOUT, until_evicted).await.expect("the close is seen");
     }
 
     #[tokio::test]
     async fn a_waiting_request_gets_the_connection_that_is_checked_in() {
         let (pool, lease, _server) = pool().await;
-        let (acquired, ()) = tokio::join!(pool.acquire(TIMEOUT), async {
-            assert_eq!(pool.limits.waiting(), 1);
+        let (acquire_result, ()) = tokio::join!(pool.acquire(TIMEOUT), async {
+            assert_eq!(pool.limits.waiting_requests(), 1);
             assert!(matches!(pool.acquire(TIMEOUT).await, Err(ProxyError::ConnectionLimit)));
             lease.release();
         });
-        assert!(matches!(acquired, Ok(ConnOrPermit::Idle(_))));
-        assert_eq!((pool.limits.waiting(), pool.limits.open_connections()), (0, 1));
-        drop(acquired);
+        assert!(matches!(acquire_result, Ok(ConnOrPermit::Idle(_))));
+        assert_eq!((pool.limits.waiting_requests(), pool.limits.open_connections()), (0, 1));
+        drop(acquire_result);
         assert_eq!(pool.limits.open_connections(), 0);
     }
 
@@ -253,7 +253,7 @@ mod tests {
                 order.borrow_mut().push(name);
             };
             tokio::join!(biased; acquire("first"), acquire("second"), async {
-                assert_eq!(pool.limits.waiting(), 2);
+                assert_eq!(pool.limits.waiting_requests(), 2);
                 drop(lease);
             });
             assert_eq!(*order.borrow(), ["first", "second"], "round {round}");

@@ -29,12 +29,12 @@ impl SharedWaker {
 
     /// Starts polling on behalf of the task of `task_waker`.
     pub(super) fn begin(&self, task_waker: &Waker) {
-        let mut current = self.task_waker();
-        match &mut *current {
+        let mut stored_waker = self.task_waker();
+        match &mut *stored_waker {
             Some(waker) => waker.clone_from(task_waker),
             none => *none = Some(task_waker.clone()),
         }
-        drop(current);
+        drop(stored_waker);
         self.state.store(POLLING, Ordering::Release);
     }
 

@@ -55,10 +55,10 @@ impl PresentFields {
 /// Removes hop-by-hop fields. `TE: trailers` stays: it applies to the next hop as well.
 pub(super) fn strip_hop_by_hop(
     headers: &mut HeaderMap,
-    present: PresentFields,
+    present_fields: PresentFields,
 ) -> Result<(), &'static str> {
-    if present.has(PresentFields::CONNECTION) {
-        strip_connection_options(headers)?;
+    if present_fields.has(PresentFields::CONNECTION) {
+        strip_fields_named_by_connection(headers)?;
     }
     for (field, name) in [
         (PresentFields::CONNECTION, CONNECTION),
@@ -67,17 +67,17 @@ pub(super) fn strip_hop_by_hop(
         (PresentFields::TRANSFER_ENCODING, TRANSFER_ENCODING),
         (PresentFields::UPGRADE, UPGRADE),
     ] {
-        if present.has(field) {
+        if present_fields.has(field) {
             headers.remove(name);
         }
     }
-    if present.has(PresentFields::TE) {
-        let trailers = headers.get_all(TE).iter().any(|value| {
+    if present_fields.has(PresentFields::TE) {
+        let accepts_trailers = headers.get_all(TE).iter().any(|value| {
             let codings = value.as_bytes().split(|byte| *byte == b',');
             codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
         });
         headers.remove(TE);
-        if trailers {
+        if accepts_trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn strip_proxy_fields(headers: &mut HeaderMap) {
 }
 
 /// Removes the fields that `connection` names.
-fn strip_connection_options(headers: &mut HeaderMap) -> Result<(), &'static str> {
+fn strip_fields_named_by_connection(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let mut connections = headers.get_all(CONNECTION).iter();
     if let (Some(only), None) = (connections.next(), connections.next()) {
         let only = only.as_bytes();
@@ -102,7 +102,7 @@ fn strip_connection_options(headers: &mut HeaderMap) -> Result<(), &'static str>
             return Ok(());
         }
     }
-    let mut named = Vec::new();
+    let mut named_fields = Vec::new();
     for option in connection_options(headers) {
         let name =
             HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
@@ -110,12 +110,12 @@ fn strip_connection_options(headers: &mut HeaderMap) -> Result<(), &'static str>
         if is_end_to_end(&name) {
             return Err("connection names an end-to-end field");
         }
-        named.push(name);
+        named_fields.push(name);
     }
     if headers.get_all(CONNECTION).iter().any(|value| value.to_str().is_err()) {
         return Err("connection is not a list of field names");
     }
-    for name in named.iter().filter(|name| **name != TE) {
+    for name in named_fields.iter().filter(|name| **name != TE) {
         headers.remove(name);
     }
     Ok(())

@@ -11,7 +11,7 @@ mod trailers;
 use http::{HeaderValue, Method, Uri};
 use smig::Protocol;
 
-pub use outgoing::{add_upgrade, for_http1, for_http2, via};
+pub use outgoing::{add_upgrade, into_http1_request, into_http2_request, via};
 pub use request::{check_expect, decrement_max_forwards, validate_request};
 pub use response::{validate_http2_response, validate_response, validate_switch_response};
 pub use trailers::validate_response_frame;

@@ -23,7 +23,7 @@ fn authority(upstream_head: &UpstreamHead) -> Result<HeaderValue, ProxyError> {
 }
 
 /// Returns the request in HTTP/1.1's form: the path as target, the authority in Host.
-pub fn for_http1<B: http_body::Body>(
+pub fn into_http1_request<B: http_body::Body>(
     upstream_head: UpstreamHead,
     content: Content<B>,
 ) -> Result<Request<Content<B>>, ProxyError> {
@@ -73,7 +73,7 @@ fn origin_form(uri: Uri) -> Uri {
 }
 
 /// Returns the request in the form for a [`smig::Client`], with an absolute URI.
-pub fn for_http2<B: http_body::Body>(
+pub fn into_http2_request<B: http_body::Body>(
     upstream_head: UpstreamHead,
     scheme: &Scheme,
     content: Content<B>,

@@ -21,13 +21,13 @@ pub fn validate_request<B: http_body::Body>(
     parts: request::Parts,
     body: B,
     host: Option<HeaderValue>,
-    upgrades: UpgradeHandling,
+    upgrade_handling: UpgradeHandling,
 ) -> Result<(UpstreamHead, Content<B>, Extensions), ProxyError> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let upgrade = if version < Version::HTTP_2 {
         // For HTTP/2 the engine has checked this.
         check_http1(&method, &uri, version, &headers)?;
-        let upgrade = match upgrades {
+        let upgrade = match upgrade_handling {
             // RFC 9110 section 7.8: HTTP/1.0 has no Upgrade.
             UpgradeHandling::Honored if version == Version::HTTP_11 => {
                 requested_upgrade(&method, &headers)
@@ -65,8 +65,8 @@ pub fn validate_request<B: http_body::Body>(
         }
     }
     if version < Version::HTTP_2 {
-        let present = PresentFields::of(&headers);
-        strip_hop_by_hop(&mut headers, present).map_err(ProxyError::BadRequest)?;
+        let present_fields = PresentFields::of(&headers);
+        strip_hop_by_hop(&mut headers, present_fields).map_err(ProxyError::BadRequest)?;
     }
     strip_proxy_fields(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
@@ -105,11 +105,11 @@ pub fn decrement_max_forwards(
     }
     // A larger number becomes the maximum.
     let hops = digits.parse().unwrap_or(u32::MAX);
-    let left = hops.checked_sub(1);
-    if let Some(left) = left {
+    let remaining_hops = hops.checked_sub(1);
+    if let Some(left) = remaining_hops {
         headers.insert(MAX_FORWARDS, left.into());
     }
-    Ok(left.is_none())
+    Ok(remaining_hops.is_none())
 }
 
 /// Rejects what hyper accepts and another parser may interpret differently (RFC 9112).
@@ -195,17 +195,22 @@ mod tests {
             let values = values.iter().map(|hops| (MAX_FORWARDS, HeaderValue::from_static(hops)));
             let mut headers: HeaderMap = values.collect();
             let is_last = decrement_max_forwards(method, &mut headers).map_err(drop)?;
-            let left = headers.get(MAX_FORWARDS).map(|left| left.to_str().unwrap().to_owned());
-            Ok((is_last, left.unwrap_or_default()))
+            let remaining_hops =
+                headers.get(MAX_FORWARDS).map(|left| left.to_str().unwrap().to_owned());
+            Ok((is_last, remaining_hops.unwrap_or_default()))
         };
         for method in [Method::OPTIONS, Method::TRACE] {
-            for (hops, left) in [
+            for (hops, remaining_hops) in [
                 ("1", "0"),
                 ("070", "69"),
                 ("4294967296", "4294967294"),
                 ("99999999999999999999999", "4294967294"),
             ] {
-                assert_eq!(decrement(&method, &[hops]), Ok((false, left.to_owned())), "{hops}");
+                assert_eq!(
+                    decrement(&method, &[hops]),
+                    Ok((false, remaining_hops.to_owned())),
+                    "{hops}"
+                );
             }
             assert_eq!(decrement(&method, &["0"]), Ok((true, "0".to_owned())));
             assert_eq!(decrement(&method, &["00"]), Ok((true, "00".to_owned())));

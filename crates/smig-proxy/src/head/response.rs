@@ -21,27 +21,27 @@ pub fn validate_switch_response<B>(response: &mut Response<B>) -> Result<(), Pro
     // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
     response.extensions_mut().clear();
     let headers = response.headers_mut();
-    let present = PresentFields::of(headers);
-    if present.has(PresentFields::TRANSFER_ENCODING) {
-        if present.has(PresentFields::CONTENT_LENGTH) {
+    let present_fields = PresentFields::of(headers);
+    if present_fields.has(PresentFields::TRANSFER_ENCODING) {
+        if present_fields.has(PresentFields::CONTENT_LENGTH) {
             return Err(bad_response("both transfer-encoding and content-length"));
         }
         let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-        let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        if !codings.next().is_some_and(chunked) || codings.next().is_some() {
+        let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+        if !codings.next().is_some_and(is_chunked) || codings.next().is_some() {
             return Err(bad_response("transfer-encoding other than chunked"));
         }
     }
-    if present.has(PresentFields::CONTENT_LENGTH) {
+    if present_fields.has(PresentFields::CONTENT_LENGTH) {
         framing::rewrite_length(headers).map_err(bad_response)?;
     }
-    strip_hop_by_hop(headers, present).map_err(bad_response)?;
+    strip_hop_by_hop(headers, present_fields).map_err(bad_response)?;
     strip_proxy_fields(headers);
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
     }
-    if present.has(PresentFields::TE) {
+    if present_fields.has(PresentFields::TE) {
         headers.remove(TE);
     }
     Ok(())

@@ -35,7 +35,7 @@ struct Shared(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     chunks: VecDeque<Bytes>,
-    buffered: usize,
+    buffered_bytes: usize,
     writer_state: WriterState,
     /// The body was dropped, with its buffered data.
     is_body_dropped: bool,
@@ -62,7 +62,7 @@ impl Shared {
 }
 
 impl State {
-    fn wait(&mut self, side: usize, cx: &Context<'_>) {
+    fn register_waker(&mut self, side: usize, cx: &Context<'_>) {
         match self.wakers.get_mut(side) {
             Some(Some(waker)) => waker.clone_from(cx.waker()),
             Some(none) => *none = Some(cx.waker().clone()),
@@ -90,10 +90,10 @@ impl BodySender {
         if state.is_body_dropped {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if state.buffered < MAX_BUFFERED_BYTES {
+        if state.buffered_bytes < MAX_BUFFERED_BYTES {
             return Poll::Ready(Ok(()));
         }
-        state.wait(WRITER, cx);
+        state.register_waker(WRITER, cx);
         Poll::Pending
     }
 
@@ -103,7 +103,7 @@ impl BodySender {
         if data.is_empty() || state.is_body_dropped || state.writer_state != WriterState::Open {
             return;
         }
-        state.buffered += data.len();
+        state.buffered_bytes += data.len();
         state.chunks.push_back(data);
         wake(state, BODY);
     }
@@ -116,11 +116,12 @@ impl BodySender {
     /// Ready when the body was dropped before all of it was sent.
     pub fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
-        if state.is_body_dropped && (state.writer_state == WriterState::Open || state.buffered > 0)
+        if state.is_body_dropped
+            && (state.writer_state == WriterState::Open || state.buffered_bytes > 0)
         {
             return Poll::Ready(());
         }
-        state.wait(WRITER, cx);
+        state.register_waker(WRITER, cx);
         Poll::Pending
     }
 
@@ -153,9 +154,9 @@ impl Body for ChannelBody {
             return Poll::Ready(Some(Err(Reset(ErrorCode::ConnectError).into())));
         }
         if let Some(data) = state.chunks.pop_front() {
-            let was_full = state.buffered >= MAX_BUFFERED_BYTES;
-            state.buffered -= data.len();
-            if was_full && state.buffered < MAX_BUFFERED_BYTES {
+            let was_full = state.buffered_bytes >= MAX_BUFFERED_BYTES;
+            state.buffered_bytes -= data.len();
+            if was_full && state.buffered_bytes < MAX_BUFFERED_BYTES {
                 wake(state, WRITER);
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -163,7 +164,7 @@ impl Body for ChannelBody {
         if state.writer_state == WriterState::Finished {
             return Poll::Ready(None);
         }
-        state.wait(BODY, cx);
+        state.register_waker(BODY, cx);
         Poll::Pending
     }
 
@@ -205,12 +206,12 @@ mod tests {
     fn a_full_body_is_not_ready() {
         let (mut sender, mut body) = channel();
         let chunk = Bytes::from(vec![0; MAX_BUFFERED_BYTES / 4]);
-        let mut pushed = 0;
+        let mut pushed_bytes = 0;
         while sender.poll_ready(&mut cx()).is_ready() {
             sender.push(chunk.clone());
-            pushed += chunk.len();
+            pushed_bytes += chunk.len();
         }
-        assert_eq!(pushed, MAX_BUFFERED_BYTES);
+        assert_eq!(pushed_bytes, MAX_BUFFERED_BYTES);
         assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == chunk));
         assert!(sender.poll_ready(&mut cx()).is_ready());
     }

@@ -40,7 +40,7 @@ pub async fn open(
 /// Creates the server's side of a tunnel: the end to relay, and the body of the 2xx response, which is the
 /// tunnel's outgoing direction.
 #[must_use]
-pub fn accept(request: Incoming) -> (Stream, ChannelBody) {
+pub fn accept(request_body: Incoming) -> (Stream, ChannelBody) {
     let (sender, body) = channel();
-    (Stream::new(request, sender), body)
+    (Stream::new(request_body, sender), body)
 }

@@ -50,36 +50,36 @@ impl TunnelError {
 #[derive(Debug)]
 pub struct TunnelOutcome {
     /// Bytes from the client to the remote end.
-    pub a_to_b: u64,
+    pub bytes_to_remote: u64,
     /// Bytes from the remote end to the client.
-    pub b_to_a: u64,
+    pub bytes_to_client: u64,
     /// Whether both directions completed.
     pub end: Result<(), TunnelError>,
 }
 
 /// Relays bytes between two ends until both directions have completed, one of the ends fails, or nothing was
-/// relayed for `idle`. The end of one direction is passed on while the other continues. Unless both completed,
+/// relayed for `idle_timeout`. The end of one direction is passed on while the other continues. Unless both completed,
 /// both ends are reset.
 pub async fn relay<C: TunnelEndpoint, R: TunnelEndpoint>(
     client: C,
     remote: R,
-    idle: Option<Duration>,
+    idle_timeout: Option<Duration>,
 ) -> TunnelOutcome {
-    relay_with_progress(client, remote, idle, |_, _| {}).await
+    relay_with_progress(client, remote, idle_timeout, |_, _| {}).await
 }
 
 /// Like [`relay`], and calls `on_progress` with the bytes relayed so far: to the remote end, and to the client.
 pub(super) async fn relay_with_progress<C: TunnelEndpoint, R: TunnelEndpoint>(
     mut client: C,
     mut remote: R,
-    idle: Option<Duration>,
+    idle_timeout: Option<Duration>,
     mut on_progress: impl FnMut(u64, u64),
 ) -> TunnelOutcome {
     let (mut to_remote, mut to_client) = (Direction::default(), Direction::default());
     let mut last_progress = Instant::now();
-    let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
+    let mut timer = idle_timeout.map(|idle| (idle, Box::pin(sleep(idle))));
     let end = poll_fn(|cx| {
-        let before = to_remote.bytes + to_client.bytes;
+        let bytes_before = to_remote.bytes + to_client.bytes;
         let to_remote_ended = to_remote
             .poll(&mut client, TunnelSide::Client, &mut remote, TunnelSide::Remote, cx)?
             .is_ready();
@@ -95,32 +95,32 @@ pub(super) async fn relay_with_progress<C: TunnelEndpoint, R: TunnelEndpoint>(
         if let Poll::Ready(source) = remote.poll_reset(cx) {
             return Poll::Ready(Err(TunnelError::End { side: TunnelSide::Remote, source }));
         }
-        let has_progressed = to_remote.bytes + to_client.bytes > before;
+        let has_progressed = to_remote.bytes + to_client.bytes > bytes_before;
         if has_progressed {
             on_progress(to_remote.bytes, to_client.bytes);
         }
-        let Some((idle, timer)) = &mut timer else { return Poll::Pending };
+        let Some((idle_timeout, timer)) = &mut timer else { return Poll::Pending };
         if has_progressed {
             last_progress = Instant::now();
         }
         // The timer is reset when it fires, not for each chunk.
         while timer.as_mut().poll(cx).is_ready() {
-            if last_progress.elapsed() >= *idle {
-                return Poll::Ready(Err(TunnelError::Idle(*idle)));
+            if last_progress.elapsed() >= *idle_timeout {
+                return Poll::Ready(Err(TunnelError::Idle(*idle_timeout)));
             }
-            timer.as_mut().reset(last_progress + *idle);
+            timer.as_mut().reset(last_progress + *idle_timeout);
         }
         Poll::Pending
     })
     .await;
-    TunnelOutcome { a_to_b: to_remote.bytes, b_to_a: to_client.bytes, end }
+    TunnelOutcome { bytes_to_remote: to_remote.bytes, bytes_to_client: to_client.bytes, end }
 }
 
 /// One direction of a tunnel.
 #[derive(Debug, Default)]
 struct Direction {
     /// Data that was read and not yet written.
-    pending: Bytes,
+    pending_data: Bytes,
     bytes: u64,
     state: DirectionState,
 }
@@ -137,40 +137,41 @@ enum DirectionState {
 impl Direction {
     fn poll(
         &mut self,
-        from: &mut impl TunnelEndpoint,
+        source_endpoint: &mut impl TunnelEndpoint,
         from_side: TunnelSide,
-        to: &mut impl TunnelEndpoint,
+        destination_endpoint: &mut impl TunnelEndpoint,
         to_side: TunnelSide,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TunnelError>> {
         let failed_at = |side| move |source| TunnelError::End { side, source };
         loop {
-            if !self.pending.is_empty() {
-                let before = self.pending.len();
-                ready!(to.poll_write(cx, &mut self.pending)).map_err(failed_at(to_side))?;
-                self.bytes += (before - self.pending.len()) as u64;
-                if self.pending.is_empty() {
+            if !self.pending_data.is_empty() {
+                let before = self.pending_data.len();
+                ready!(destination_endpoint.poll_write(cx, &mut self.pending_data))
+                    .map_err(failed_at(to_side))?;
+                self.bytes += (before - self.pending_data.len()) as u64;
+                if self.pending_data.is_empty() {
                     // Even when empty it would hold the buffer that the bytes were read into.
-                    self.pending = Bytes::new();
+                    self.pending_data = Bytes::new();
                 }
                 continue;
             }
             match self.state {
-                DirectionState::Relaying => match from.poll_read(cx) {
+                DirectionState::Relaying => match source_endpoint.poll_read(cx) {
                     Poll::Ready(Ok(data)) if data.is_empty() => {
                         self.state = DirectionState::Finishing
                     }
-                    Poll::Ready(Ok(data)) => self.pending = data,
+                    Poll::Ready(Ok(data)) => self.pending_data = data,
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(failed_at(from_side)(error)));
                     }
                     Poll::Pending => {
-                        ready!(to.poll_flush(cx)).map_err(failed_at(to_side))?;
+                        ready!(destination_endpoint.poll_flush(cx)).map_err(failed_at(to_side))?;
                         return Poll::Pending;
                     }
                 },
                 DirectionState::Finishing => {
-                    ready!(to.poll_finish(cx)).map_err(failed_at(to_side))?;
+                    ready!(destination_endpoint.poll_finish(cx)).map_err(failed_at(to_side))?;
                     self.state = DirectionState::Ended;
                 }
                 DirectionState::Ended => return Poll::Ready(Ok(())),

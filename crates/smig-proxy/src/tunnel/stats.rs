@@ -77,16 +77,16 @@ struct TunnelStats {
 
 #[derive(Debug, Default)]
 struct Counts {
-    opened: AtomicU64,
+    opened_count: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     /// Closed tunnels whose stream migrated.
-    migrated: AtomicU64,
-    ended: [AtomicU64; END_REASONS.len()],
-    durations: [AtomicU64; DURATION_BUCKETS_S.len()],
+    migrated_count: AtomicU64,
+    ended_by_reason: [AtomicU64; END_REASONS.len()],
+    duration_buckets: [AtomicU64; DURATION_BUCKETS_S.len()],
     duration_sum_ms: AtomicU64,
     /// Open tunnels by their numbers.
-    open: Mutex<HashMap<u64, TunnelStream>>,
+    open_tunnels: Mutex<HashMap<u64, TunnelStream>>,
 }
 
 /// A tunnel's stream and its first connection, if it has a stream.
@@ -110,29 +110,29 @@ impl TunnelStream {
 }
 
 impl Counts {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, TunnelStream>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_open_tunnels(&self) -> MutexGuard<'_, HashMap<u64, TunnelStream>> {
+        self.open_tunnels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, kind: TunnelKind) -> TunnelReport {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let open = self.open();
-        let migrated = open.values().filter(|origin| origin.has_migrated()).count() as u64;
+        let open_tunnels = self.lock_open_tunnels();
+        let migrated = open_tunnels.values().filter(|origin| origin.has_migrated()).count() as u64;
         TunnelReport {
             kind: kind.as_str(),
-            open: open.len() as u64,
-            opened: get(&self.opened),
-            migrated: get(&self.migrated) + migrated,
+            open: open_tunnels.len() as u64,
+            opened: get(&self.opened_count),
+            migrated: get(&self.migrated_count) + migrated,
             bytes_in: get(&self.bytes_in),
             bytes_out: get(&self.bytes_out),
             ended: END_REASONS
                 .iter()
-                .zip(&self.ended)
+                .zip(&self.ended_by_reason)
                 .map(|((_, reason), n)| (*reason, get(n)))
                 .collect(),
             durations: DURATION_BUCKETS_S
                 .iter()
-                .zip(&self.durations)
+                .zip(&self.duration_buckets)
                 .map(|(bound, n)| (*bound, get(n)))
                 .collect(),
             duration_sum_seconds: Duration::from_millis(get(&self.duration_sum_ms)).as_secs_f64(),
@@ -163,8 +163,8 @@ impl TunnelRegistry {
     pub fn begin(&self, kind: TunnelKind, stream: Option<StreamInfo>) -> Tunnel {
         let stats = Arc::clone(&self.0);
         let number = stats.counts.get(kind as usize).map_or(0, |counts| {
-            let number = counts.opened.fetch_add(1, Ordering::Relaxed);
-            counts.open().insert(number, TunnelStream::of(stream));
+            let number = counts.opened_count.fetch_add(1, Ordering::Relaxed);
+            counts.lock_open_tunnels().insert(number, TunnelStream::of(stream));
             number
         });
         let (started_at, end_reason) = (Instant::now(), EndReason::Aborted);
@@ -217,7 +217,7 @@ impl Tunnel {
                 self.count_bytes(from_client, to_client);
             })
             .await;
-        self.count_bytes(outcome.a_to_b, outcome.b_to_a);
+        self.count_bytes(outcome.bytes_to_remote, outcome.bytes_to_client);
         self.end_reason = match &outcome.end {
             Ok(()) => EndReason::Completed,
             Err(TunnelError::End { side: TunnelSide::Client, .. }) => EndReason::Client,
@@ -241,17 +241,17 @@ impl Drop for Tunnel {
     fn drop(&mut self) {
         let Some(counts) = self.counts() else { return };
         // Held until the end: a report counts the tunnel either as open or as ended.
-        let mut open = counts.open();
-        let origin = open.remove(&self.number);
-        if origin.is_some_and(|origin| origin.has_migrated()) {
-            counts.migrated.fetch_add(1, Ordering::Relaxed);
+        let mut open_tunnels = counts.lock_open_tunnels();
+        let tunnel_stream = open_tunnels.remove(&self.number);
+        if tunnel_stream.is_some_and(|origin| origin.has_migrated()) {
+            counts.migrated_count.fetch_add(1, Ordering::Relaxed);
         }
         let duration = self.started_at.elapsed();
         let bucket = DURATION_BUCKETS_S.iter().position(|&bound| duration.as_secs_f64() <= bound);
         let reason = END_REASONS.iter().position(|(ending, _)| *ending == self.end_reason);
         let counters = [
-            bucket.and_then(|at| counts.durations.get(at)),
-            reason.and_then(|at| counts.ended.get(at)),
+            bucket.and_then(|at| counts.duration_buckets.get(at)),
+            reason.and_then(|at| counts.ended_by_reason.get(at)),
         ];
         for count in counters.into_iter().flatten() {
             count.fetch_add(1, Ordering::Relaxed);

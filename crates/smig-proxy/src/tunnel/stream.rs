@@ -17,7 +17,7 @@ use super::end::TunnelEndpoint;
 pub struct Stream<B = Incoming> {
     incoming: B,
     /// Data that was received and not yet read.
-    unread: Bytes,
+    unread_data: Bytes,
     sender: BodySender,
 }
 
@@ -28,7 +28,7 @@ where
 {
     /// Combines the body received from the peer with the writer of the body sent to it.
     pub const fn new(incoming: B, sender: BodySender) -> Self {
-        Self { incoming, unread: Bytes::new(), sender }
+        Self { incoming, unread_data: Bytes::new(), sender }
     }
 
     /// The body received from the peer.
@@ -36,9 +36,9 @@ where
         &self.incoming
     }
 
-    /// Fills `unread`, which remains empty at the end of the body.
+    /// Fills `unread_data`, which remains empty at the end of the body.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.unread.is_empty() {
+        while self.unread_data.is_empty() {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 None => break,
                 Some(Err(error)) => {
@@ -48,7 +48,7 @@ where
                 Some(Ok(frame)) => {
                     // A tunnel has no trailers (RFC 9113 section 8.5).
                     if let Ok(data) = frame.into_data() {
-                        self.unread = data;
+                        self.unread_data = data;
                     }
                 }
             }
@@ -64,7 +64,7 @@ where
 {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         ready!(self.poll_fill(cx))?;
-        Poll::Ready(Ok(std::mem::take(&mut self.unread)))
+        Poll::Ready(Ok(std::mem::take(&mut self.unread_data)))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, data: &mut Bytes) -> Poll<io::Result<()>> {
@@ -95,14 +95,14 @@ where
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         ready!(this.poll_fill(cx))?;
-        Poll::Ready(Ok(&this.unread))
+        Poll::Ready(Ok(&this.unread_data))
     }
 
     fn consume(mut self: Pin<&mut Self>, amount: usize) {
-        let amount = amount.min(self.unread.len());
-        self.unread.advance(amount);
-        if self.unread.is_empty() {
-            self.unread = Bytes::new();
+        let amount = amount.min(self.unread_data.len());
+        self.unread_data.advance(amount);
+        if self.unread_data.is_empty() {
+            self.unread_data = Bytes::new();
         }
     }
 }
@@ -118,8 +118,8 @@ where
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_fill(cx))?;
-        let len = self.unread.len().min(buf.remaining());
-        buf.put_slice(&self.unread.split_to(len));
+        let len = self.unread_data.len().min(buf.remaining());
+        buf.put_slice(&self.unread_data.split_to(len));
         Poll::Ready(Ok(()))
     }
 }

@@ -39,12 +39,12 @@ pub struct ClientBuilder {
     resolver: Resolver,
     engine_config: Config,
     migration: MigrationConfig,
-    interactive: SocketOptions,
-    bulk: SocketOptions,
+    interactive_options: SocketOptions,
+    bulk_options: SocketOptions,
     pacing: Pacing,
     max_bulk_deferral: Duration,
     cleartext: Cleartext,
-    spares: usize,
+    target_spares: usize,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -72,12 +72,12 @@ impl Default for ClientBuilder {
                 mode: MigrationMode::Policy,
                 ..MigrationConfig::default()
             },
-            interactive: SocketOptions::interactive(),
-            bulk: SocketOptions::bulk(),
+            interactive_options: SocketOptions::interactive(),
+            bulk_options: SocketOptions::bulk(),
             pacing: Pacing::default(),
             max_bulk_deferral: Duration::from_millis(25),
             cleartext: Cleartext::default(),
-            spares: 1,
+            target_spares: 1,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -124,14 +124,14 @@ impl ClientBuilder {
     /// Sets the socket options of connections for short transfers.
     #[must_use]
     pub fn interactive_socket(mut self, options: SocketOptions) -> Self {
-        self.interactive = options;
+        self.interactive_options = options;
         self
     }
 
     /// Sets the socket options of connections for migrated streams.
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
-        self.bulk = options;
+        self.bulk_options = options;
         self
     }
 
@@ -162,7 +162,7 @@ impl ClientBuilder {
     /// server offers a migration.
     #[must_use]
     pub fn spares(mut self, spares: usize) -> Self {
-        self.spares = spares;
+        self.target_spares = spares;
         self
     }
 
@@ -249,13 +249,13 @@ impl ClientBuilder {
             engine_config: Arc::new(self.engine_config),
             migration: self.migration,
             conn_options: Arc::new(ConnOptions {
-                interactive: self.interactive,
-                bulk: self.bulk,
+                interactive_options: self.interactive_options,
+                bulk_options: self.bulk_options,
                 pacing: self.pacing,
                 max_bulk_deferral: self.max_bulk_deferral,
             }),
             cleartext: self.cleartext,
-            spares: self.spares,
+            target_spares: self.target_spares,
             max_session_connections: max_connections,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
@@ -270,6 +270,6 @@ impl ClientBuilder {
             counters: Arc::new(Counters::new(self.observer)),
             open_connections: Arc::new(AtomicUsize::new(0)),
         });
-        Ok(Client { inner, reserved: QueueReservation::default() })
+        Ok(Client { inner, queue_reservation: QueueReservation::default() })
     }
 }

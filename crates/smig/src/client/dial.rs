@@ -56,7 +56,7 @@ pub(super) async fn dial_addr(
 
 async fn secure(tcp: TcpStream, context: &OriginContext) -> Result<Transport, Error> {
     let (origin, limit) = (&context.origin, context.dial_timeouts.handshake);
-    let failed = |source| {
+    let handshake_error = |source| {
         let fault = TlsError::from_io(&source);
         Error::new(ErrorKind::Tls { target: origin.to_string(), fault, source })
     };
@@ -68,7 +68,7 @@ async fn secure(tcp: TcpStream, context: &OriginContext) -> Result<Transport, Er
             let name = origin.server_name()?;
             let handshake = async {
                 let config = context.trust.config().await?;
-                transport::connect(tcp, config, name).await.map_err(failed)
+                transport::connect(tcp, config, name).await.map_err(handshake_error)
             };
             timeout(limit, handshake).await.map_err(|_| {
                 Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after: limit })
@@ -103,13 +103,13 @@ pub async fn connect_any(addrs: Vec<SocketAddr>) -> io::Result<TcpStream> {
 /// Starts the attempts one after another. The first that connects wins; the others are aborted.
 async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
-    let mut last = None;
+    let mut last_error = None;
     loop {
         if let Some(addr) = addrs.pop_front() {
             attempts.spawn(TcpStream::connect(addr));
         }
         loop {
-            let ended = if addrs.is_empty() {
+            let attempt_result = if addrs.is_empty() {
                 attempts.join_next().await
             } else {
                 match timeout(CONNECTION_ATTEMPT_DELAY, attempts.join_next()).await {
@@ -117,12 +117,12 @@ async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
                     Err(_) => break,
                 }
             };
-            match ended {
+            match attempt_result {
                 Some(Ok(Ok(tcp))) => return Ok(tcp),
-                Some(Ok(Err(error))) => last = Some(error),
+                Some(Ok(Err(error))) => last_error = Some(error),
                 Some(Err(_)) => {}
                 None if addrs.is_empty() => {
-                    return Err(last.unwrap_or_else(|| io::Error::other("no addresses")));
+                    return Err(last_error.unwrap_or_else(|| io::Error::other("no addresses")));
                 }
                 // All attempts so far failed: start the next at once.
                 None => break,
@@ -155,14 +155,14 @@ mod tests {
     #[tokio::test]
     async fn a_refused_address_does_not_prevent_the_next() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let good = listener.local_addr().unwrap();
+        let good_addr = listener.local_addr().unwrap();
         // Bound, but not listening.
-        let unlistened = tokio::net::TcpSocket::new_v4().unwrap();
-        unlistened.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let refused = unlistened.local_addr().unwrap();
-        let tcp = connect_any(vec![refused, good]).await.unwrap();
-        assert_eq!(tcp.peer_addr().unwrap(), good);
-        let error = connect_any(vec![refused]).await.unwrap_err();
+        let bound_socket = tokio::net::TcpSocket::new_v4().unwrap();
+        bound_socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let refused_addr = bound_socket.local_addr().unwrap();
+        let tcp = connect_any(vec![refused_addr, good_addr]).await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), good_addr);
+        let error = connect_any(vec![refused_addr]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -69,7 +69,7 @@ use session::{Command, RetireIf};
 pub struct Client {
     inner: Arc<Inner>,
     /// The queue permit that this handle reserved in `poll_ready`.
-    reserved: QueueReservation,
+    queue_reservation: QueueReservation,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ struct Inner {
     migration: MigrationConfig,
     conn_options: Arc<ConnOptions>,
     cleartext: Cleartext,
-    spares: usize,
+    target_spares: usize,
     max_session_connections: usize,
     queue_limit: QueueLimit,
     queue_timeout: Option<Duration>,
@@ -116,7 +116,7 @@ impl Client {
     /// Returns a snapshot of the sessions over HTTP/2 that accept requests. Each session's task is polled for it;
     /// there is no cost between calls.
     pub async fn sessions(&self) -> Snapshot {
-        snapshot::collect(self.inner.pool.all(), Command::Snapshot).await
+        snapshot::collect(self.inner.pool.mailboxes(), Command::Snapshot).await
     }
 
     /// Sends a request to the origin of its URI and waits for the response's head.
@@ -177,10 +177,10 @@ impl Client {
         self.retire_session(origin, RetireIf::Idle);
     }
 
-    fn retire_session(&self, origin: &Origin, when: RetireIf) {
+    fn retire_session(&self, origin: &Origin, condition: RetireIf) {
         if let Some(mailbox) = self.inner.pool.get(origin) {
             // If the send fails, the session is closing already.
-            drop(mailbox.send(Command::Retire(when)));
+            drop(mailbox.send(Command::Retire(condition)));
         }
     }
 
@@ -261,15 +261,15 @@ impl Client {
             let shared = SharedStream::without_slot(Arc::clone(mailbox.notifier()));
             let RequestDraft { head, length, options, queue_permit } = draft;
             let shared_clone = Arc::clone(&shared);
-            let outgoing =
+            let queued_request =
                 QueuedRequest { head, body, length, options, queue_permit, shared: shared_clone };
-            match mailbox.send(Command::Request(Box::new(outgoing))) {
+            match mailbox.send(Command::Request(Box::new(queued_request))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
-                Err(Command::Request(outgoing)) => {
-                    let QueuedRequest { head, length, options, queue_permit, .. } = *outgoing;
+                Err(Command::Request(queued_request)) => {
+                    let QueuedRequest { head, length, options, queue_permit, .. } = *queued_request;
                     draft = RequestDraft { head, length, options, queue_permit };
-                    body = outgoing.body;
+                    body = queued_request.body;
                 }
                 Err(_) => return Err(Error::new(ErrorKind::Closed)),
             }
@@ -288,7 +288,7 @@ impl Client {
                 conn_options: Arc::clone(&inner.conn_options),
                 migration: inner.migration.clone(),
                 cleartext: inner.cleartext,
-                spares: inner.spares,
+                target_spares: inner.target_spares,
                 max_session_connections: inner.max_session_connections,
                 connection_limit: inner.connection_limit.clone(),
                 queue_timeout: inner.queue_timeout,
@@ -326,10 +326,12 @@ fn with_content_length(mut head: RequestHead, body: &RequestBody) -> (RequestHea
     if head.method == Method::CONNECT {
         return (head, BodyLength::Unknown);
     }
-    let announced = content_length(&head.headers);
-    let exact = if body.is_empty() { None } else { body.size_hint().exact() };
-    let Some(length) = announced.or(exact) else { return (head, BodyLength::Unknown) };
-    if announced.is_none() {
+    let announced_length = content_length(&head.headers);
+    let exact_length = if body.is_empty() { None } else { body.size_hint().exact() };
+    let Some(length) = announced_length.or(exact_length) else {
+        return (head, BodyLength::Unknown);
+    };
+    if announced_length.is_none() {
         head.headers.insert(CONTENT_LENGTH, length.into());
     }
     (head, BodyLength::Remaining(length))

@@ -41,8 +41,8 @@ impl Origin {
     /// # Errors
     /// A URI without scheme or host, or with a scheme other than http and https.
     pub fn from_uri(uri: &Uri) -> Result<Self, Error> {
-        let bad = |why: &str| Error::new(ErrorKind::Request(format!("{uri}: {why}")));
-        let host = uri.host().ok_or_else(|| bad("no host; write https://host/path"))?;
+        let invalid_uri = |why: &str| Error::new(ErrorKind::Request(format!("{uri}: {why}")));
+        let host = uri.host().ok_or_else(|| invalid_uri("no host; write https://host/path"))?;
         // Brackets belong to the URI, not to the address.
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         match uri.scheme() {
@@ -52,8 +52,8 @@ impl Origin {
             Some(scheme) if *scheme == Scheme::HTTP => {
                 Ok(Self::http(host, uri.port_u16().unwrap_or(80)))
             }
-            Some(_) => Err(bad("only https and http are supported")),
-            None => Err(bad("no scheme; write https://host/path")),
+            Some(_) => Err(invalid_uri("only https and http are supported")),
+            None => Err(invalid_uri("no scheme; write https://host/path")),
         }
     }
 

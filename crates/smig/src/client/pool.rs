@@ -58,7 +58,7 @@ impl SessionPool {
     }
 
     /// Returns all sessions that accept requests.
-    pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
+    pub(super) fn mailboxes(&self) -> Vec<Arc<Mailbox<Command>>> {
         self.lock().values().map(Arc::clone).collect()
     }
 
@@ -90,7 +90,7 @@ pub(super) struct OriginContext {
     pub(super) conn_options: Arc<ConnOptions>,
     pub(super) migration: MigrationConfig,
     pub(super) cleartext: Cleartext,
-    pub(super) spares: usize,
+    pub(super) target_spares: usize,
     pub(super) max_session_connections: usize,
     pub(super) connection_limit: Option<ConnectionLimit>,
     pub(super) queue_timeout: Option<Duration>,
@@ -160,7 +160,7 @@ pub(super) async fn run(context: Arc<OriginContext>, mailbox: Arc<Mailbox<Comman
     let now = clock::now();
     let mut session =
         Session::client(Arc::clone(&context.engine_config), AppId::new(entropy::app_id()), now);
-    let spares = Spares::new(transport.peer(), context.cleartext_security(), context.spares);
+    let spares = Spares::new(transport.peer(), context.cleartext_security(), context.target_spares);
     let mut conns = ConnSet::new(Arc::clone(&context.conn_options));
     let info = ConnectionInfo::new(&transport, context.cleartext_security(), None);
     conns.add(&mut session, now, transport, info, CLIENT_IDENTITY);
@@ -179,7 +179,7 @@ fn fail_queued(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: 
     context.remove_session(mailbox);
     for command in mailbox.close() {
         match command {
-            Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
+            Command::Request(queued_request) => queued_request.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
             Command::Dialed(_)

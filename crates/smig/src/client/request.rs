@@ -49,8 +49,8 @@ pub(super) struct OpenRequest {
     pub(super) length: BodyLength,
     /// Whether the body was polled. If so, the request cannot be repeated.
     pub(super) body_polled: bool,
-    pub(super) inbound: BodyRecvState,
-    pub(super) outbound: BodySendState,
+    pub(super) recv_state: BodyRecvState,
+    pub(super) send_state: BodySendState,
     pub(super) after_response: AfterResponse,
     pub(super) candidate: Option<Candidate>,
     pub(super) on_informational: Option<OnInformational>,
@@ -102,7 +102,7 @@ impl OpenRequest {
     pub(super) fn is_complete(&self) -> bool {
         // The stream is tracked until its queued data is sent: it may still migrate, and it may be
         // abandoned if the server accepts no more data.
-        self.inbound == BodyRecvState::Ended && self.outbound == BodySendState::Sent
+        self.recv_state == BodyRecvState::Ended && self.send_state == BodySendState::Sent
     }
 
     /// Abandons the rest of the request once the response is complete.
@@ -114,16 +114,16 @@ impl OpenRequest {
 
     /// Returns the error code for the RST_STREAM that abandons the stream.
     pub(super) const fn reset_code(&self) -> ErrorCode {
-        match self.outbound {
+        match self.send_state {
             BodySendState::Failed(code) => code,
             BodySendState::Open | BodySendState::Ended | BodySendState::Sent => ErrorCode::Cancel,
         }
     }
 
     /// Returns whether the response is complete and the rest of the request is to be abandoned.
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.inbound == BodyRecvState::Ended
-            && self.outbound != BodySendState::Sent
+    pub(super) fn has_abandoned_upload(&self) -> bool {
+        self.recv_state == BodyRecvState::Ended
+            && self.send_state != BodySendState::Sent
             && self.after_response == AfterResponse::Abandon
     }
 }

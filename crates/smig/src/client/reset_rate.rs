@@ -12,7 +12,7 @@ use smig_proto::Instant;
 const MAX_RESETS: u32 = 192;
 /// Below this count, as many streams may be open as the server allows. Our servers allow at most 128, so the sum
 /// stays within `MAX_RESETS`; a server that allows more streams also tolerates more resets.
-const UNLIMITED_BELOW: u32 = MAX_RESETS - 128;
+const MIN_LIMITING_RESETS: u32 = MAX_RESETS - 128;
 /// Time after which one reset is discounted: 20 per second, where servers discount 33.
 const LEAK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -29,10 +29,10 @@ impl ResetRate {
         self.empty_at = self.empty_at.max(now) + LEAK_INTERVAL;
     }
 
-    /// Returns whether one more stream may be opened while `open` others are.
-    pub(super) fn may_open(&self, now: Instant, open: usize) -> bool {
+    /// Returns whether one more stream may be opened while `open_streams` others are.
+    pub(super) fn may_open(&self, now: Instant, open_streams: usize) -> bool {
         let count = self.count(now);
-        count < UNLIMITED_BELOW || count as usize + open < MAX_RESETS as usize
+        count < MIN_LIMITING_RESETS || count as usize + open_streams < MAX_RESETS as usize
     }
 
     /// Returns whether a stream may be reset whose reset could also wait.
@@ -42,14 +42,14 @@ impl ResetRate {
 
     /// Returns when the count next decreases.
     pub(super) fn next_decrease(&self, now: Instant) -> Instant {
-        let left = self.empty_at.saturating_duration_since(now);
-        let whole = LEAK_INTERVAL * self.count(now).saturating_sub(1);
-        now + left.saturating_sub(whole)
+        let until_empty = self.empty_at.saturating_duration_since(now);
+        let whole_intervals = LEAK_INTERVAL * self.count(now).saturating_sub(1);
+        now + until_empty.saturating_sub(whole_intervals)
     }
 
     fn count(&self, now: Instant) -> u32 {
-        let left = self.empty_at.saturating_duration_since(now);
-        left.as_millis().div_ceil(LEAK_INTERVAL.as_millis()) as u32
+        let until_empty = self.empty_at.saturating_duration_since(now);
+        until_empty.as_millis().div_ceil(LEAK_INTERVAL.as_millis()) as u32
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    fn after(count: u32, now: Instant) -> ResetRate {
+    fn rate_after(count: u32, now: Instant) -> ResetRate {
         let mut rate = ResetRate::default();
         (0..count).for_each(|_| rate.add(now));
         rate
@@ -71,18 +71,23 @@ mod tests {
     fn open_streams_and_recent_resets_stay_below_the_limit() {
         let start = at(1_000_000);
         // Few resets: as many streams as the server allows.
-        assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
-        for (rate, open) in [(64, 127), (100, 91), (191, 0)] {
-            assert!(after(rate, start).may_open(start, open), "{rate} {open}");
-            assert!(!after(rate, start).may_open(start, open + 1), "{rate} {open}");
+        assert!(
+            rate_after(63, start).may_open(start, 127)
+                && rate_after(63, start).may_open(start, 10_000)
+        );
+        for (count, open) in [(64, 127), (100, 91), (191, 0)] {
+            assert!(rate_after(count, start).may_open(start, open), "{count} {open}");
+            assert!(!rate_after(count, start).may_open(start, open + 1), "{count} {open}");
         }
-        assert!(after(191, start).may_reset(start) && !after(192, start).may_reset(start));
+        assert!(
+            rate_after(191, start).may_reset(start) && !rate_after(192, start).may_reset(start)
+        );
     }
 
     #[test]
     fn twenty_resets_are_discounted_per_second() {
         let start = at(1_000_000);
-        let rate = after(192, start);
+        let rate = rate_after(192, start);
         assert!(!rate.may_open(start, 0));
         assert_eq!(rate.next_decrease(start), at(1_000_050));
         assert!(!rate.may_open(at(1_000_049), 0) && rate.may_open(at(1_000_050), 0));

@@ -29,7 +29,7 @@ pub struct ResponseFuture<'a> {
     origin: &'a Origin,
     parts: RequestParts,
     attempt: Attempt,
-    attempts: usize,
+    attempt_count: usize,
 }
 
 /// The parts of a request that every attempt sends, except the body.
@@ -59,7 +59,7 @@ impl<'a> ResponseFuture<'a> {
         queue_permit: Option<QueuePermit>,
     ) -> Result<Self, Error> {
         let attempt = Attempt::start(client, origin, parts.clone(), body, queue_permit)?;
-        Ok(Self { client, origin, parts, attempt, attempts: 1 })
+        Ok(Self { client, origin, parts, attempt, attempt_count: 1 })
     }
 
     /// Returns when the request got its stream, or over HTTP/1.1 its connection. `None` while it
@@ -67,17 +67,18 @@ impl<'a> ResponseFuture<'a> {
     /// been sent then.
     #[must_use]
     pub fn sent_at(&self) -> Option<Instant> {
-        self.attempt.shared.sent_at().map(|at| clock::deadline(at).into_std())
+        self.attempt.shared.sent_at().map(|at| clock::to_tokio(at).into_std())
     }
 
     /// Retries the request if the error allows it.
     fn retry(&mut self, error: Error) -> Result<(), Error> {
-        let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < MAX_ATTEMPTS;
+        let may_repeat =
+            error.is_retryable() && !error.is_busy() && self.attempt_count < MAX_ATTEMPTS;
         let unsent = self.attempt.shared.take_unsent().filter(|_| may_repeat);
         let Some(UnsentRequest { body, permit: queue_permit }) = unsent else { return Err(error) };
         tracing::debug!(%error, "request retried");
         // A request that was returned before it had a stream does not count as an attempt.
-        self.attempts += usize::from(!error.is_retired());
+        self.attempt_count += usize::from(!error.is_retired());
         let parts = self.parts.clone();
         self.attempt = Attempt::start(self.client, self.origin, parts, body, queue_permit)?;
         Ok(())

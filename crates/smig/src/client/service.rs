@@ -29,11 +29,11 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.reserved.poll(&self.inner.queue_limit, cx).map(Ok)
+        self.queue_reservation.poll(&self.inner.queue_limit, cx).map(Ok)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (client, queue_permit) = (self.clone(), self.reserved.take());
+        let (client, queue_permit) = (self.clone(), self.queue_reservation.take());
         Box::pin(async move {
             let origin = Origin::from_uri(request.uri())?;
             client.submit_with_permit(&origin, request, queue_permit)?.await

@@ -35,8 +35,8 @@ pub(super) struct Spares {
     cleartext_security: Security,
     /// Number of spares to keep ready.
     target: usize,
-    dialing: usize,
-    state: State,
+    dials_in_progress: usize,
+    state: DialState,
     /// Streams whose offer waits for a connection.
     offers: VecDeque<StreamKey>,
     backoff_until: Option<Instant>,
@@ -44,7 +44,7 @@ pub(super) struct Spares {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DialState {
     /// The server does not support SMig, or its SETTINGS have not arrived yet.
     Disabled,
     Enabled,
@@ -58,8 +58,8 @@ impl Spares {
             addr,
             cleartext_security,
             target,
-            dialing: 0,
-            state: State::Disabled,
+            dials_in_progress: 0,
+            state: DialState::Disabled,
             offers: VecDeque::new(),
             backoff_until: None,
             backoff: MIN_BACKOFF,
@@ -72,31 +72,31 @@ impl Spares {
     }
 
     pub(super) fn on_established(&mut self) {
-        if self.state == State::Disabled {
-            self.state = State::Enabled;
+        if self.state == DialState::Disabled {
+            self.state = DialState::Enabled;
         }
     }
 
     /// Stops dialing. The results of attempts in progress are not reported any more, so all waiting offers are
     /// declined.
     pub(super) fn stop(&mut self, turn: &mut TurnCx<'_>) {
-        self.state = State::Stopped;
+        self.state = DialState::Stopped;
         self.decline_all(turn);
     }
 
     /// Returns whether a connection may be dialed now: the server supports SMig, and no backoff is in
     /// progress.
     fn may_dial(&self, now: Instant) -> bool {
-        self.state == State::Enabled && self.backoff_until.is_none_or(|at| now >= at)
+        self.state == DialState::Enabled && self.backoff_until.is_none_or(|at| now >= at)
     }
 
     /// Closes idle spares.
     pub(super) fn close_idle(&self, turn: &mut TurnCx<'_>) {
         let primary = primary(turn);
-        let idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
-        let idle: Vec<ConnId> =
-            turn.session.connections().filter(idle).map(|conn| conn.id).collect();
-        for conn in idle {
+        let is_idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
+        let idle_conns: Vec<ConnId> =
+            turn.session.connections().filter(is_idle).map(|conn| conn.id).collect();
+        for conn in idle_conns {
             turn.session.drain(turn.now, conn);
         }
     }
@@ -112,22 +112,22 @@ impl Spares {
             return;
         }
         let primary = primary(turn);
-        let idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
-        let idle = turn.session.connections().filter(idle).count();
+        let is_idle = |conn: &ConnectionView| conn.stream_count == 0 && Some(conn.id) != primary;
+        let idle_count = turn.session.connections().filter(is_idle).count();
         self.offers.retain(|&stream| turn.session.has_offer(stream));
         let target = self.target.max(self.offers.len());
-        let missing = target.saturating_sub(idle + self.dialing);
+        let missing = target.saturating_sub(idle_count + self.dials_in_progress);
         for _ in 0..missing {
             if !turn.session.can_join()
-                || turn.conns.len() + self.dialing >= context.max_session_connections
+                || turn.conns.len() + self.dials_in_progress >= context.max_session_connections
             {
                 break;
             }
             let Ok(connection_permit) = context.try_acquire_permit() else { break };
-            self.dialing += 1;
+            self.dials_in_progress += 1;
             self.dial(context, mailbox, connection_permit);
         }
-        if missing > 0 && self.dialing == 0 {
+        if missing > 0 && self.dials_in_progress == 0 {
             self.decline_all(turn);
         }
     }
@@ -149,9 +149,13 @@ impl Spares {
     }
 
     /// Adds a dialed connection; it joins with its first frames.
-    pub(super) fn on_dialed(&mut self, turn: &mut TurnCx<'_>, dialed: Result<Transport, Error>) {
-        self.dialing = self.dialing.saturating_sub(1);
-        match dialed {
+    pub(super) fn on_dialed(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        dial_result: Result<Transport, Error>,
+    ) {
+        self.dials_in_progress = self.dials_in_progress.saturating_sub(1);
+        match dial_result {
             Ok(transport) if turn.session.can_join() => {
                 let info = ConnectionInfo::new(&transport, self.cleartext_security, None);
                 turn.conns.add(turn.session, turn.now, transport, info, CLIENT_IDENTITY);
@@ -255,7 +259,7 @@ mod tests {
         assert!(spares.may_dial(at(1)));
         spares.backoff_until = Some(at(3));
         assert!(!spares.may_dial(at(2)) && spares.may_dial(at(3)), "one failed");
-        spares.state = State::Stopped;
+        spares.state = DialState::Stopped;
         spares.on_established();
         assert!(!spares.may_dial(at(4)), "the session ends");
     }

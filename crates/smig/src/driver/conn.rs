@@ -14,7 +14,7 @@ use smig_proto::{
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
-use crate::transport::{Received, Transport};
+use crate::transport::{ReceiveOutcome, Transport};
 
 /// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
 /// reordered.
@@ -92,14 +92,14 @@ pub(crate) struct DriverConn {
     pub(super) close_state: CloseState,
     pub(super) sample: PathSample,
     output: OutputBuffer,
-    batch: usize,
-    min_batch: usize,
+    batch_bytes: usize,
+    min_batch_bytes: usize,
     bytes_since_sample: usize,
     /// TCP_NOTSENT_LOWAT: the role's, and the current one. Zero is the system's default.
     notsent_lowat: u32,
     applied_lowat: u32,
     /// The role's own limit on the pacing rate, and the current limit.
-    own_pacing_rate: Option<u64>,
+    role_pacing_rate: Option<u64>,
     applied_cap: Option<u64>,
     /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
     last_acknowledged: Option<u64>,
@@ -120,12 +120,12 @@ impl DriverConn {
             close_state: CloseState::Open,
             sample: PathSample::default(),
             output,
-            batch: MIN_BATCH_BYTES,
-            min_batch: MIN_BATCH_BYTES,
+            batch_bytes: MIN_BATCH_BYTES,
+            min_batch_bytes: MIN_BATCH_BYTES,
             bytes_since_sample: 0,
             notsent_lowat: 0,
             applied_lowat: 0,
-            own_pacing_rate: None,
+            role_pacing_rate: None,
             applied_cap: None,
             last_acknowledged: None,
             sent: 0,
@@ -145,13 +145,13 @@ impl DriverConn {
         self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
         self.applied_lowat = self.notsent_lowat;
         socket::apply(self.transport.tcp(), options);
-        self.own_pacing_rate = options.pacing_rate;
+        self.role_pacing_rate = options.pacing_rate;
         self.applied_cap = None;
     }
 
     /// Limits the sending rate to `cap` bytes per second, or the role's own limit; `u64::MAX` is no limit.
     pub(super) fn set_cap(&mut self, cap: u64) {
-        let cap = self.own_pacing_rate.map_or(cap, |own| own.min(cap));
+        let cap = self.role_pacing_rate.map_or(cap, |own| own.min(cap));
         // A change of 1/128 or less is not worth a system call.
         let current = self.applied_cap.unwrap_or(u64::MAX);
         if cap.abs_diff(current) > current / 128 {
@@ -208,7 +208,7 @@ impl DriverConn {
                 Poll::Ready(Ok(received)) => {
                     progress = Progress::Yes;
                     session.handle_input(now, self.id, self.transport.input());
-                    if received == Received::End {
+                    if received == ReceiveOutcome::End {
                         self.peer_state = PeerState::Closed;
                         session.handle_eof(now, self.id);
                     }
@@ -240,7 +240,7 @@ impl DriverConn {
         for _ in 0..MAX_READS_PER_TURN {
             match self.transport.poll_receive(cx) {
                 Poll::Pending => return Progress::No,
-                Poll::Ready(Ok(Received::Progress)) => self.transport.input().clear(),
+                Poll::Ready(Ok(ReceiveOutcome::Progress)) => self.transport.input().clear(),
                 Poll::Ready(_) => {
                     self.close_state = CloseState::Closed;
                     return Progress::Yes;
@@ -267,7 +267,7 @@ impl DriverConn {
         if matches!(self.close_state, CloseState::Lingering(_) | CloseState::Closed) {
             return Progress::No;
         }
-        let mut sent = 0;
+        let mut total_taken = 0;
         loop {
             if !self.output.is_empty() || self.transport.has_sealed() {
                 match self.transport.poll_flush(cx, &mut self.output) {
@@ -282,21 +282,21 @@ impl DriverConn {
                     }
                 }
             }
-            if sent >= MAX_SENT_BYTES_PER_TURN || !session.wants_transmit(self.id) {
+            if total_taken >= MAX_SENT_BYTES_PER_TURN || !session.wants_transmit(self.id) {
                 break;
             }
-            let taken = session.poll_transmit(now, self.id, self.batch, &mut self.output);
+            let taken = session.poll_transmit(now, self.id, self.batch_bytes, &mut self.output);
             if taken == 0 && self.output.is_empty() {
                 break;
             }
-            if taken >= self.batch {
-                self.batch = (self.batch * 2).min(MAX_BATCH_BYTES);
+            if taken >= self.batch_bytes {
+                self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
             }
-            sent += taken;
+            total_taken += taken;
             self.bytes_since_sample += taken;
         }
-        self.sent += sent as u64;
-        if sent > 0 { Progress::Yes } else { Progress::No }
+        self.sent += total_taken as u64;
+        if total_taken > 0 { Progress::Yes } else { Progress::No }
     }
 
     /// Releases excess output memory, before the session's task goes idle.
@@ -310,7 +310,7 @@ impl DriverConn {
         if self.bytes_since_sample >= MAX_BATCH_BYTES || self.sample.delivery_rate.is_none() {
             self.take_sample();
         }
-        self.batch = self.min_batch;
+        self.batch_bytes = self.min_batch_bytes;
     }
 
     /// Reads TCP_INFO and sets TCP_NOTSENT_LOWAT to what the delivery rate sends in a few milliseconds.
@@ -334,7 +334,7 @@ impl DriverConn {
         if target > current.saturating_mul(2) || target < current / 2 {
             self.applied_lowat = target;
             socket::set_notsent_lowat(self.transport.tcp(), target);
-            self.min_batch = (target as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
+            self.min_batch_bytes = (target as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
         }
     }
 
@@ -357,7 +357,7 @@ impl DriverConn {
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
-            pacing_cap: self.applied_cap.or(self.own_pacing_rate).filter(|&cap| cap != u64::MAX),
+            pacing_cap: self.applied_cap.or(self.role_pacing_rate).filter(|&cap| cap != u64::MAX),
             sent: view.data_bytes_sent,
             received: view.data_bytes_received,
             streams: view.stream_count,

@@ -36,8 +36,8 @@ pub enum Pacing {
 /// Options for the connections of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnOptions {
-    pub(crate) interactive: SocketOptions,
-    pub(crate) bulk: SocketOptions,
+    pub(crate) interactive_options: SocketOptions,
+    pub(crate) bulk_options: SocketOptions,
     pub(crate) pacing: Pacing,
     /// Longest deferral of bulk by interactive output.
     pub(crate) max_bulk_deferral: Duration,
@@ -94,7 +94,7 @@ impl ConnSet {
     /// Adds a connection that the engine already has.
     pub(crate) fn insert(&mut self, id: ConnId, detached: DetachedConn) {
         let mut conn = DriverConn::new(id, detached);
-        conn.set_role(ConnectionRole::Interactive, &self.options.interactive);
+        conn.set_role(ConnectionRole::Interactive, &self.options.interactive_options);
         self.conns.push(conn);
     }
 
@@ -158,7 +158,7 @@ impl ConnSet {
                 if let Some(conn) = self.conn_mut(*to)
                     && conn.role == ConnectionRole::Interactive
                 {
-                    conn.set_role(ConnectionRole::Bulk, &options.bulk);
+                    conn.set_role(ConnectionRole::Bulk, &options.bulk_options);
                     self.start_pacing(now);
                 }
             }
@@ -195,7 +195,7 @@ impl ConnSet {
         if self.options.pacing == Pacing::All && self.conns.iter().any(DriverConn::is_blocked) {
             self.start_pacing(now);
         }
-        if self.paced().next().is_none() {
+        if self.paced_conns().next().is_none() {
             self.pacer = None;
             self.deferral.cancel();
             return progress;
@@ -222,7 +222,7 @@ impl ConnSet {
             cap = cap.min(pacer.capacity() / DEFERRED_RATE_DIVISOR);
         }
         self.pacer = Some(pacer);
-        let active = self.paced().filter(|conn| conn.is_blocked()).count();
+        let active = self.paced_conns().filter(|conn| conn.is_blocked()).count();
         let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
         let pacing = self.options.pacing;
         for conn in self.conns.iter_mut().filter(|conn| pacing.applies_to(conn.role)) {
@@ -231,7 +231,7 @@ impl ConnSet {
     }
 
     /// Returns the connections whose rate is limited.
-    fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
+    fn paced_conns(&self) -> impl Iterator<Item = &DriverConn> + Clone {
         self.conns.iter().filter(|conn| self.options.pacing.applies_to(conn.role))
     }
 
@@ -243,7 +243,7 @@ impl ConnSet {
         self.acknowledged += newly_acknowledged;
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
-        let paced = self.paced();
+        let paced = self.paced_conns();
         let in_flight = paced.clone().map(in_flight).sum();
         let sending = paced.filter(|conn| conn.sample.in_flight > 0);
         let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {

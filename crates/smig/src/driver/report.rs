@@ -26,11 +26,11 @@ impl TurnCx<'_> {
     /// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
     pub(crate) fn snapshot<'a>(
         &self,
-        record: &SessionRecord,
+        session_record: &SessionRecord,
         find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
     ) -> Option<SessionSnapshot> {
         let connection = |view: &ConnectionView, role| self.conns.snapshot(view, role);
-        snapshot::capture(self.session, self.now, record, connection, find)
+        snapshot::capture(self.session, self.now, session_record, connection, find)
     }
 }
 
@@ -98,7 +98,7 @@ impl Counters {
         self.on_event(&ObserverEvent::StreamEnded {
             stream: self.stream_ref(turn, session_record, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
-            latency: clock::now().saturating_duration_since(record.opened),
+            latency: clock::now().saturating_duration_since(record.opened_at),
             sent: view.map_or(0, |view| view.sent_bytes),
             received: view.map_or(0, |view| view.received_bytes),
             migrations: view.map_or(0, |view| view.migrations),

@@ -17,16 +17,16 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Waits until `wanted`. `Ready` when a deadline, perhaps a former one, has passed: poll again with the current one.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
-        let Some(wanted) = wanted else { return Poll::Pending };
-        if self.armed_for.is_none_or(|armed| wanted < armed) {
-            let deadline = clock::deadline(wanted);
+    /// Waits until `wake_at`. `Ready` when a deadline, perhaps a former one, has passed: poll again with the current one.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, wake_at: Option<Instant>) -> Poll<()> {
+        let Some(wake_at) = wake_at else { return Poll::Pending };
+        if self.armed_for.is_none_or(|armed| wake_at < armed) {
+            let deadline = clock::to_tokio(wake_at);
             match &mut self.sleep {
                 Some(sleep) => sleep.as_mut().reset(deadline),
                 none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
             }
-            self.armed_for = Some(wanted);
+            self.armed_for = Some(wake_at);
         }
         let Some(sleep) = &mut self.sleep else { return Poll::Pending };
         match sleep.as_mut().poll(cx) {

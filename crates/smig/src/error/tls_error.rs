@@ -100,7 +100,7 @@ impl TlsError {
 
     fn from_certificate(error: &CertificateError) -> Self {
         use CertificateError as Fault;
-        let (kind, what) = match error {
+        let (kind, cause) = match error {
             Fault::UnknownIssuer | Fault::BadSignature => {
                 (TlsErrorKind::Untrusted, "it is not signed by a trusted authority".to_owned())
             }
@@ -143,13 +143,14 @@ impl TlsError {
             }
             Fault::Other(inner) => {
                 let text = variant_words(&inner.0);
-                if let Some(unfit) = inner.0.downcast_ref::<IssuerError>() {
-                    let kind = match unfit {
+                if let Some(issuer_error) = inner.0.downcast_ref::<IssuerError>() {
+                    let kind = match issuer_error {
                         IssuerError::MayNotSign => TlsErrorKind::Unusable,
                         IssuerError::Expired | IssuerError::NotYetValid => TlsErrorKind::Time,
                     };
-                    let message =
-                        format!("the authority that signed the server's certificate: {unfit}");
+                    let message = format!(
+                        "the authority that signed the server's certificate: {issuer_error}"
+                    );
                     return Self::new(kind, message);
                 }
                 match &*text {
@@ -165,7 +166,7 @@ impl TlsError {
             }
             other => (TlsErrorKind::Unusable, variant_words(other)),
         };
-        Self { kind, message: format!("the server's certificate: {what}") }
+        Self { kind, message: format!("the server's certificate: {cause}") }
     }
 
     fn from_alert(alert: AlertDescription) -> Self {
@@ -238,8 +239,8 @@ impl fmt::Display for TlsError {
 
 /// Returns a variant's name as words: `CaUsedAsEndEntity` becomes "ca used as end entity". Its fields are
 /// omitted.
-fn variant_words(named: &impl fmt::Debug) -> String {
-    let shown = format!("{named:?}");
+fn variant_words(value: &impl fmt::Debug) -> String {
+    let shown = format!("{value:?}");
     let name = shown.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     let mut text = String::new();
     let mut before = ' ';
@@ -344,7 +345,7 @@ mod tests {
 
     #[test]
     fn every_error_is_a_sentence_with_advice() {
-        let others = [
+        let other_errors = [
             Error::NoCertificatesPresented,
             Error::UnsupportedNameType,
             Error::DecryptError,
@@ -359,7 +360,7 @@ mod tests {
             Error::NoApplicationProtocol,
             Error::Other(OtherError(Arc::new(CaUsedAsEndEntity))),
         ];
-        let all = certificates().into_iter().map(Error::from).chain(others);
+        let all = certificates().into_iter().map(Error::from).chain(other_errors);
         for error in all {
             let text =
                 TlsError::from_io(&io::Error::new(io::ErrorKind::InvalidData, error)).to_string();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-const SHARDS: usize = 16;
+const SHARD_COUNT: usize = 16;
 
 /// A client's IPv4 address or IPv6 /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,12 +24,12 @@ impl ClientNetwork {
         }
     }
 
-    const fn shard(self) -> usize {
+    const fn shard_index(self) -> usize {
         let bits = match self {
             Self::V4(bits) => bits as u64,
             Self::V6(bits) => bits,
         };
-        ((bits ^ (bits >> 8) ^ (bits >> 32)) % SHARDS as u64) as usize
+        ((bits ^ (bits >> 8) ^ (bits >> 32)) % SHARD_COUNT as u64) as usize
     }
 }
 
@@ -37,7 +37,7 @@ impl ClientNetwork {
 #[derive(Debug)]
 pub(crate) struct ClientQuota {
     max: usize,
-    shards: [Mutex<FxHashMap<ClientNetwork, usize>>; SHARDS],
+    shards: [Mutex<FxHashMap<ClientNetwork, usize>>; SHARD_COUNT],
 }
 
 /// A connection's permit of its client's quota; released on drop.
@@ -57,7 +57,7 @@ impl ClientQuota {
         &self,
         client: ClientNetwork,
     ) -> Option<MutexGuard<'_, FxHashMap<ClientNetwork, usize>>> {
-        let shard = self.shards.get(client.shard())?;
+        let shard = self.shards.get(client.shard_index())?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -12,9 +12,9 @@ use crate::socket::ConnectionAddrs;
 /// A connection's permit to be open; released on drop.
 #[derive(Debug)]
 pub(crate) struct OpenPermit {
-    open: Arc<AtomicUsize>,
+    open_count: Arc<AtomicUsize>,
     /// At a server: its permit of the client's address.
-    client: Option<ClientPermit>,
+    client_permit: Option<ClientPermit>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     addrs: Option<Box<ConnectionAddrs>>,
@@ -25,19 +25,25 @@ pub(crate) struct OpenPermit {
 impl OpenPermit {
     /// Returns a permit if fewer than `max` connections are open.
     pub(crate) fn try_acquire(
-        open: &Arc<AtomicUsize>,
+        open_count: &Arc<AtomicUsize>,
         max: usize,
         counters: &Arc<Counters>,
         addrs: impl FnOnce() -> Option<ConnectionAddrs>,
     ) -> Option<Self> {
-        if open.fetch_add(1, Ordering::Relaxed) >= max {
-            open.fetch_sub(1, Ordering::Relaxed);
+        if open_count.fetch_add(1, Ordering::Relaxed) >= max {
+            open_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let addrs = counters.addrs(addrs);
         counters.on_event(&ObserverEvent::ConnectionOpened { addrs });
-        let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, client: None, counters, addrs: addrs.map(Box::new), limit_permit: None })
+        let (open_count, counters) = (Arc::clone(open_count), Arc::clone(counters));
+        Some(Self {
+            open_count,
+            client_permit: None,
+            counters,
+            addrs: addrs.map(Box::new),
+            limit_permit: None,
+        })
     }
 
     /// Adds a permit of a [`ConnectionLimit`], released together with this one.
@@ -47,15 +53,15 @@ impl OpenPermit {
     }
 
     /// Adds the permit of the client's address, released together with this one.
-    pub(crate) fn with_client(mut self, client: ClientPermit) -> Self {
-        self.client = Some(client);
+    pub(crate) fn with_client_permit(mut self, client_permit: ClientPermit) -> Self {
+        self.client_permit = Some(client_permit);
         self
     }
 }
 
 impl Drop for OpenPermit {
     fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open_count.fetch_sub(1, Ordering::Relaxed);
         self.counters
             .on_event(&ObserverEvent::ConnectionClosed { addrs: self.addrs.as_deref().copied() });
     }
@@ -135,11 +141,11 @@ mod tests {
         let limit = ConnectionLimit::new(1);
         let permit = limit.acquire().await;
         assert!(limit.try_acquire().is_none() && !limit.has_waiters());
-        let mut waiting = Box::pin(limit.acquire());
+        let mut waiter = Box::pin(limit.acquire());
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        assert!(waiter.as_mut().poll(&mut cx).is_pending());
         assert!(limit.has_waiters());
-        drop(waiting);
+        drop(waiter);
         assert!(!limit.has_waiters());
         drop(permit);
         assert!(limit.try_acquire().is_some());

@@ -47,7 +47,7 @@ impl QueueLimit {
 
     /// Returns the number of available permits.
     #[must_use]
-    pub fn free(&self) -> usize {
+    pub fn available_permits(&self) -> usize {
         self.0.available_permits()
     }
 
@@ -123,16 +123,17 @@ mod tests {
     fn a_permit_is_waited_for_and_released() {
         let limit = QueueLimit::new(1);
         let mut cx = Context::from_waker(Waker::noop());
-        let (mut one, mut other) = (QueueReservation::default(), QueueReservation::default());
-        assert!(one.poll(&limit, &mut cx).is_ready());
-        assert!(one.clone().take().is_none(), "a clone has no permit");
-        assert!(other.poll(&limit, &mut cx).is_pending());
-        assert!(other.take().is_none() && limit.try_acquire().is_none());
-        drop(one.take());
-        assert!(other.poll(&limit, &mut cx).is_ready());
+        let (mut first_handle, mut second_handle) =
+            (QueueReservation::default(), QueueReservation::default());
+        assert!(first_handle.poll(&limit, &mut cx).is_ready());
+        assert!(first_handle.clone().take().is_none(), "a clone has no permit");
+        assert!(second_handle.poll(&limit, &mut cx).is_pending());
+        assert!(second_handle.take().is_none() && limit.try_acquire().is_none());
+        drop(first_handle.take());
+        assert!(second_handle.poll(&limit, &mut cx).is_ready());
         // A handle that is dropped with an unused permit releases it as well.
-        drop(other);
-        assert_eq!(limit.free(), 1);
+        drop(second_handle);
+        assert_eq!(limit.available_permits(), 1);
     }
 
     #[test]

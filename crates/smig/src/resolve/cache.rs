@@ -34,13 +34,13 @@ impl AddressCache {
             return;
         }
         if self.0.len() >= MAX_CACHED_NAMES && !self.0.contains_key(&host) {
-            let mut all: Vec<_> = self
+            let mut entries: Vec<_> = self
                 .0
                 .iter()
                 .map(|(host, answer)| (answer.requested_at, Arc::clone(host)))
                 .collect();
             let (older, ..) =
-                all.select_nth_unstable_by_key(MAX_CACHED_NAMES / 2, |(since, _)| *since);
+                entries.select_nth_unstable_by_key(MAX_CACHED_NAMES / 2, |(since, _)| *since);
             for (_, host) in older {
                 self.0.remove(host);
             }

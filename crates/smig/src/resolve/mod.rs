@@ -133,27 +133,28 @@ impl Resolver {
             Ok(ip) => Arc::from([ip]),
             Err(_) => self.inner.find_addresses(&self.client, host, self.fresh_time).await?,
         };
-        let mut found = addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
-        let Some(check) = &self.check else { return Ok(found) };
-        let mut refused: Option<io::Error> = None;
-        found.retain(|addr| match check(host, *addr) {
+        let mut socket_addrs =
+            addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
+        let Some(check) = &self.check else { return Ok(socket_addrs) };
+        let mut check_error: Option<io::Error> = None;
+        socket_addrs.retain(|addr| match check(host, *addr) {
             Ok(()) => true,
             Err(why) => {
                 // The error returned omits the address, which may be a secret of this network.
                 tracing::debug!(host, %addr, %why, "address rejected");
                 // Undecided may become allowed later: that error takes precedence.
-                if refused
+                if check_error
                     .as_ref()
                     .is_none_or(|last| last.kind() == io::ErrorKind::PermissionDenied)
                 {
-                    refused = Some(why);
+                    check_error = Some(why);
                 }
                 false
             }
         });
-        match refused {
-            Some(refused) if found.is_empty() => Err(refused),
-            Some(_) | None => Ok(found),
+        match check_error {
+            Some(refused) if socket_addrs.is_empty() => Err(refused),
+            Some(_) | None => Ok(socket_addrs),
         }
     }
 }
@@ -167,19 +168,19 @@ impl ResolverInner {
         self: &Arc<Self>,
         client: &Arc<str>,
         host: &str,
-        fresh: Duration,
+        fresh_time: Duration,
     ) -> io::Result<Arc<[IpAddr]>> {
-        let (stale, waiting) = match self.find_or_queue(client, host, fresh)? {
+        let (stale_addresses, waiter) = match self.find_or_queue(client, host, fresh_time)? {
             CacheLookup::Usable(addresses) => return Ok(addresses),
             CacheLookup::Pending(stale, waiting) => (stale, waiting),
         };
-        let Some(stale) = stale else { return waiting.outcome().await };
-        match timeout(REFRESH_TIMEOUT, waiting.outcome()).await {
+        let Some(stale_addresses) = stale_addresses else { return waiter.outcome().await };
+        match timeout(REFRESH_TIMEOUT, waiter.outcome()).await {
             Ok(Ok(addresses)) => Ok(addresses),
             failed => {
                 let error = failed.ok().and_then(Result::err);
                 tracing::debug!(host, ?error, "lookup failed, cached addresses are used");
-                Ok(stale)
+                Ok(stale_addresses)
             }
         }
     }
@@ -189,52 +190,52 @@ impl ResolverInner {
         self: &Arc<Self>,
         client: &'a Arc<str>,
         host: &'a str,
-        fresh: Duration,
+        fresh_time: Duration,
     ) -> io::Result<CacheLookup<'a>> {
         let now = Instant::now();
         let mut state = self.lock();
         let answer = state.cache.get(host);
         let age = |answer: &CachedAnswer| now.saturating_duration_since(answer.requested_at);
-        if let Some(answer) = answer.filter(|answer| age(answer) < fresh) {
+        if let Some(answer) = answer.filter(|answer| age(answer) < fresh_time) {
             return Ok(CacheLookup::Usable(Arc::clone(&answer.addresses)));
         }
-        let usable = answer.filter(|answer| age(answer) < fresh + STALE_TIME);
-        let stale = usable.map(|answer| Arc::clone(&answer.addresses));
-        let outcome = match (state.queue.request(client, host, now), &stale) {
+        let usable = answer.filter(|answer| age(answer) < fresh_time + STALE_TIME);
+        let stale_addresses = usable.map(|answer| Arc::clone(&answer.addresses));
+        let outcome = match (state.queue.request(client, host, now), &stale_addresses) {
             (Ok(outcome), _) => outcome,
             (Err(QueueFull), Some(stale)) => return Ok(CacheLookup::Usable(Arc::clone(stale))),
             (Err(QueueFull), None) => {
                 crate::throttled!(
                     warn,
                     "lookups",
-                    who = &**client,
+                    client = &**client,
                     "limit reached: queued name lookups"
                 );
                 let busy = "too many name lookups are queued";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, busy));
             }
         };
-        if let Some(running) = state.queue.start_next() {
-            let (inner, thread_lookup) = (Arc::clone(self), running.clone());
+        if let Some(next_lookup) = state.queue.start_next() {
+            let (inner, thread_lookup) = (Arc::clone(self), next_lookup.clone());
             if let Err(error) =
                 blocking::start("resolver", move || inner.run_lookups(thread_lookup))
-                && state.queue.requeue(&running).is_err()
+                && state.queue.requeue(&next_lookup).is_err()
             {
-                return stale.map(CacheLookup::Usable).ok_or(error);
+                return stale_addresses.map(CacheLookup::Usable).ok_or(error);
             }
         }
         drop(state);
-        let waiting =
-            LookupWaiter { inner: Arc::clone(self), client, host, outcome: Some(outcome) };
-        Ok(CacheLookup::Pending(stale, waiting))
+        let waiter = LookupWaiter { inner: Arc::clone(self), client, host, outcome: Some(outcome) };
+        Ok(CacheLookup::Pending(stale_addresses, waiter))
     }
 
     /// Body of a lookup thread: runs one lookup after another until none may start.
-    fn run_lookups(&self, mut running: RunningLookup) {
+    fn run_lookups(&self, mut lookup: RunningLookup) {
         loop {
-            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup_fn)(&running.host)));
-            let found = found.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
-            let outcome = match found.map(deduplicate) {
+            let lookup_result = catch_unwind(AssertUnwindSafe(|| (self.lookup_fn)(&lookup.host)));
+            let lookup_result =
+                lookup_result.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
+            let outcome = match lookup_result.map(deduplicate) {
                 Ok(addresses) if addresses.is_empty() => {
                     Err((io::ErrorKind::NotFound, Arc::from("no addresses")))
                 }
@@ -243,20 +244,20 @@ impl ResolverInner {
             };
             let mut state = self.lock();
             if let Ok(addresses) = &outcome {
-                let (since, addresses) = (running.requested_at, Arc::clone(addresses));
+                let (since, addresses) = (lookup.requested_at, Arc::clone(addresses));
                 state.cache.insert(
-                    Arc::clone(&running.host),
+                    Arc::clone(&lookup.host),
                     CachedAnswer { requested_at: since, addresses },
                 );
             }
-            let sender = state.queue.finish(&running);
+            let sender = state.queue.finish(&lookup);
             let next = state.queue.start_next();
             drop(state);
             if let Some(sender) = sender {
                 sender.send_replace(Some(outcome));
             }
             match next {
-                Some(next) => running = next,
+                Some(next) => lookup = next,
                 None => return,
             }
         }
@@ -281,12 +282,12 @@ struct LookupWaiter<'a> {
 
 impl LookupWaiter<'_> {
     async fn outcome(mut self) -> io::Result<Arc<[IpAddr]>> {
-        let aborted = || io::Error::other("the lookup was aborted");
-        let outcome = self.outcome.as_mut().ok_or_else(aborted)?;
+        let aborted_error = || io::Error::other("the lookup was aborted");
+        let outcome = self.outcome.as_mut().ok_or_else(aborted_error)?;
         match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),
             Ok(Some(Err((kind, text)))) => Err(io::Error::new(*kind, &**text)),
-            Ok(None) | Err(_) => Err(aborted()),
+            Ok(None) | Err(_) => Err(aborted_error()),
         }
     }
 }
@@ -349,12 +350,12 @@ mod tests {
             Ok(vec![ip("2001:db8::1"), ip("192.0.2.1"), ip("2001:db8::1")])
         })
         .fresh_for(Duration::from_secs(3600));
-        let ask = || resolver.resolve("a.example", 80);
-        let (one, other) = tokio::join!(ask(), ask());
-        let both: Vec<SocketAddr> =
+        let resolve_name = || resolver.resolve("a.example", 80);
+        let (first, second) = tokio::join!(resolve_name(), resolve_name());
+        let expected: Vec<SocketAddr> =
             vec!["[2001:db8::1]:80".parse().unwrap(), "192.0.2.1:80".parse().unwrap()];
-        assert_eq!((one.unwrap(), other.unwrap()), (both.clone(), both.clone()));
-        assert_eq!(ask().await.unwrap(), both);
+        assert_eq!((first.unwrap(), second.unwrap()), (expected.clone(), expected.clone()));
+        assert_eq!(resolve_name().await.unwrap(), expected);
         assert_eq!(lookups.load(Ordering::Relaxed), 1);
         assert_eq!(resolver.resolve("::1", 1).await.unwrap(), ["[::1]:1".parse().unwrap()]);
         assert_eq!(lookups.load(Ordering::Relaxed), 1);
@@ -380,11 +381,11 @@ mod tests {
 
     #[test]
     fn a_lookup_that_blocks_holds_no_runtime() {
-        let (release, blocked) = mpsc::channel::<()>();
-        let blocked = Mutex::new(blocked);
+        let (release, release_receiver) = mpsc::channel::<()>();
+        let release_receiver = Mutex::new(release_receiver);
         let resolver = Resolver::from_fn(move |_| {
             // Blocks until the test has ended.
-            let _ = blocked.lock().unwrap().recv();
+            let _ = release_receiver.lock().unwrap().recv();
             Err(io::Error::other("released"))
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -429,51 +430,53 @@ mod tests {
 
     #[tokio::test]
     async fn a_queued_lookup_without_waiters_is_cancelled() {
-        let looked_up = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&looked_up);
-        let (release, blocked) = mpsc::channel::<()>();
-        let blocked = Mutex::new(blocked);
+        let looked_up_names = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&looked_up_names);
+        let (release, release_receiver) = mpsc::channel::<()>();
+        let release_receiver = Mutex::new(release_receiver);
         let resolver = Resolver::from_fn(move |host| {
             log.lock().unwrap().push(host.to_owned());
-            let _ = blocked.lock().unwrap().recv();
+            let _ = release_receiver.lock().unwrap().recv();
             Ok(vec![ip("192.0.2.1")])
         });
-        let names = (0..queue::MAX_RUNNING).map(|n| format!("{n}.example"));
-        let others: Vec<_> = names.map(|name| pending_resolution(&resolver, name)).collect();
+        let names = (0..queue::MAX_RUNNING_LOOKUPS).map(|n| format!("{n}.example"));
+        let other_resolutions: Vec<_> =
+            names.map(|name| pending_resolution(&resolver, name)).collect();
         drop(pending_resolution(&resolver, "gone.example".to_owned()));
-        let kept = pending_resolution(&resolver, "kept.example".to_owned());
+        let kept_resolution = pending_resolution(&resolver, "kept.example".to_owned());
         drop(release);
-        kept.await.unwrap();
-        for other in others {
+        kept_resolution.await.unwrap();
+        for other in other_resolutions {
             other.await.unwrap();
         }
-        assert!(!looked_up.lock().unwrap().iter().any(|host| host == "gone.example"));
+        assert!(!looked_up_names.lock().unwrap().iter().any(|host| host == "gone.example"));
     }
 
     #[tokio::test]
     async fn a_client_with_too_many_lookups_is_refused_and_delays_no_other() {
-        let (release, blocked) = mpsc::channel::<()>();
-        let blocked = Mutex::new(blocked);
+        let (release, release_receiver) = mpsc::channel::<()>();
+        let release_receiver = Mutex::new(release_receiver);
         let resolver = Resolver::from_fn(move |host| {
             if host.ends_with(".slow.example") {
-                let _ = blocked.lock().unwrap().recv();
+                let _ = release_receiver.lock().unwrap().recv();
             }
             Ok(vec![ip("192.0.2.1")])
         });
-        let greedy = resolver.clone().for_client("greedy");
-        let names = (0..queue::MAX_RUNNING / 2 + queue::MAX_WAITING_PER_CLIENT)
+        let greedy_resolver = resolver.clone().for_client("greedy");
+        let names = (0..queue::MAX_RUNNING_LOOKUPS / 2 + queue::MAX_WAITING_LOOKUPS_PER_CLIENT)
             .map(|n| format!("{n}.slow.example"));
-        let pending: Vec<_> = names.map(|name| pending_resolution(&greedy, name)).collect();
-        let refused = greedy.resolve("more.example", 80).await.unwrap_err();
+        let pending_resolutions: Vec<_> =
+            names.map(|name| pending_resolution(&greedy_resolver, name)).collect();
+        let refused = greedy_resolver.resolve("more.example", 80).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
         // This one waits, but not for the lookups that are blocked until the end.
         resolver.for_client("modest").resolve("a.example", 80).await.unwrap();
         // The cache is shared by all.
-        greedy.resolve("a.example", 80).await.unwrap();
+        greedy_resolver.resolve("a.example", 80).await.unwrap();
         drop(release);
-        for answer in pending {
+        for answer in pending_resolutions {
             answer.await.unwrap();
         }
-        greedy.resolve("more.example", 80).await.unwrap();
+        greedy_resolver.resolve("more.example", 80).await.unwrap();
     }
 }

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::LookupOutcome;
 
 /// Maximum number of lookups that run at once.
-pub(super) const MAX_RUNNING: usize = 128;
+pub(super) const MAX_RUNNING_LOOKUPS: usize = 128;
 /// Maximum number of lookups that wait, per client.
-pub(super) const MAX_WAITING_PER_CLIENT: usize = 1024;
+pub(super) const MAX_WAITING_LOOKUPS_PER_CLIENT: usize = 1024;
 
 /// The client has as many waiting lookups as are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct QueueFull;
 #[derive(Default)]
 pub(super) struct LookupQueue {
     clients: FxHashMap<Arc<str>, ClientLookups>,
-    running: usize,
+    running_count: usize,
     /// The number of the next lookup, which increases in order of arrival.
     next_number: u64,
 }
@@ -37,8 +37,8 @@ pub(super) struct LookupQueue {
 struct ClientLookups {
     /// Names may be chosen by an attacker, so the map's hash is keyed against collisions.
     lookups: HashMap<Arc<str>, QueuedLookup>,
-    waiting: BTreeMap<u64, Arc<str>>,
-    running: usize,
+    waiting_hosts: BTreeMap<u64, Arc<str>>,
+    running_count: usize,
 }
 
 struct QueuedLookup {
@@ -73,13 +73,13 @@ impl LookupQueue {
         }
         let client_lookups = self.clients.entry(Arc::clone(client)).or_default();
         // A lookup that may begin at once does not wait.
-        if client_lookups.waiting.len() >= MAX_WAITING_PER_CLIENT {
+        if client_lookups.waiting_hosts.len() >= MAX_WAITING_LOOKUPS_PER_CLIENT {
             return Err(QueueFull);
         }
         let (host, number) = (Arc::<str>::from(host), self.next_number);
         self.next_number += 1;
         let (outcome_sender, outcome) = watch::channel(None);
-        client_lookups.waiting.insert(number, Arc::clone(&host));
+        client_lookups.waiting_hosts.insert(number, Arc::clone(&host));
         client_lookups.lookups.insert(
             host,
             QueuedLookup { number, requested_at: now, is_running: false, outcome: outcome_sender },
@@ -90,25 +90,26 @@ impl LookupQueue {
     /// Returns the next lookup that may run: of the clients below their limit, that with the fewest running lookups,
     /// then the earliest. Therefore at most one other lookup starts when one finishes.
     pub(super) fn start_next(&mut self) -> Option<RunningLookup> {
-        let free = MAX_RUNNING.checked_sub(self.running)?;
-        let may_start = |client_lookups: &ClientLookups| client_lookups.running < free;
+        let free_threads = MAX_RUNNING_LOOKUPS.checked_sub(self.running_count)?;
+        let may_start =
+            |client_lookups: &ClientLookups| client_lookups.running_count < free_threads;
         let (client, client_lookups) = self
             .clients
             .iter_mut()
             .filter(|(_, client_lookups)| {
-                may_start(client_lookups) && !client_lookups.waiting.is_empty()
+                may_start(client_lookups) && !client_lookups.waiting_hosts.is_empty()
             })
             .min_by_key(|(_, client_lookups)| {
                 (
-                    client_lookups.running,
-                    client_lookups.waiting.first_key_value().map(|(number, _)| *number),
+                    client_lookups.running_count,
+                    client_lookups.waiting_hosts.first_key_value().map(|(number, _)| *number),
                 )
             })?;
-        let (number, host) = client_lookups.waiting.pop_first()?;
+        let (number, host) = client_lookups.waiting_hosts.pop_first()?;
         let lookup = client_lookups.lookups.get_mut(&host)?;
         lookup.is_running = true;
-        client_lookups.running += 1;
-        self.running += 1;
+        client_lookups.running_count += 1;
+        self.running_count += 1;
         Some(RunningLookup {
             client: Arc::clone(client),
             host,
@@ -123,8 +124,8 @@ impl LookupQueue {
         running: &RunningLookup,
     ) -> Option<watch::Sender<LookupOutcome>> {
         let client_lookups = self.clients.get_mut(&running.client)?;
-        client_lookups.running -= 1;
-        self.running -= 1;
+        client_lookups.running_count -= 1;
+        self.running_count -= 1;
         let lookup = client_lookups.lookups.remove(&running.host);
         self.remove_if_idle(&running.client);
         lookup.map(|lookup| lookup.outcome)
@@ -132,7 +133,7 @@ impl LookupQueue {
 
     /// Requeues a lookup for which there is no thread, if another one is running, whose thread can take it later.
     pub(super) fn requeue(&mut self, running: &RunningLookup) -> Result<(), NoneRunning> {
-        if self.running == 1 {
+        if self.running_count == 1 {
             self.finish(running);
             return Err(NoneRunning);
         }
@@ -140,9 +141,9 @@ impl LookupQueue {
             && let Some(lookup) = client_lookups.lookups.get_mut(&running.host)
         {
             lookup.is_running = false;
-            client_lookups.running -= 1;
-            self.running -= 1;
-            client_lookups.waiting.insert(running.number, Arc::clone(&running.host));
+            client_lookups.running_count -= 1;
+            self.running_count -= 1;
+            client_lookups.waiting_hosts.insert(running.number, Arc::clone(&running.host));
         }
         Ok(())
     }
@@ -154,7 +155,7 @@ impl LookupQueue {
         if lookup.is_running || !lookup.outcome.is_closed() {
             return;
         }
-        client_lookups.waiting.remove(&lookup.number);
+        client_lookups.waiting_hosts.remove(&lookup.number);
         client_lookups.lookups.remove(host);
         self.remove_if_idle(client);
     }
@@ -178,95 +179,103 @@ mod tests {
     struct TestQueue {
         queue: LookupQueue,
         outcomes: Vec<watch::Receiver<LookupOutcome>>,
-        running: Vec<RunningLookup>,
+        running_lookups: Vec<RunningLookup>,
     }
 
     impl TestQueue {
         fn new() -> Self {
-            Self { queue: LookupQueue::default(), outcomes: Vec::new(), running: Vec::new() }
+            Self {
+                queue: LookupQueue::default(),
+                outcomes: Vec::new(),
+                running_lookups: Vec::new(),
+            }
         }
 
         fn request(&mut self, client: &str, host: &str) -> Result<(), QueueFull> {
             self.outcomes.push(self.queue.request(&client.into(), host, Instant::now())?);
-            self.running.extend(self.queue.start_next());
+            self.running_lookups.extend(self.queue.start_next());
             assert!(self.queue.start_next().is_none(), "one request starts at most one lookup");
             Ok(())
         }
 
         /// Finishes the first lookup of `client`.
         fn finish(&mut self, client: &str) {
-            let index = self.running.iter().position(|turn| &*turn.client == client).unwrap();
-            let running = self.running.remove(index);
+            let index =
+                self.running_lookups.iter().position(|turn| &*turn.client == client).unwrap();
+            let running = self.running_lookups.remove(index);
             self.queue.finish(&running).unwrap();
-            self.running.extend(self.queue.start_next());
+            self.running_lookups.extend(self.queue.start_next());
             assert!(self.queue.start_next().is_none(), "one end starts at most one lookup");
         }
 
         fn running_of(&self, client: &str) -> usize {
-            self.running.iter().filter(|turn| &*turn.client == client).count()
+            self.running_lookups.iter().filter(|turn| &*turn.client == client).count()
         }
     }
 
     #[test]
     fn a_client_with_many_lookups_leaves_threads_for_others() {
-        let mut all = TestQueue::new();
+        let mut test_queue = TestQueue::new();
         for n in 0..500 {
-            all.request("greedy", &format!("{n}.example")).unwrap();
+            test_queue.request("greedy", &format!("{n}.example")).unwrap();
         }
-        assert_eq!(all.running_of("greedy"), MAX_RUNNING / 2);
+        assert_eq!(test_queue.running_of("greedy"), MAX_RUNNING_LOOKUPS / 2);
         // This also holds for a name that waits in another client's queue.
-        all.request("modest", "499.example").unwrap();
-        assert_eq!(all.running_of("modest"), 1);
+        test_queue.request("modest", "499.example").unwrap();
+        assert_eq!(test_queue.running_of("modest"), 1);
         for n in 0..500 {
-            all.request("other", &format!("{n}.example")).unwrap();
+            test_queue.request("other", &format!("{n}.example")).unwrap();
         }
         for _ in 0..200 {
-            all.finish("greedy");
+            test_queue.finish("greedy");
         }
         // The running lookups are shared among the clients that have any, and one thread is left for a new client.
-        let (greedy, other) = (all.running_of("greedy"), all.running_of("other"));
+        let (greedy, other) = (test_queue.running_of("greedy"), test_queue.running_of("other"));
         assert!(greedy.abs_diff(other) <= 1, "{greedy}, {other}");
-        assert!(greedy + other > MAX_RUNNING / 2, "{greedy}, {other}");
-        all.request("new", "a.example").unwrap();
-        assert_eq!(all.running_of("new"), 1);
+        assert!(greedy + other > MAX_RUNNING_LOOKUPS / 2, "{greedy}, {other}");
+        test_queue.request("new", "a.example").unwrap();
+        assert_eq!(test_queue.running_of("new"), 1);
     }
 
     #[test]
     fn every_lookup_runs_and_no_client_is_left_after() {
-        let mut all = TestQueue::new();
+        let mut test_queue = TestQueue::new();
         for n in 0..3000 {
-            all.request(&format!("{}", n % 300), &format!("{n}.example")).unwrap();
+            test_queue.request(&format!("{}", n % 300), &format!("{n}.example")).unwrap();
         }
         let mut finished = 0;
-        while let Some(running) = all.running.first() {
+        while let Some(running) = test_queue.running_lookups.first() {
             let client = Arc::clone(&running.client);
-            all.finish(&client);
+            test_queue.finish(&client);
             finished += 1;
         }
-        assert_eq!((finished, all.queue.running, all.queue.clients.len()), (3000, 0, 0));
+        assert_eq!(
+            (finished, test_queue.queue.running_count, test_queue.queue.clients.len()),
+            (3000, 0, 0)
+        );
     }
 
     #[test]
     fn the_number_of_waiting_lookups_is_limited_and_cancelled_ones_do_not_count() {
-        let mut all = TestQueue::new();
-        for n in 0..MAX_RUNNING / 2 + MAX_WAITING_PER_CLIENT {
-            all.request("greedy", &format!("{n}.example")).unwrap();
+        let mut test_queue = TestQueue::new();
+        for n in 0..MAX_RUNNING_LOOKUPS / 2 + MAX_WAITING_LOOKUPS_PER_CLIENT {
+            test_queue.request("greedy", &format!("{n}.example")).unwrap();
         }
-        assert_eq!(all.request("greedy", "more.example"), Err(QueueFull));
+        assert_eq!(test_queue.request("greedy", "more.example"), Err(QueueFull));
         // A second waiter for a lookup takes no place, and other clients have their own.
-        all.request("greedy", "100.example").unwrap();
-        all.request("modest", "more.example").unwrap();
+        test_queue.request("greedy", "100.example").unwrap();
+        test_queue.request("modest", "more.example").unwrap();
         let drop_waiter = |all: &mut TestQueue, n: usize| {
             drop(std::mem::replace(&mut all.outcomes[n], watch::channel(None).1));
             all.queue.remove_waiter(&"greedy".into(), &format!("{n}.example"));
         };
         // The first lookup is running, and number 100 has another waiter.
-        drop_waiter(&mut all, 0);
-        drop_waiter(&mut all, 100);
-        assert_eq!(all.request("greedy", "more.example"), Err(QueueFull));
-        drop_waiter(&mut all, 200);
-        all.request("greedy", "more.example").unwrap();
-        assert_eq!(all.request("greedy", "yet-more.example"), Err(QueueFull));
+        drop_waiter(&mut test_queue, 0);
+        drop_waiter(&mut test_queue, 100);
+        assert_eq!(test_queue.request("greedy", "more.example"), Err(QueueFull));
+        drop_waiter(&mut test_queue, 200);
+        test_queue.request("greedy", "more.example").unwrap();
+        assert_eq!(test_queue.request("greedy", "yet-more.example"), Err(QueueFull));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::limits::OpenPermit;
 use crate::observer::ObserverEvent;
 use crate::socket::ConnectionAddrs;
-use crate::transport::{self, Received, Transport};
+use crate::transport::{self, ReceiveOutcome, Transport};
 
 /// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
@@ -43,13 +43,13 @@ enum Protocol {
     Http1,
 }
 
-/// Accepts connections until `closing` is notified or dropped, then also those in the backlog: closing a
+/// Accepts connections until `close_receiver` is notified or dropped, then also those in the backlog: closing a
 /// listener resets the connections that wait there.
 pub(super) async fn accept_all<S, B>(
     socket: TcpListener,
     spec: Arc<ListenerSpec>,
     worker: Rc<Worker<S>>,
-    mut closing: oneshot::Receiver<()>,
+    mut close_receiver: oneshot::Receiver<()>,
 ) where
     S: HttpService<B>,
     B: ResponseBody,
@@ -57,7 +57,7 @@ pub(super) async fn accept_all<S, B>(
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            _ = &mut closing => break,
+            _ = &mut close_receiver => break,
         };
         match accepted {
             Ok((tcp, peer)) => handle_accepted(tcp, peer, &spec, &worker),
@@ -100,10 +100,10 @@ fn handle_accepted<S, B>(
 {
     // A limit that was hit has been reported.
     let Ok(permit) = admit(&tcp, peer, &worker.shared) else { return };
-    let active = worker.task_token();
+    let token = worker.task_token();
     let (spec, worker) = (Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
-        let _active = active;
+        let _token = token;
         if let Err(error) = establish(tcp, permit, &spec, worker).await {
             tracing::debug!(%error, %peer, "connection not served");
         }
@@ -134,8 +134,8 @@ fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &ServerShared) -> Result<Ope
         shared.on_limit_hit(limit, Some(peer));
         Error::new(ErrorKind::Limit(limit))
     };
-    let client = shared.client_quota.try_acquire(peer.ip());
-    let client = client.ok_or_else(|| limit_hit("max_connections_per_client"))?;
+    let client_permit = shared.client_quota.try_acquire(peer.ip());
+    let client_permit = client_permit.ok_or_else(|| limit_hit("max_connections_per_client"))?;
     let addrs = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
     let permit = OpenPermit::try_acquire(
         &shared.open_connections,
@@ -143,7 +143,7 @@ fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &ServerShared) -> Result<Ope
         &shared.counters,
         addrs,
     );
-    Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client(client))
+    Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client_permit(client_permit))
 }
 
 /// Returns which resource is exhausted when accept(2) fails.
@@ -177,7 +177,7 @@ where
     S: HttpService<B>,
     B: ResponseBody,
 {
-    let Negotiated { mut transport, protocol, names } =
+    let NegotiatedConn { mut transport, protocol, names } =
         negotiate_with_timeout(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(
             |_| {
                 worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
@@ -214,7 +214,7 @@ async fn negotiate_with_timeout(
     tcp: TcpStream,
     spec: &ListenerSpec,
     after: Duration,
-) -> Result<Negotiated, Error> {
+) -> Result<NegotiatedConn, Error> {
     match timeout(after, negotiate(tcp, spec)).await {
         Ok(negotiated) => negotiated.map_err(|error| Error::io("handshake failed", error)),
         Err(_) => Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after })),
@@ -222,20 +222,20 @@ async fn negotiate_with_timeout(
 }
 
 /// A connection whose protocol and certificate names are known.
-struct Negotiated {
+struct NegotiatedConn {
     transport: Transport,
     protocol: Protocol,
     names: Option<Arc<CertificateNames>>,
 }
 
 /// Performs the TLS handshake, if any, and determines the protocol.
-async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated> {
+async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<NegotiatedConn> {
     let handshake_config = match &spec.kind {
         ListenerKind::Tls(tls) => tls.current(),
         ListenerKind::Cleartext(_) => {
             let mut transport = Transport::cleartext(tcp)?;
             let protocol = sniff(&mut transport).await?;
-            return Ok(Negotiated { transport, protocol, names: None });
+            return Ok(NegotiatedConn { transport, protocol, names: None });
         }
     };
     // Saves the client's first flight a round trip on slow links.
@@ -246,7 +246,7 @@ async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated
         _ => Protocol::Http1,
     };
     let names = handshake_config.names(transport.server_name());
-    Ok(Negotiated { transport, protocol, names })
+    Ok(NegotiatedConn { transport, protocol, names })
 }
 
 /// Reads until the protocol is determined.
@@ -255,7 +255,7 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
         if let Some(protocol) = detect_protocol(transport.input())? {
             return Ok(protocol);
         }
-        if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
+        if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == ReceiveOutcome::End {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -301,15 +301,15 @@ mod tests {
         const GET: &str = "GET / HTTP/1.1\r\n";
         const PRI: &str = "PRI * HTTP/2.0\r\n";
         let lines = |count| "\r\n".repeat(count);
-        let long = "a".repeat(MAX_LINE_BYTES);
+        let long_line = "a".repeat(MAX_LINE_BYTES);
         for (input, expected) in [
             (String::new(), None),
             ("PRI * HTTP/2.".to_owned(), None),
             (PRI.to_owned(), Some(Protocol::Http2)),
             ("GET /".to_owned(), None),
             (GET.to_owned(), Some(Protocol::Http1)),
-            (long.clone(), None),
-            (format!("{long}a"), Some(Protocol::Http1)),
+            (long_line.clone(), None),
+            (format!("{long_line}a"), Some(Protocol::Http1)),
             // RFC 9112 section 2.2
             ("\r".to_owned(), None),
             (lines(1), None),

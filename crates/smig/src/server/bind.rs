@@ -24,7 +24,7 @@ pub(super) enum ListenSecurity {
 
 /// Where to listen.
 #[derive(Debug)]
-pub(super) enum ListenAddr {
+pub(super) enum ListenTarget {
     /// At an address that the server binds.
     Bind(SocketAddr),
     /// At a socket that the application has bound.
@@ -35,7 +35,7 @@ pub(super) enum ListenAddr {
 #[derive(Debug)]
 pub(super) struct ListenerConfig {
     pub(super) id: ListenerId,
-    pub(super) addr: ListenAddr,
+    pub(super) addr: ListenTarget,
     pub(super) security: ListenSecurity,
 }
 
@@ -94,10 +94,10 @@ pub(super) fn bind(
     workers: usize,
 ) -> Result<(ListenerInfo, Vec<Listener>), Error> {
     let (addr, sockets) = match addr {
-        ListenAddr::Bind(addr) => bind_addr(addr, workers).map_err(|error| {
+        ListenTarget::Bind(addr) => bind_addr(addr, workers).map_err(|error| {
             Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"))
         }),
-        ListenAddr::Bound(socket) => clone_sockets(&socket, workers).map_err(|error| {
+        ListenTarget::Bound(socket) => clone_sockets(&socket, workers).map_err(|error| {
             Error::config(format!("cannot use the bound listener: {error}; is it a TCP socket?"))
         }),
     }?;
@@ -108,15 +108,15 @@ pub(super) fn bind(
 
 /// Binds an address once per worker, so that the kernel distributes connections among them.
 fn bind_addr(addr: SocketAddr, workers: usize) -> std::io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let mut bound = addr;
+    let mut bound_addr = addr;
     let mut sockets = Vec::new();
     for _ in 0..workers {
-        let socket = listen(bound)?;
+        let socket = listen(bound_addr)?;
         // For port 0 the system chooses a port once.
-        bound = socket.local_addr()?;
+        bound_addr = socket.local_addr()?;
         sockets.push(socket);
     }
-    Ok((bound, sockets))
+    Ok((bound_addr, sockets))
 }
 
 /// Creates a listening socket that shares its address with those of the other workers.

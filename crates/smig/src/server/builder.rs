@@ -13,7 +13,7 @@ use smig_proto::Config;
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
-use super::bind::{self, ListenAddr, ListenSecurity, Listener, ListenerConfig};
+use super::bind::{self, ListenSecurity, ListenTarget, Listener, ListenerConfig};
 use super::connection_server::ConnectionServer;
 use super::listeners::{ListenerIds, OpenListeners};
 use super::serve::Serve;
@@ -24,7 +24,7 @@ use super::tls::ServerTls;
 use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
 use crate::connection::{CleartextTrust, ListenerId};
-use crate::deadlines::Deadlines;
+use crate::deadlines::TimeLimits;
 use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
@@ -53,8 +53,8 @@ pub struct ServerBuilder {
     workers: usize,
     engine_config: Config,
     migration: MigrationConfig,
-    interactive: SocketOptions,
-    bulk: SocketOptions,
+    interactive_options: SocketOptions,
+    bulk_options: SocketOptions,
     pacing: Pacing,
     max_bulk_deferral: Duration,
     max_connections: usize,
@@ -65,12 +65,12 @@ pub struct ServerBuilder {
     tenant: Vec<u8>,
     authority_check: AuthorityCheck,
     request_label_limit: usize,
-    observer: Option<ObserverSlot>,
+    observer: Option<DebugObserver>,
 }
 
-struct ObserverSlot(Arc<dyn Observer>);
+struct DebugObserver(Arc<dyn Observer>);
 
-impl std::fmt::Debug for ObserverSlot {
+impl std::fmt::Debug for DebugObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Observer")
     }
@@ -84,8 +84,8 @@ impl Default for ServerBuilder {
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             engine_config: Config::server(),
             migration: MigrationConfig::default(),
-            interactive: SocketOptions::interactive(),
-            bulk: SocketOptions::bulk(),
+            interactive_options: SocketOptions::interactive(),
+            bulk_options: SocketOptions::bulk(),
             pacing: Pacing::default(),
             max_bulk_deferral: Duration::from_millis(25),
             max_connections: 65_536,
@@ -105,13 +105,13 @@ impl ServerBuilder {
     /// Listens with TLS: HTTP/2 and HTTP/1.1 by ALPN.
     #[must_use]
     pub fn listen(self, addr: SocketAddr, tls: ServerTls) -> Self {
-        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Tls(tls))
+        self.add_listener(ListenTarget::Bind(addr), ListenSecurity::Tls(tls))
     }
 
     /// Listens without TLS: HTTP/2 with prior knowledge and HTTP/1.1.
     #[must_use]
     pub fn listen_cleartext(self, addr: SocketAddr, trust: CleartextTrust) -> Self {
-        self.add_listener(ListenAddr::Bind(addr), ListenSecurity::Cleartext(trust))
+        self.add_listener(ListenTarget::Bind(addr), ListenSecurity::Cleartext(trust))
     }
 
     /// Like [`listen`](Self::listen), with a socket that is bound already: by the application, by a service manager, or
@@ -122,17 +122,17 @@ impl ServerBuilder {
     /// takes them from another process that has the socket too.
     #[must_use]
     pub fn listen_on(self, listener: TcpListener, tls: ServerTls) -> Self {
-        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Tls(tls))
+        self.add_listener(ListenTarget::Bound(listener), ListenSecurity::Tls(tls))
     }
 
     /// Like [`listen_cleartext`](Self::listen_cleartext), with a socket that is bound already, as for
     /// [`listen_on`](Self::listen_on).
     #[must_use]
     pub fn listen_cleartext_on(self, listener: TcpListener, trust: CleartextTrust) -> Self {
-        self.add_listener(ListenAddr::Bound(listener), ListenSecurity::Cleartext(trust))
+        self.add_listener(ListenTarget::Bound(listener), ListenSecurity::Cleartext(trust))
     }
 
-    fn add_listener(mut self, addr: ListenAddr, security: ListenSecurity) -> Self {
+    fn add_listener(mut self, addr: ListenTarget, security: ListenSecurity) -> Self {
         self.listeners.push(ListenerConfig { id: self.ids.next(), addr, security });
         self
     }
@@ -166,14 +166,14 @@ impl ServerBuilder {
     /// Sets the socket options of interactive connections, which carry small responses.
     #[must_use]
     pub fn interactive_socket(mut self, options: SocketOptions) -> Self {
-        self.interactive = options;
+        self.interactive_options = options;
         self
     }
 
     /// Sets the socket options of bulk connections, which carry migrated streams.
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
-        self.bulk = options;
+        self.bulk_options = options;
         self
     }
 
@@ -256,7 +256,7 @@ impl ServerBuilder {
     /// Sets the observer, which receives all events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(ObserverSlot(observer));
+        self.observer = Some(DebugObserver(observer));
         self
     }
 
@@ -278,17 +278,17 @@ impl ServerBuilder {
         let workers = self.workers;
         let (open_listeners, worker_listeners) = self.bind(workers)?;
         let listener_ids = std::mem::take(&mut self.ids);
-        let shared = self.shared()?;
+        let shared = self.into_shared()?;
         let (state, state_receiver) = watch::channel(ServerState::Running);
         let (mut threads, mut listener_changes, mut session_lists) =
             (Vec::new(), Vec::new(), Vec::new());
         for (number, listeners) in worker_listeners.into_iter().enumerate() {
             let (service, state_receiver) = (service.clone(), state_receiver.clone());
-            let (change, receiver) = mpsc::unbounded_channel();
+            let (change_sender, receiver) = mpsc::unbounded_channel();
             let listeners = WorkerListeners { listeners, changes: receiver };
             let sessions = Arc::new(SessionList::default());
             let worker_state = (Arc::clone(&shared), Arc::clone(&sessions));
-            listener_changes.push(change);
+            listener_changes.push(change_sender);
             session_lists.push(sessions);
             let thread = thread::Builder::new()
                 .name(format!("smig-{number}"))
@@ -341,7 +341,7 @@ impl ServerBuilder {
     {
         let (open_listeners, mut worker_listeners) = self.bind(1)?;
         let listeners = worker_listeners.pop().unwrap_or_default();
-        Ok(Serve::new(open_listeners, listeners, service, self.shared()?))
+        Ok(Serve::new(open_listeners, listeners, service, self.into_shared()?))
     }
 
     /// Returns the server of connections that the application accepts. [`workers`](Self::workers) has no effect.
@@ -357,7 +357,7 @@ impl ServerBuilder {
             ));
         }
         let id = self.ids.next();
-        Ok(ConnectionServer::new(id, service, self.shared()?))
+        Ok(ConnectionServer::new(id, service, self.into_shared()?))
     }
 
     fn bind(&mut self, workers: usize) -> Result<(OpenListeners, Vec<Vec<Listener>>), Error> {
@@ -368,18 +368,18 @@ impl ServerBuilder {
     }
 
     /// Returns the state that workers share.
-    fn shared(self) -> Result<Arc<ServerShared>, Error> {
+    fn into_shared(self) -> Result<Arc<ServerShared>, Error> {
         entropy::check()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
-        let deadlines =
-            Deadlines::new(&self.engine_config.limits, self.body_timeout, self.idle_timeout);
+        let time_limits =
+            TimeLimits::new(&self.engine_config.limits, self.body_timeout, self.idle_timeout);
         Ok(Arc::new(ServerShared {
             registry: Registry::default(),
             engine_config: Arc::new(self.engine_config),
             migration: self.migration,
             conn_options: Arc::new(ConnOptions {
-                interactive: self.interactive,
-                bulk: self.bulk,
+                interactive_options: self.interactive_options,
+                bulk_options: self.bulk_options,
                 pacing: self.pacing,
                 max_bulk_deferral: self.max_bulk_deferral,
             }),
@@ -388,7 +388,7 @@ impl ServerBuilder {
             max_connections: self.max_connections,
             client_quota: ClientQuota::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
-            deadlines,
+            time_limits,
             tenant: self.tenant,
             authority_check: self.authority_check,
             request_label_limit: self.request_label_limit,

@@ -37,8 +37,8 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) shared: Option<Arc<SharedStream>>,
     pub(super) kind: RequestKind,
     pub(super) continue_expectation: ContinueExpectation,
-    pub(super) inbound: BodyRecvState,
-    pub(super) outbound: BodySendState,
+    pub(super) recv_state: BodyRecvState,
+    pub(super) send_state: BodySendState,
     pub(super) length: BodyLength,
     /// `None`: the request body may arrive at any speed.
     pub(super) upload_clock: Option<ProgressClock>,

@@ -102,20 +102,20 @@ fn plan_body<B: Body>(
     if kind == RequestKind::Head || is_bodiless {
         return BodyPlan::Forbidden;
     }
-    let announced = content_length(headers);
+    let announced_length = content_length(headers);
     if body.is_end_stream() {
-        if announced.is_some_and(|bytes| bytes > 0) {
+        if announced_length.is_some_and(|bytes| bytes > 0) {
             return BodyPlan::Missing;
         }
-        if announced.is_none() {
+        if announced_length.is_none() {
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         return BodyPlan::Empty;
     }
-    match announced.or_else(|| body.size_hint().exact()) {
+    match announced_length.or_else(|| body.size_hint().exact()) {
         None => BodyPlan::Send(BodyLength::Unknown),
         Some(bytes) => {
-            if announced.is_none() {
+            if announced_length.is_none() {
                 headers.insert(CONTENT_LENGTH, bytes.into());
             }
             BodyPlan::Send(BodyLength::Remaining(bytes))

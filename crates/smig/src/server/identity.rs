@@ -46,19 +46,56 @@ mod tests {
     // SMIG-4.5/same-identity
     #[test]
     fn each_difference_makes_another_identity() {
-        let (here, there) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
-        let (one, other) = (CertificateDer::from(vec![1]), CertificateDer::from(vec![2]));
-        let base = digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&one));
-        let same = digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&one));
+        let (first_addr, second_addr) =
+            ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let (first_certificate, second_certificate) =
+            (CertificateDer::from(vec![1]), CertificateDer::from(vec![2]));
+        let base = digest(
+            first_addr,
+            Some("a.example"),
+            b"tenant",
+            std::slice::from_ref(&first_certificate),
+        );
+        let same = digest(
+            first_addr,
+            Some("a.example"),
+            b"tenant",
+            std::slice::from_ref(&first_certificate),
+        );
         assert_eq!(base, same);
         for differs in [
-            digest(there, Some("a.example"), b"tenant", std::slice::from_ref(&one)),
-            digest(here, Some("b.example"), b"tenant", std::slice::from_ref(&one)),
-            digest(here, None, b"tenant", std::slice::from_ref(&one)),
-            digest(here, Some("a.example"), b"another", std::slice::from_ref(&one)),
-            digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&other)),
-            digest(here, Some("a.example"), b"tenant", &[]),
-            digest(here, Some("a.examplet"), b"enant", std::slice::from_ref(&one)),
+            digest(
+                second_addr,
+                Some("a.example"),
+                b"tenant",
+                std::slice::from_ref(&first_certificate),
+            ),
+            digest(
+                first_addr,
+                Some("b.example"),
+                b"tenant",
+                std::slice::from_ref(&first_certificate),
+            ),
+            digest(first_addr, None, b"tenant", std::slice::from_ref(&first_certificate)),
+            digest(
+                first_addr,
+                Some("a.example"),
+                b"another",
+                std::slice::from_ref(&first_certificate),
+            ),
+            digest(
+                first_addr,
+                Some("a.example"),
+                b"tenant",
+                std::slice::from_ref(&second_certificate),
+            ),
+            digest(first_addr, Some("a.example"), b"tenant", &[]),
+            digest(
+                first_addr,
+                Some("a.examplet"),
+                b"enant",
+                std::slice::from_ref(&first_certificate),
+            ),
         ] {
             assert_ne!(base, differs);
         }

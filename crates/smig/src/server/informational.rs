@@ -17,17 +17,17 @@ pub struct InformationalSender(InformationalSink);
 
 #[derive(Clone, Debug)]
 enum InformationalSink {
-    Stream { informational: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
+    Stream { pending_informational: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
     Http1(Arc<Http1ConnState>),
 }
 
 impl InformationalSender {
     pub(super) const fn stream(
-        informational: Arc<PendingInformational>,
+        pending_informational: Arc<PendingInformational>,
         stream: StreamKey,
         slot: Slot,
     ) -> Self {
-        Self(InformationalSink::Stream { informational, stream, slot })
+        Self(InformationalSink::Stream { pending_informational, stream, slot })
     }
 
     pub(super) const fn http1(conn_state: Arc<Http1ConnState>) -> Self {
@@ -40,16 +40,18 @@ impl InformationalSender {
         if !status.is_informational() {
             return;
         }
-        let (informational, stream, slot) = match &self.0 {
-            InformationalSink::Http1(conn_state) => return conn_state.send(status, &headers),
-            InformationalSink::Stream { informational, stream, slot } => {
+        let (pending_informational, stream, slot) = match &self.0 {
+            InformationalSink::Http1(conn_state) => {
+                return conn_state.queue_informational(status, &headers);
+            }
+            InformationalSink::Stream { pending_informational: informational, stream, slot } => {
                 (informational, *stream, *slot)
             }
         };
-        informational.queue().push((stream, ResponseHead { status, headers }));
-        informational.has_queued.store(true, Ordering::Release);
+        pending_informational.queue().push((stream, ResponseHead { status, headers }));
+        pending_informational.has_queued.store(true, Ordering::Release);
         // The stream's slot is woken, since its handler may wait for something else.
-        informational.notifier.wake_slot(slot);
+        pending_informational.notifier.wake_slot(slot);
     }
 }
 

@@ -92,13 +92,13 @@ where
                 return throttled!(warn, "join", %error, "joining connection lost");
             }
         };
-        let exporter = match transport.keying_material(&detached.exporter_request()) {
+        let material = match transport.keying_material(&detached.exporter_request()) {
             Ok(exporter) => exporter,
             Err(error) => {
                 return throttled!(warn, "join", %error, "joining connection has no TLS exporter");
             }
         };
-        match turn.session.verify_join(&detached, exporter) {
+        match turn.session.verify_join(&detached, material) {
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
                 let counters = &self.worker.shared.counters;

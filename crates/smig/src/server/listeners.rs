@@ -29,24 +29,24 @@ impl ListenerIds {
 /// The open listeners.
 #[derive(Debug, Default)]
 pub(super) struct OpenListeners {
-    all: Vec<ListenerInfo>,
+    infos: Vec<ListenerInfo>,
     /// Their addresses, which the API returns as a slice.
     addrs: Vec<SocketAddr>,
 }
 
 impl OpenListeners {
     pub(super) fn add(&mut self, info: ListenerInfo) {
-        self.all.push(info);
+        self.infos.push(info);
         self.addrs.push(info.addr);
     }
 
     pub(super) fn remove(&mut self, id: ListenerId) {
-        self.all.retain(|info| info.id != id);
-        self.addrs = self.all.iter().map(|info| info.addr).collect();
+        self.infos.retain(|info| info.id != id);
+        self.addrs = self.infos.iter().map(|info| info.addr).collect();
     }
 
-    pub(super) fn all(&self) -> &[ListenerInfo] {
-        &self.all
+    pub(super) fn infos(&self) -> &[ListenerInfo] {
+        &self.infos
     }
 
     pub(super) fn addrs(&self) -> &[SocketAddr] {

@@ -55,7 +55,7 @@ use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
 use crate::observer::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};
-use bind::{ListenAddr, ListenSecurity, ListenerConfig};
+use bind::{ListenSecurity, ListenTarget, ListenerConfig};
 use session::Command;
 use session_list::SessionList;
 use shared::ServerState;
@@ -93,7 +93,7 @@ impl ServerView {
     /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
     /// cost without a request. Must be called inside a tokio runtime.
     pub async fn sessions(&self) -> Snapshot {
-        let mailboxes = self.session_lists.iter().flat_map(|list| list.all()).collect();
+        let mailboxes = self.session_lists.iter().flat_map(|list| list.mailboxes()).collect();
         snapshot::collect(mailboxes, Command::Snapshot).await
     }
 }
@@ -114,7 +114,7 @@ impl Server {
     /// Returns the listeners, each with its id.
     #[must_use]
     pub fn listeners(&self) -> &[ListenerInfo] {
-        self.open_listeners.all()
+        self.open_listeners.infos()
     }
 
     /// Adds a listener with TLS. Its address may already have one: if the new one is opened before the old one is
@@ -143,8 +143,11 @@ impl Server {
         addr: SocketAddr,
         security: ListenSecurity,
     ) -> Result<ListenerInfo, Error> {
-        let config =
-            ListenerConfig { id: self.listener_ids.next(), addr: ListenAddr::Bind(addr), security };
+        let config = ListenerConfig {
+            id: self.listener_ids.next(),
+            addr: ListenTarget::Bind(addr),
+            security,
+        };
         let (listener_info, listeners) = bind::bind(config, self.listener_changes.len())?;
         for (worker, listener) in self.listener_changes.iter().zip(listeners) {
             // A worker that has ended is reported by the shutdown.
@@ -168,15 +171,15 @@ impl Server {
         self.view.stats()
     }
 
-    /// Returns a snapshot of the HTTP/2 sessions: their connections, their streams, and the rules' verdict on
+    /// Returns a snapshot of the HTTP/2 sessions: their connections, their streams, and the rules' decision on
     /// each. There is no cost without a request. Must be called inside a tokio runtime.
     ///
     /// ```no_run
     /// # async fn run(server: smig::Server) {
     /// for session in server.sessions().await.sessions {
     ///     for stream in &session.streams {
-    ///         let verdict = stream.decision.map_or_else(String::new, |verdict| verdict.to_string());
-    ///         println!("{} on connection {} {verdict}", stream.key.as_u64(), stream.connection);
+    ///         let decision = stream.decision.map_or_else(String::new, |decision| decision.to_string());
+    ///         println!("{} on connection {} {decision}", stream.key.as_u64(), stream.connection);
     ///     }
     /// }
     /// # }
@@ -200,21 +203,21 @@ impl Server {
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
         self.state.send_replace(ServerState::Draining);
         let threads = std::mem::take(&mut self.threads);
-        let (result, mut results) = oneshot::channel();
+        let (result_sender, mut result_receiver) = oneshot::channel();
         // A separate thread, because a runtime waits for its own blocking threads.
         thread::Builder::new()
             .name("smig-end".to_owned())
-            .spawn(move || drop(result.send(join_threads(threads))))
+            .spawn(move || drop(result_sender.send(join_threads(threads))))
             .map_err(|error| Error::io("cannot start a thread", error))?;
-        if let Ok(result) = timeout(limit, &mut results).await {
-            return result.unwrap_or_else(|_| Err(panicked()));
+        if let Ok(result) = timeout(limit, &mut result_receiver).await {
+            return result.unwrap_or_else(|_| Err(panic_error()));
         }
         self.state.send_replace(ServerState::Stopped);
-        let Ok(result) = timeout(STUCK_TIMEOUT, results).await else {
+        let Ok(result) = timeout(STUCK_TIMEOUT, result_receiver).await else {
             tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
         };
-        result.unwrap_or_else(|_| Err(panicked()))
+        result.unwrap_or_else(|_| Err(panic_error()))
     }
 }
 
@@ -229,13 +232,13 @@ fn join_threads(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Err
         match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(Error::io("a worker failed", error)),
-            Err(_) => return Err(panicked()),
+            Err(_) => return Err(panic_error()),
         }
     }
     Ok(())
 }
 
-fn panicked() -> Error {
+fn panic_error() -> Error {
     Error::io(
         "a worker panicked; this is a bug, please report it",
         std::io::ErrorKind::Other.into(),

@@ -110,7 +110,7 @@ impl Serve {
     /// Returns the listeners, each with its id.
     #[must_use]
     pub fn listeners(&self) -> &[ListenerInfo] {
-        self.open_listeners.all()
+        self.open_listeners.infos()
     }
 
     /// Returns a handle for the server's statistics and snapshots, for use while the future runs.

@@ -14,7 +14,7 @@ pub(super) struct SessionList(Mutex<List>);
 #[derive(Debug, Default)]
 struct List {
     sessions: BTreeMap<usize, Arc<Mailbox<Command>>>,
-    next: usize,
+    next_number: usize,
 }
 
 impl SessionList {
@@ -25,8 +25,8 @@ impl SessionList {
     /// Adds a session. Returns the number by which to remove it.
     pub(super) fn insert(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
         let mut list = self.lock();
-        let number = list.next;
-        list.next += 1;
+        let number = list.next_number;
+        list.next_number += 1;
         list.sessions.insert(number, Arc::clone(mailbox));
         number
     }
@@ -38,14 +38,14 @@ impl SessionList {
 
     /// Requests every session to finish its streams and to accept no new ones.
     pub(super) fn drain(&self) {
-        for mailbox in self.all() {
+        for mailbox in self.mailboxes() {
             // A closed mailbox belongs to a session that is ending already.
             drop(mailbox.send(Command::Drain));
         }
     }
 
     /// Returns every session, the youngest first.
-    pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
+    pub(super) fn mailboxes(&self) -> Vec<Arc<Mailbox<Command>>> {
         self.lock().sessions.values().rev().map(Arc::clone).collect()
     }
 }

@@ -10,25 +10,25 @@ use smig_proto::AppId;
 use super::session::Command;
 use crate::mailbox::Mailbox;
 
-const SHARDS: usize = 16;
+const SHARD_COUNT: usize = 16;
 
 type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
 
-/// The session that an AppID is registered for.
+/// Result of [`Registry::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
-    This,
+    Registered,
     /// Another open session has it: usually a connection that starts a session and then requests to join.
     Taken,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Registry([Mutex<Shard>; SHARDS]);
+pub(super) struct Registry([Mutex<Shard>; SHARD_COUNT]);
 
 impl Registry {
     fn shard(&self, app: AppId) -> Option<MutexGuard<'_, Shard>> {
         // AppIDs are random, so any byte distributes them.
-        let index = usize::from(app.to_bytes()[7]) % SHARDS;
+        let index = usize::from(app.to_bytes()[7]) % SHARD_COUNT;
         self.0.get(index).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -39,7 +39,7 @@ impl Registry {
         if current.is_closed() {
             *current = Arc::clone(mailbox);
         }
-        if Arc::ptr_eq(current, mailbox) { Registration::This } else { Registration::Taken }
+        if Arc::ptr_eq(current, mailbox) { Registration::Registered } else { Registration::Taken }
     }
 
     /// Returns the mailbox of a session's task.
@@ -65,7 +65,7 @@ mod tests {
         let registry = Registry::default();
         let app = AppId::new(7);
         let (first, second) = (Mailbox::new(), Mailbox::new());
-        assert_eq!(registry.insert(app, &first), Registration::This);
+        assert_eq!(registry.insert(app, &first), Registration::Registered);
         assert_eq!(registry.insert(app, &second), Registration::Taken);
         assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &first));
         registry.remove(app, &second);

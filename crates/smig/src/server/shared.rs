@@ -9,7 +9,7 @@ use smig_proto::Config;
 
 use super::builder::AuthorityCheck;
 use super::session_registry::Registry;
-use crate::deadlines::Deadlines;
+use crate::deadlines::TimeLimits;
 use crate::driver::ConnOptions;
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
@@ -28,7 +28,7 @@ pub(super) struct ServerShared {
     pub(super) max_connections: usize,
     pub(super) client_quota: Arc<ClientQuota>,
     pub(super) handshake_timeout: Duration,
-    pub(super) deadlines: Deadlines,
+    pub(super) time_limits: TimeLimits,
     pub(super) tenant: Vec<u8>,
     pub(super) authority_check: AuthorityCheck,
     pub(super) request_label_limit: usize,
@@ -42,9 +42,9 @@ impl ServerShared {
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
-    pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
-        self.counters.on_event(&ObserverEvent::LimitHit(what));
-        throttled!(error, what, %error, "cannot accept connections: {what}");
+    pub(super) fn on_exhausted(&self, resource: &'static str, error: &std::io::Error) {
+        self.counters.on_event(&ObserverEvent::LimitHit(resource));
+        throttled!(error, resource, %error, "cannot accept connections: {resource}");
     }
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.

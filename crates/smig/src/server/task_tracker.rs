@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct TaskTracker {
     count: AtomicUsize,
-    idle: Notify,
+    idle_notify: Notify,
 }
 
 impl TaskTracker {
     /// Waits until the count is zero.
     pub(super) async fn wait(&self) {
         loop {
-            let idle = self.idle.notified();
+            let idle = self.idle_notify.notified();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;
             }
@@ -39,7 +39,7 @@ impl TaskToken {
 impl Drop for TaskToken {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.idle.notify_waiters();
+            self.0.idle_notify.notify_waiters();
         }
     }
 }

@@ -27,7 +27,7 @@ impl Certificate {
     /// # Errors
     /// There is no certificate or no key, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
-        let chain = chain(certificate)?;
+        let chain = parse_chain(certificate)?;
         let names = chain.first().and_then(CertificateNames::of).map(Arc::new);
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|error| Error::config(format!("invalid private key: {error}")))?;
@@ -41,7 +41,7 @@ impl Certificate {
     }
 }
 
-fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn parse_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Error::config(format!("invalid certificate: {error}")))?;
@@ -74,59 +74,59 @@ pub struct ServerTls(Arc<RwLock<Arc<HandshakeConfig>>>);
 #[derive(Debug)]
 pub(super) struct HandshakeConfig {
     pub(super) config: Arc<ServerConfig>,
-    certificates: Option<Arc<CertificateResolver>>,
+    resolver: Option<Arc<CertificateResolver>>,
 }
 
 impl HandshakeConfig {
     /// Returns the certificate names for a connection with the SNI `server_name`; `None` if only the service knows
     /// them.
     pub(super) fn names(&self, server_name: Option<&str>) -> Option<Arc<CertificateNames>> {
-        self.certificates.as_ref()?.choose(server_name)?.names.clone()
+        self.resolver.as_ref()?.choose(server_name)?.names.clone()
     }
 }
 
 /// Certificates, the first of which is the default. A lookup by name takes constant time.
 #[derive(Debug)]
 struct CertificateResolver {
-    all: Vec<Certificate>,
+    certificates: Vec<Certificate>,
     /// The first certificate with the name.
-    exact: FxHashMap<String, usize>,
+    exact_names: FxHashMap<String, usize>,
     /// The first certificate with a wildcard directly below the name.
-    wildcard: FxHashMap<String, usize>,
+    wildcard_names: FxHashMap<String, usize>,
 }
 
 impl CertificateResolver {
-    fn new(all: Vec<Certificate>) -> Self {
-        let (mut exact, mut wildcard) = (FxHashMap::default(), FxHashMap::default());
-        for (index, certificate) in all.iter().enumerate() {
+    fn new(certificates: Vec<Certificate>) -> Self {
+        let (mut exact_names, mut wildcard_names) = (FxHashMap::default(), FxHashMap::default());
+        for (index, certificate) in certificates.iter().enumerate() {
             for name in certificate.names.iter().flat_map(|names| names.dns_names()) {
                 let (names, name) = match name.strip_prefix("*.") {
-                    Some(parent) => (&mut wildcard, parent.to_owned()),
-                    None => (&mut exact, name),
+                    Some(parent) => (&mut wildcard_names, parent.to_owned()),
+                    None => (&mut exact_names, name),
                 };
                 names.entry(name).or_insert(index);
             }
         }
-        Self { all, exact, wildcard }
+        Self { certificates, exact_names, wildcard_names }
     }
 
     /// Returns the certificates that may cover a name, in the order in which they were given.
     fn candidates(&self, name: &str) -> impl Iterator<Item = &Certificate> {
         let name = name.to_ascii_lowercase();
-        let exact = self.exact.get(&name).copied();
+        let exact = self.exact_names.get(&name).copied();
         let wildcard =
-            name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent).copied());
+            name.split_once('.').and_then(|(_, parent)| self.wildcard_names.get(parent).copied());
         let indices = match (exact, wildcard) {
             (Some(exact), Some(wildcard)) if wildcard < exact => [Some(wildcard), Some(exact)],
             both => [both.0, both.1],
         };
-        indices.into_iter().flatten().filter_map(|index| self.all.get(index))
+        indices.into_iter().flatten().filter_map(|index| self.certificates.get(index))
     }
 
     fn choose(&self, server_name: Option<&str>) -> Option<&Certificate> {
         let matching = server_name
             .and_then(|name| self.candidates(name).find(|certificate| certificate.covers(name)));
-        matching.or_else(|| self.all.first())
+        matching.or_else(|| self.certificates.first())
     }
 }
 
@@ -187,14 +187,14 @@ impl ServerTls {
                 client_verifier(authorities, provider)?.build().map_err(bad_authorities)?,
             ),
         };
-        let certificates = Arc::new(CertificateResolver::new(certificates));
-        let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
+        let resolver = Arc::new(CertificateResolver::new(certificates));
+        let mut config = builder.with_cert_resolver(Arc::clone(&resolver) as _);
         // Tickets are valid on every worker and need no memory. Another configuration has other ticket keys,
         // so a client that is no longer trusted cannot resume.
         if let Ok(ticketer) = aws_lc_rs::Ticketer::new() {
             config.ticketer = ticketer;
         }
-        Ok(Self::from_config(config, Some(certificates)))
+        Ok(Self::from_config(config, Some(resolver)))
     }
 
     /// Uses a custom configuration. ALPN is set to h2 and http/1.1 unless it is set; early data is disabled
@@ -204,15 +204,12 @@ impl ServerTls {
         Self::from_config(config, None)
     }
 
-    fn from_config(
-        mut config: ServerConfig,
-        certificates: Option<Arc<CertificateResolver>>,
-    ) -> Self {
+    fn from_config(mut config: ServerConfig, resolver: Option<Arc<CertificateResolver>>) -> Self {
         if config.alpn_protocols.is_empty() {
             config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         }
         config.max_early_data_size = 0;
-        let handshake_config = HandshakeConfig { config: Arc::new(config), certificates };
+        let handshake_config = HandshakeConfig { config: Arc::new(config), resolver };
         Self(Arc::new(RwLock::new(Arc::new(handshake_config))))
     }
 
@@ -234,7 +231,7 @@ fn client_verifier(
     provider: Arc<CryptoProvider>,
 ) -> Result<rustls::server::ClientCertVerifierBuilder, Error> {
     let mut roots = RootCertStore::empty();
-    for authority in chain(authorities)? {
+    for authority in parse_chain(authorities)? {
         roots.add(authority).map_err(|error| {
             Error::config(format!("invalid CA certificate for clients: {error}"))
         })?;
@@ -289,14 +286,14 @@ mod tests {
 
     #[test]
     fn the_first_certificate_that_covers_the_name_is_chosen() {
-        let all = CertificateResolver::new(vec![
+        let resolver = CertificateResolver::new(vec![
             certificate(&["a.example"]),
             certificate(&["*.b.example"]),
             certificate(&["x.b.example", "c.example"]),
         ]);
         let index = |name: Option<&str>| {
-            let chosen = all.choose(name).unwrap();
-            all.all.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
+            let chosen = resolver.choose(name).unwrap();
+            resolver.certificates.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
         };
         assert_eq!(index(Some("a.example")), 0);
         assert_eq!(index(Some("X.B.example")), 1);
@@ -308,21 +305,22 @@ mod tests {
     #[test]
     fn a_lookup_checks_at_most_two_certificates() {
         let key = rcgen::KeyPair::generate().unwrap();
-        let made = |names: [String; 2]| {
+        let build_certificate = |names: [String; 2]| {
             let params = rcgen::CertificateParams::new(names).unwrap();
             let pem = params.self_signed(&key).unwrap().pem();
             Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap()
         };
-        let all: Vec<_> =
-            (0..100).map(|n| made([format!("n{n}.example"), format!("*.w{n}.example")])).collect();
-        let all = CertificateResolver::new(all);
+        let all: Vec<_> = (0..100)
+            .map(|n| build_certificate([format!("n{n}.example"), format!("*.w{n}.example")]))
+            .collect();
+        let resolver = CertificateResolver::new(all);
         for n in 0..100 {
             for name in [format!("N{n}.example"), format!("x.w{n}.example")] {
-                let chosen = all.choose(Some(&name)).unwrap();
-                assert!(Arc::ptr_eq(&chosen.key, &all.all[n].key), "{name}");
-                assert_eq!(all.candidates(&name).count(), 1, "{name}");
+                let chosen = resolver.choose(Some(&name)).unwrap();
+                assert!(Arc::ptr_eq(&chosen.key, &resolver.certificates[n].key), "{name}");
+                assert_eq!(resolver.candidates(&name).count(), 1, "{name}");
             }
         }
-        assert_eq!(all.candidates("elsewhere.example").count(), 0);
+        assert_eq!(resolver.candidates("elsewhere.example").count(), 0);
     }
 }

@@ -97,23 +97,23 @@ impl<S> Worker<S> {
     }
 }
 
-/// Spawns a session's task on this thread. `fill` adds its first connection.
+/// Spawns a session's task on this thread. `add_first_conn` adds its first connection.
 pub(super) fn spawn_session<S, B>(
     worker: &Rc<Worker<S>>,
     mut session: Session,
-    fill: impl FnOnce(&mut Session, &mut ConnSet),
+    add_first_conn: impl FnOnce(&mut Session, &mut ConnSet),
 ) where
     S: HttpService<B>,
     B: ResponseBody,
 {
     let mut conns = ConnSet::new(Arc::clone(&worker.shared.conn_options));
-    fill(&mut session, &mut conns);
+    add_first_conn(&mut session, &mut conns);
     let handler = ServerSession::new(Rc::clone(worker));
     let mailbox = Arc::clone(handler.mailbox());
     let driver = Driver::new(session, conns, handler, mailbox);
-    let active = worker.task_token();
+    let token = worker.task_token();
     tokio::task::spawn_local(async move {
-        let _active = active;
+        let _token = token;
         driver.await;
     });
 }
@@ -153,8 +153,8 @@ where
     let open = |listener: Listener| {
         let id = listener.spec.id;
         let socket = TcpListener::from_std(listener.socket)?;
-        let (close, closing) = oneshot::channel();
-        let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker), closing);
+        let (close, close_receiver) = oneshot::channel();
+        let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker), close_receiver);
         let task = tokio::task::spawn_local(task);
         Ok::<_, io::Error>(AcceptTask { id, close, task })
     };

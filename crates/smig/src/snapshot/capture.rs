@@ -23,7 +23,7 @@ pub(crate) fn capture<'a>(
         id: session_record.id(),
         peer: connections.first()?.addrs.peer,
         can_migrate: session.connections().any(|conn| conn.is_joined),
-        age: now.saturating_duration_since(session_record.started),
+        age: now.saturating_duration_since(session_record.started_at),
         connections,
         streams: streams.collect(),
         open_streams: session.stream_count(),
@@ -57,7 +57,8 @@ fn stream(
     view: &StreamView,
     record: Option<&StreamRecord>,
 ) -> StreamSnapshot {
-    let to_send = view.unqueued_bytes.map(|left| view.sent_bytes + view.queued_bytes as u64 + left);
+    let send_length =
+        view.unqueued_bytes.map(|left| view.sent_bytes + view.queued_bytes as u64 + left);
     StreamSnapshot {
         key,
         label: record.and_then(|record| record.label.as_deref().cloned()),
@@ -65,8 +66,8 @@ fn stream(
         sent: view.sent_bytes,
         queued: view.queued_bytes as u64,
         received: view.received_bytes,
-        length: to_send.max(view.content_length),
-        age: record.map(|record| now.saturating_duration_since(record.opened)),
+        length: send_length.max(view.content_length),
+        age: record.map(|record| now.saturating_duration_since(record.opened_at)),
         migrations: view.migrations,
         migrating: view.is_migrating,
         decision: record.and_then(|record| record.decision),

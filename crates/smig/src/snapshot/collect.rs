@@ -15,7 +15,8 @@ const COLLECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where a session's task sends its snapshot.
 pub(crate) type SnapshotSender = oneshot::Sender<Box<SessionSnapshot>>;
 
-/// Requests snapshots of the sessions behind `mailboxes`, which are ordered from the youngest.
+/// Requests snapshots of the sessions behind `mailboxes`, of the first ones if there are too many. A server passes the
+/// youngest first, a client passes them in no order.
 pub(crate) async fn collect<C>(
     mailboxes: Vec<Arc<Mailbox<C>>>,
     command: impl Fn(SnapshotSender) -> C,

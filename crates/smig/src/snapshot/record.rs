@@ -98,11 +98,11 @@ impl fmt::Display for MigrationCause {
 /// Per-stream state.
 #[derive(Debug)]
 pub(crate) struct StreamRecord {
-    pub(crate) opened: Instant,
+    pub(crate) opened_at: Instant,
     pub(crate) label: Option<Box<RequestLabel>>,
     pub(crate) decision: Option<PolicyDecision>,
     /// A migration that was started or offered.
-    pub(crate) pending: Option<PendingMigration>,
+    pub(crate) pending_migration: Option<PendingMigration>,
 }
 
 /// A migration or an offer without an answer so far.
@@ -114,8 +114,8 @@ pub(crate) struct PendingMigration {
 }
 
 impl StreamRecord {
-    pub(crate) const fn new(opened: Instant, label: Option<Box<RequestLabel>>) -> Self {
-        Self { opened, label, decision: None, pending: None }
+    pub(crate) const fn new(opened_at: Instant, label: Option<Box<RequestLabel>>) -> Self {
+        Self { opened_at, label, decision: None, pending_migration: None }
     }
 
     /// Records a decision; returns it if it is new.

@@ -9,19 +9,19 @@ use super::{MigrationCause, PendingMigration, SessionId, StreamRecord, StreamRef
 use crate::entropy;
 
 /// Maximum number of closed streams whose migration is still unanswered.
-const MAX_CLOSED_PENDING: usize = 64;
+const MAX_CLOSED_STREAMS: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct SessionRecord {
     id: OnceCell<SessionId>,
-    pub(super) started: Instant,
+    pub(super) started_at: Instant,
     /// Migrations of closed streams: the last byte may be sent before the migration is answered.
-    closed_pending: VecDeque<(StreamKey, PendingMigration)>,
+    closed_streams: VecDeque<(StreamKey, PendingMigration)>,
 }
 
 impl SessionRecord {
-    pub(crate) const fn new(started: Instant) -> Self {
-        Self { id: OnceCell::new(), started, closed_pending: VecDeque::new() }
+    pub(crate) const fn new(started_at: Instant) -> Self {
+        Self { id: OnceCell::new(), started_at, closed_streams: VecDeque::new() }
     }
 
     /// Returns the session's identifier, which is created on first use.
@@ -41,26 +41,26 @@ impl SessionRecord {
 
     /// Records that a stream is closed.
     pub(crate) fn on_closed(&mut self, stream: StreamKey, record: &StreamRecord) {
-        let Some(pending) = record.pending else { return };
-        if self.closed_pending.len() == MAX_CLOSED_PENDING {
-            self.closed_pending.pop_front();
+        let Some(pending) = record.pending_migration else { return };
+        if self.closed_streams.len() == MAX_CLOSED_STREAMS {
+            self.closed_streams.pop_front();
         }
-        self.closed_pending.push_back((stream, pending));
+        self.closed_streams.push_back((stream, pending));
     }
 
     /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration, of
-    /// which this end had counted `counted` when the migration was reported.
+    /// which this end had counted `counted_bytes` when the migration was reported.
     pub(crate) fn on_migrated(
         &mut self,
         stream: StreamKey,
         record: Option<&mut StreamRecord>,
         mover: Mover,
-        counted: u64,
+        counted_bytes: u64,
     ) -> (MigrationCause, u64) {
         let pending = self.take_pending(stream, record);
         // A migration by the peer may be the answer to an offer, which has no offset.
         let offset = pending.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
-        (pending.map_or(MigrationCause::Peer, |d| d.why), offset.unwrap_or(counted))
+        (pending.map_or(MigrationCause::Peer, |d| d.why), offset.unwrap_or(counted_bytes))
     }
 
     /// Records that a migration was declined.
@@ -74,9 +74,9 @@ impl SessionRecord {
         record: Option<&mut StreamRecord>,
     ) -> Option<PendingMigration> {
         if let Some(record) = record {
-            return record.pending.take();
+            return record.pending_migration.take();
         }
-        let index = self.closed_pending.iter().position(|(released, _)| *released == stream)?;
-        self.closed_pending.remove(index).map(|(_, pending)| pending)
+        let index = self.closed_streams.iter().position(|(released, _)| *released == stream)?;
+        self.closed_streams.remove(index).map(|(_, pending)| pending)
     }
 }

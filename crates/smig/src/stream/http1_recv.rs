@@ -16,14 +16,14 @@ pub(crate) struct Http1RecvProgress(Mutex<State>);
 #[derive(Debug)]
 struct State {
     received: u64,
-    reader: Reader,
+    reader: ReaderState,
     /// `None`: no minimum rate.
-    progress: Option<ProgressClock>,
+    progress_clock: Option<ProgressClock>,
 }
 
 /// State of the body's reader.
 #[derive(Clone, Copy, Debug)]
-enum Reader {
+enum ReaderState {
     /// Does not wait for data, since this time.
     Busy(Instant),
     /// Waits for data from the client.
@@ -33,8 +33,8 @@ enum Reader {
 }
 
 impl Http1RecvProgress {
-    pub(crate) const fn new(progress: Option<ProgressClock>, now: Instant) -> Self {
-        Self(Mutex::new(State { received: 0, reader: Reader::Busy(now), progress }))
+    pub(crate) const fn new(progress_clock: Option<ProgressClock>, now: Instant) -> Self {
+        Self(Mutex::new(State { received: 0, reader: ReaderState::Busy(now), progress_clock }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -44,31 +44,31 @@ impl Http1RecvProgress {
     /// Records that the reader found no data and waits.
     pub(super) fn on_wait(&self) {
         let mut state = self.lock();
-        let State { received, reader, progress } = &mut *state;
-        if let (Reader::Busy(since), Some(progress)) = (*reader, progress) {
+        let State { received, reader, progress_clock: progress } = &mut *state;
+        if let (ReaderState::Busy(since), Some(progress)) = (*reader, progress) {
             let now = clock::now();
             // The handler took this time, not the client.
             if now.saturating_duration_since(since) >= progress.tick() {
                 progress.restart(now, *received);
             }
         }
-        *reader = Reader::Waiting;
+        *reader = ReaderState::Waiting;
     }
 
     pub(super) fn on_data(&self, len: usize) {
         let mut state = self.lock();
         state.received = state.received.saturating_add(len as u64);
-        state.reader = Reader::Busy(clock::now());
+        state.reader = ReaderState::Busy(clock::now());
     }
 
     /// Records that the body ended, failed, or was dropped.
     pub(super) fn on_end(&self) {
-        self.lock().reader = Reader::Done;
+        self.lock().reader = ReaderState::Done;
     }
 
     /// Returns whether the body has ended or is not read any more.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.lock().reader, Reader::Done)
+        matches!(self.lock().reader, ReaderState::Done)
     }
 
     /// Returns the interval between checks of the minimum rate, if there is one. Also while the reader is busy: when
@@ -76,18 +76,20 @@ impl Http1RecvProgress {
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
-            Reader::Busy(_) | Reader::Waiting => state.progress.as_ref().map(ProgressClock::tick),
-            Reader::Done => None,
+            ReaderState::Busy(_) | ReaderState::Waiting => {
+                state.progress_clock.as_ref().map(ProgressClock::tick)
+            }
+            ReaderState::Done => None,
         }
     }
 
     /// Returns whether the client sent too little while the reader waited.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let State { received, reader, progress } = &mut *state;
+        let State { received, reader, progress_clock: progress } = &mut *state;
         match (*reader, progress) {
-            (Reader::Waiting, Some(progress)) => progress.is_late(now, *received),
-            (Reader::Busy(_) | Reader::Done, _) | (Reader::Waiting, None) => false,
+            (ReaderState::Waiting, Some(progress)) => progress.is_late(now, *received),
+            (ReaderState::Busy(_) | ReaderState::Done, _) | (ReaderState::Waiting, None) => false,
         }
     }
 }

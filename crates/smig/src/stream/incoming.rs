@@ -16,24 +16,24 @@ use crate::error::{Error, ErrorKind};
 /// A body received from the peer. Reading it gives the peer credit to send more; dropping it before
 /// its end cancels the stream.
 #[derive(Debug, Default)]
-pub struct Incoming(Source);
+pub struct Incoming(BodySource);
 
 #[derive(Debug, Default)]
-enum Source {
+enum BodySource {
     #[default]
     Empty,
-    Stream(Handle),
-    Http1(Http1),
+    Stream(StreamGuard),
+    Http1(Http1Body),
 }
 
 /// A body over HTTP/1.1; at a server with the receive progress that it shares with the connection.
 #[derive(Debug)]
-struct Http1 {
+struct Http1Body {
     body: hyper::body::Incoming,
     progress: Option<Arc<Http1RecvProgress>>,
 }
 
-impl Http1 {
+impl Http1Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(progress) = &self.progress {
@@ -53,7 +53,7 @@ impl Http1 {
     }
 }
 
-impl Drop for Http1 {
+impl Drop for Http1Body {
     fn drop(&mut self) {
         if let Some(progress) = &self.progress {
             progress.on_end();
@@ -63,9 +63,9 @@ impl Drop for Http1 {
 
 /// Releases the stream on drop.
 #[derive(Debug)]
-struct Handle(Arc<SharedStream>);
+struct StreamGuard(Arc<SharedStream>);
 
-impl Drop for Handle {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.release();
     }
@@ -75,15 +75,15 @@ impl Incoming {
     /// Returns an empty body.
     #[must_use]
     pub const fn empty() -> Self {
-        Self(Source::Empty)
+        Self(BodySource::Empty)
     }
 
     pub(crate) const fn stream(shared: Arc<SharedStream>) -> Self {
-        Self(Source::Stream(Handle(shared)))
+        Self(BodySource::Stream(StreamGuard(shared)))
     }
 
     pub(crate) const fn http1(body: hyper::body::Incoming) -> Self {
-        Self(Source::Http1(Http1 { body, progress: None }))
+        Self(BodySource::Http1(Http1Body { body, progress: None }))
     }
 
     /// Like [`http1`](Self::http1), but reports progress to `progress`.
@@ -91,15 +91,15 @@ impl Incoming {
         body: hyper::body::Incoming,
         progress: Arc<Http1RecvProgress>,
     ) -> Self {
-        Self(Source::Http1(Http1 { body, progress: Some(progress) }))
+        Self(BodySource::Http1(Http1Body { body, progress: Some(progress) }))
     }
 
     /// Returns a handle of the stream; `None` if the body is empty or was received over HTTP/1.1.
     #[must_use]
     pub fn stream_info(&self) -> Option<StreamInfo> {
         match &self.0 {
-            Source::Stream(handle) => Some(StreamInfo::new(Arc::clone(&handle.0))),
-            Source::Empty | Source::Http1(_) => None,
+            BodySource::Stream(handle) => Some(StreamInfo::new(Arc::clone(&handle.0))),
+            BodySource::Empty | BodySource::Http1(_) => None,
         }
     }
 
@@ -119,27 +119,27 @@ impl Body for Incoming {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut self.0 {
-            Source::Empty => Poll::Ready(None),
-            Source::Stream(handle) => handle.0.poll_frame(cx),
-            Source::Http1(http1) => http1.poll_frame(cx),
+            BodySource::Empty => Poll::Ready(None),
+            BodySource::Stream(handle) => handle.0.poll_frame(cx),
+            BodySource::Http1(http1) => http1.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Empty => true,
-            Source::Stream(handle) => handle.0.is_end(),
-            Source::Http1(http1) => http1.body.is_end_stream(),
+            BodySource::Empty => true,
+            BodySource::Stream(handle) => handle.0.is_end(),
+            BodySource::Http1(http1) => http1.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Empty => SizeHint::with_exact(0),
-            Source::Stream(handle) => {
+            BodySource::Empty => SizeHint::with_exact(0),
+            BodySource::Stream(handle) => {
                 handle.0.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
-            Source::Http1(http1) => http1.body.size_hint(),
+            BodySource::Http1(http1) => http1.body.size_hint(),
         }
     }
 }

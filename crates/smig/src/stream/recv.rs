@@ -20,7 +20,7 @@ pub(crate) fn deliver(
     key: StreamKey,
     shared: &SharedStream,
 ) -> BodyRecvState {
-    while shared.has_room() {
+    while shared.check_room() {
         match session.read(key) {
             ReadResult::Data(data) => shared.put_data(data),
             ReadResult::Trailers(trailers) => shared.put_trailers(trailers),

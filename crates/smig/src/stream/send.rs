@@ -50,8 +50,8 @@ where
         let frame = match frame.into_data() {
             Ok(mut data) => {
                 let data = data.copy_to_bytes(data.remaining());
-                let ends = body.is_end_stream();
-                match send_chunk(session, key, data, ends, length) {
+                let is_last = body.is_end_stream();
+                match send_chunk(session, key, data, is_last, length) {
                     None => continue,
                     Some(end) => return end,
                 }
@@ -60,7 +60,7 @@ where
         };
         if let Ok(trailers) = frame.into_trailers() {
             if let BodyLength::Remaining(1..) = *length {
-                return SendProgress::Failed(too_short(*length));
+                return SendProgress::Failed(too_short_error(*length));
             }
             return match session.send_trailers(key, trailers) {
                 Ok(()) => SendProgress::Done,
@@ -76,32 +76,32 @@ fn send_chunk(
     session: &mut Session,
     key: StreamKey,
     data: Bytes,
-    ends: bool,
+    is_last: bool,
     length: &mut BodyLength,
 ) -> Option<SendProgress> {
-    if let BodyLength::Remaining(left) = length {
-        match left.checked_sub(data.len() as u64) {
-            Some(rest) => *left = rest,
+    if let BodyLength::Remaining(remaining) = length {
+        match remaining.checked_sub(data.len() as u64) {
+            Some(rest) => *remaining = rest,
             None => return Some(SendProgress::Failed("the body is longer than announced".into())),
         }
     }
-    if ends && let BodyLength::Remaining(1..) = *length {
-        return Some(SendProgress::Failed(too_short(*length)));
+    if is_last && let BodyLength::Remaining(1..) = *length {
+        return Some(SendProgress::Failed(too_short_error(*length)));
     }
-    if data.is_empty() && !ends {
+    if data.is_empty() && !is_last {
         return None;
     }
-    let end = if ends { EndStream::Yes } else { EndStream::No };
+    let end = if is_last { EndStream::Yes } else { EndStream::No };
     match session.send_data(key, data, end) {
         Err(_) => Some(SendProgress::StreamEnded),
-        Ok(()) if ends => Some(SendProgress::Done),
+        Ok(()) if is_last => Some(SendProgress::Done),
         Ok(()) => None,
     }
 }
 
 fn finish(session: &mut Session, key: StreamKey, length: BodyLength) -> SendProgress {
     if let BodyLength::Remaining(1..) = length {
-        return SendProgress::Failed(too_short(length));
+        return SendProgress::Failed(too_short_error(length));
     }
     match session.send_data(key, Bytes::new(), EndStream::Yes) {
         Ok(()) => SendProgress::Done,
@@ -109,10 +109,10 @@ fn finish(session: &mut Session, key: StreamKey, length: BodyLength) -> SendProg
     }
 }
 
-fn too_short(length: BodyLength) -> BoxError {
+fn too_short_error(length: BodyLength) -> BoxError {
     match length {
-        BodyLength::Remaining(left) => {
-            format!("the body is {left} bytes shorter than announced").into()
+        BodyLength::Remaining(remaining) => {
+            format!("the body is {remaining} bytes shorter than announced").into()
         }
         BodyLength::Unknown => "the body is too short".into(),
     }

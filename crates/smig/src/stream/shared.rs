@@ -40,20 +40,20 @@ struct State {
     sent_at: Option<Instant>,
     head: Option<Head>,
     /// What a retry needs of a request whose body was not polled.
-    unsent: Option<UnsentRequest>,
+    unsent_request: Option<UnsentRequest>,
     chunks: VecDeque<Bytes>,
-    buffered: usize,
+    buffered_cost: usize,
     trailers: Option<HeaderMap>,
     end: BodyState,
     /// Announced bytes that the application has not read yet.
     remaining: Option<u64>,
-    reader: Option<Waker>,
+    reader_waker: Option<Waker>,
     /// The session's task stopped reading because the buffer is full.
     paused: bool,
     requests: HandleRequests,
     /// Offsets in the body from which a connection carries it.
     segment_starts: Vec<(u64, ConnId)>,
-    received: u64,
+    received_bytes: u64,
 }
 
 /// A response's head.
@@ -161,25 +161,25 @@ impl SharedStream {
     /// Returns whether the application waits for data of the body.
     pub(crate) fn has_waiting_reader(&self) -> bool {
         let state = self.lock();
-        state.reader.is_some() && state.chunks.is_empty() && !state.requests.dropped
+        state.reader_waker.is_some() && state.chunks.is_empty() && !state.requests.dropped
     }
 
     /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn check_room(&self) -> bool {
         let mut state = self.lock();
-        state.paused = state.buffered >= MAX_READ_AHEAD_BYTES;
+        state.paused = state.buffered_cost >= MAX_READ_AHEAD_BYTES;
         !state.paused
     }
 
     /// Fails the request and returns its parts for a retry: its body was not polled.
     pub(crate) fn return_unsent(&self, unsent: UnsentRequest, error: Error) {
-        self.lock().unsent = Some(unsent);
+        self.lock().unsent_request = Some(unsent);
         self.fail(error);
     }
 
     /// Takes the parts that [`Self::return_unsent`] stored.
     pub(crate) fn take_unsent(&self) -> Option<UnsentRequest> {
-        self.lock().unsent.take()
+        self.lock().unsent_request.take()
     }
 
     /// Stores the response's head.
@@ -192,16 +192,16 @@ impl SharedStream {
         }
         state.head = Some(head);
         state.remaining = announced;
-        wake(state);
+        wake_reader(state);
     }
 
     /// Appends a chunk of the body.
     pub(crate) fn put_data(&self, data: Bytes) {
         let mut state = self.lock();
-        state.buffered += cost(&data);
-        state.received += data.len() as u64;
+        state.buffered_cost += cost(&data);
+        state.received_bytes += data.len() as u64;
         state.chunks.push_back(data);
-        wake(state);
+        wake_reader(state);
     }
 
     pub(crate) fn put_trailers(&self, trailers: HeaderMap) {
@@ -214,7 +214,7 @@ impl SharedStream {
         if matches!(state.end, BodyState::Open) {
             state.end = BodyState::Complete;
         }
-        wake(state);
+        wake_reader(state);
     }
 
     /// Fails the stream: received data remains readable, the error follows it.
@@ -223,7 +223,7 @@ impl SharedStream {
         if matches!(state.end, BodyState::Open) {
             state.end = BodyState::Failed(error);
         }
-        wake(state);
+        wake_reader(state);
     }
 
     /// Records that `connection` carries the body from offset `start` on.
@@ -270,11 +270,11 @@ impl SharedStream {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut state = self.lock();
         if let Some(data) = state.chunks.pop_front() {
-            state.buffered -= cost(&data);
-            let resume = state.paused && state.buffered <= MAX_READ_AHEAD_BYTES / 2;
+            state.buffered_cost -= cost(&data);
+            let resume = state.paused && state.buffered_cost <= MAX_READ_AHEAD_BYTES / 2;
             state.paused &= !resume;
-            if let Some(announced) = &mut state.remaining {
-                *announced = announced.saturating_sub(data.len() as u64);
+            if let Some(remaining) = &mut state.remaining {
+                *remaining = remaining.saturating_sub(data.len() as u64);
             }
             drop(state);
             if resume {
@@ -291,7 +291,7 @@ impl SharedStream {
             BodyState::Open => {
                 state.end = BodyState::Open;
                 state.set_reader(cx);
-                let first = state.received == 0 && !state.requests.awaits_body;
+                let first = state.received_bytes == 0 && !state.requests.awaits_body;
                 state.requests.awaits_body = true;
                 drop(state);
                 if first {
@@ -320,7 +320,7 @@ impl SharedStream {
         let mut state = self.lock();
         state.requests.dropped = true;
         state.chunks.clear();
-        state.buffered = 0;
+        state.buffered_cost = 0;
         // It may contain a body over HTTP/1.1, which keeps its connection busy.
         let head = state.head.take();
         let has_ended = !matches!(state.end, BodyState::Open);
@@ -349,9 +349,12 @@ impl SharedStream {
     pub(super) fn segments(&self) -> Vec<Segment> {
         let state = self.lock();
         let ends = state.segment_starts.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
-        let segments = state.segment_starts.iter().zip(ends).map(|(&(start, connection), end)| {
-            Segment { connection, start: start.min(state.received), end: end.min(state.received) }
-        });
+        let segments =
+            state.segment_starts.iter().zip(ends).map(|(&(start, connection), end)| Segment {
+                connection,
+                start: start.min(state.received_bytes),
+                end: end.min(state.received_bytes),
+            });
         segments.collect()
     }
 
@@ -362,7 +365,7 @@ impl SharedStream {
 
 impl State {
     fn set_reader(&mut self, cx: &Context<'_>) {
-        match &mut self.reader {
+        match &mut self.reader_waker {
             Some(reader) => reader.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
@@ -375,8 +378,8 @@ fn cost(chunk: &Bytes) -> usize {
 }
 
 /// Wakes the application after releasing the lock.
-fn wake(mut state: MutexGuard<'_, State>) {
-    let reader = state.reader.take();
+fn wake_reader(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader_waker.take();
     drop(state);
     if let Some(reader) = reader {
         reader.wake();
@@ -392,7 +395,7 @@ mod tests {
         // A peer that sends one byte per frame must not cause 64 Ki queue entries and allocations.
         let shared = SharedStream::without_slot(Arc::default());
         let mut chunks = 0;
-        while shared.has_room() {
+        while shared.check_room() {
             shared.put_data(Bytes::from_static(b"x"));
             chunks += 1;
         }
@@ -401,7 +404,7 @@ mod tests {
         for _ in 0..chunks {
             assert!(matches!(shared.poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
         }
-        assert!(shared.has_room());
-        assert_eq!(shared.lock().buffered, 0);
+        assert!(shared.check_room());
+        assert_eq!(shared.lock().buffered_cost, 0);
     }
 }

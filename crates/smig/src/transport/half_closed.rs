@@ -13,19 +13,19 @@ use crate::limits::OpenPermit;
 /// A TCP connection that is kept only so that the peer receives what was sent. Its TLS state and its input
 /// are freed; it counts as open until it is dropped.
 #[derive(Debug)]
-pub(crate) struct HalfClosed {
+pub(crate) struct HalfClosedTransport {
     tcp: TcpStream,
     _permit: Option<OpenPermit>,
 }
 
 impl Transport {
     /// Frees all but the socket. This end must have closed its half before.
-    pub(crate) fn into_half_closed(self) -> HalfClosed {
-        HalfClosed { tcp: self.tcp, _permit: self.permit }
+    pub(crate) fn into_half_closed(self) -> HalfClosedTransport {
+        HalfClosedTransport { tcp: self.tcp, _permit: self.permit }
     }
 }
 
-impl HalfClosed {
+impl HalfClosedTransport {
     pub(crate) const fn tcp(&self) -> &TcpStream {
         &self.tcp
     }

@@ -9,7 +9,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use std::io::Write as _;
 use tokio::io::AsyncWrite as _;
 
-use super::{Channel, Received, Transport};
+use super::{Channel, ReceiveOutcome, Transport};
 
 /// Bytes that one write may seal before the socket has to take them.
 const MAX_SEALED_BYTES: usize = 64 << 10;
@@ -18,7 +18,7 @@ impl Transport {
     /// Waits for input; returns none when the peer has closed its half.
     pub(crate) fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         while self.input.is_empty() && !self.received_close_notify {
-            if ready!(self.poll_receive(cx))? == Received::End {
+            if ready!(self.poll_receive(cx))? == ReceiveOutcome::End {
                 break;
             }
         }

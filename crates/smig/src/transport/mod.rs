@@ -21,7 +21,7 @@ use smig_proto::{KeyingRequest, OutputBuffer, Security};
 use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-pub(crate) use half_closed::HalfClosed;
+pub(crate) use half_closed::HalfClosedTransport;
 pub(crate) use handshake::{accept, connect};
 
 use crate::entropy;
@@ -34,7 +34,7 @@ const MAX_SLICES: usize = 64;
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum ReceiveOutcome {
     /// Input was added, or TLS made progress.
     Progress,
     /// The peer has closed its half.
@@ -166,23 +166,26 @@ impl Transport {
     }
 
     /// Reads once from the socket into the input.
-    pub(crate) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Received>> {
+    pub(crate) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<ReceiveOutcome>> {
         scratch::with(|buffer| {
-            let mut read = ReadBuf::new(buffer);
-            ready!(tokio::io::AsyncRead::poll_read(Pin::new(&mut self.tcp), cx, &mut read))?;
-            if read.filled().is_empty() {
-                return Poll::Ready(Ok(Received::End));
+            let mut read_buf = ReadBuf::new(buffer);
+            ready!(tokio::io::AsyncRead::poll_read(Pin::new(&mut self.tcp), cx, &mut read_buf))?;
+            if read_buf.filled().is_empty() {
+                return Poll::Ready(Ok(ReceiveOutcome::End));
             }
-            Poll::Ready(self.append_input(read.filled()))
+            Poll::Ready(self.append_input(read_buf.filled()))
         })
     }
 
     /// Appends bytes from the socket to the input, decrypted.
-    fn append_input(&mut self, mut bytes: &[u8]) -> io::Result<Received> {
+    fn append_input(&mut self, mut bytes: &[u8]) -> io::Result<ReceiveOutcome> {
         let Channel::Tls(tls) = &mut self.channel else {
             make_room(&mut self.input, bytes.len());
             self.input.extend_from_slice(bytes);
-            return Ok(Received::Progress);
+            return Ok(ReceiveOutcome::Progress);
         };
         while !bytes.is_empty() {
             tls.read_tls(&mut bytes)?;
@@ -192,18 +195,19 @@ impl Transport {
             }
             if state.peer_has_closed() {
                 self.received_close_notify = true;
-                return Ok(Received::End);
+                return Ok(ReceiveOutcome::End);
             }
         }
-        Ok(Received::Progress)
+        Ok(ReceiveOutcome::Progress)
     }
 
     /// Appends application data that arrived with the last message of the handshake to the input.
     fn take_handshake_input(&mut self) -> io::Result<()> {
         if let Channel::Tls(tls) = &mut self.channel {
-            let ready = tls.process_new_packets().map_err(invalid_data)?.plaintext_bytes_to_read();
-            if ready > 0 {
-                drain_plaintext(tls, &mut self.input, ready)?;
+            let plaintext_bytes =
+                tls.process_new_packets().map_err(invalid_data)?.plaintext_bytes_to_read();
+            if plaintext_bytes > 0 {
+                drain_plaintext(tls, &mut self.input, plaintext_bytes)?;
             }
         }
         Ok(())
@@ -308,22 +312,22 @@ impl DetachedTransport {
     }
 }
 
-/// Reserves room for `more` bytes in a buffer as small as possible. `BytesMut` on its own would double for each
+/// Reserves room for `additional` bytes in a buffer as small as possible. `BytesMut` on its own would double for each
 /// partial frame, and a part that the engine retains keeps the whole allocation alive.
-fn make_room(input: &mut BytesMut, more: usize) {
-    if input.capacity() - input.len() >= more || input.try_reclaim(more) {
+fn make_room(input: &mut BytesMut, additional: usize) {
+    if input.capacity() - input.len() >= additional || input.try_reclaim(additional) {
         return;
     }
     let doubled = (2 * input.capacity()).min(scratch::BUFFER_BYTES);
-    let mut larger = BytesMut::with_capacity((input.len() + more).max(doubled));
+    let mut larger = BytesMut::with_capacity((input.len() + additional).max(doubled));
     larger.extend_from_slice(input);
     *input = larger;
 }
 
-fn drain_plaintext(tls: &mut Tls, input: &mut BytesMut, ready: usize) -> io::Result<()> {
-    make_room(input, ready);
+fn drain_plaintext(tls: &mut Tls, input: &mut BytesMut, plaintext_bytes: usize) -> io::Result<()> {
+    make_room(input, plaintext_bytes);
     let start = input.len();
-    input.resize(start + ready, 0);
+    input.resize(start + plaintext_bytes, 0);
     let read = tls.reader().read(input.get_mut(start..).unwrap_or_default())?;
     input.truncate(start + read);
     Ok(())

@@ -58,21 +58,21 @@ fn websocket(url: &str) -> Request<Full<Bytes>> {
 
 #[tokio::test]
 async fn the_settings_frame_may_arrive_in_pieces() {
-    for first in 1..SETTINGS_FRAME.len() {
+    for first_piece_len in 1..SETTINGS_FRAME.len() {
         let (listener, url) = listen().await;
         let client = client_builder().build().unwrap();
         let serving = async {
             let mut tcp = accept(&listener).await;
-            let (one, two) = SETTINGS_FRAME.split_at(first);
-            tcp.write_all(one).await.unwrap();
+            let (first_piece, second_piece) = SETTINGS_FRAME.split_at(first_piece_len);
+            tcp.write_all(first_piece).await.unwrap();
             let_the_client_run().await;
-            tcp.write_all(two).await.unwrap();
+            tcp.write_all(second_piece).await.unwrap();
             let mut peer = Peer(tcp);
             peer.answer().await;
             peer
         };
         let (response, _peer) = tokio::join!(client.request(websocket(&url)), serving);
-        assert_eq!(response.unwrap().status(), 200, "first piece: {first} bytes");
+        assert_eq!(response.unwrap().status(), 200, "first piece: {first_piece_len} bytes");
     }
 }
 
@@ -106,10 +106,10 @@ async fn a_request_that_waits_for_settings_may_be_dropped_and_times_out() {
     let mut tcp = accept(&listener).await;
     tcp.write_all(&SETTINGS_FRAME[..1]).await.unwrap();
     let_the_client_run().await;
-    assert_eq!(queue.free(), 4);
+    assert_eq!(queue.available_permits(), 4);
     drop(request);
     let released = async {
-        while queue.free() < 5 {
+        while queue.available_permits() < 5 {
             tokio::task::yield_now().await;
         }
     };
@@ -132,21 +132,21 @@ async fn a_request_of_a_closed_session_is_sent_before_later_ones() {
     };
     // The first request of a session takes the only stream.
     let open_busy_session = async || {
-        let first = spawn_request(Method::PUT);
+        let first_task = spawn_request(Method::PUT);
         let mut tcp = accept(&listener).await;
         tcp.write_all(&max_streams_frame(1)).await.unwrap();
         let mut peer = Peer(tcp);
         let (stream, _) = timeout(TIMEOUT, peer.next_frame(HEADERS)).await.expect("a request");
         let_the_client_run().await;
-        (first, peer, stream)
+        (first_task, peer, stream)
     };
     let (_failed, old_peer, _) = open_busy_session().await;
-    let earlier = spawn_request(Method::GET);
+    let earlier_task = spawn_request(Method::GET);
     let_the_client_run().await;
     client.retire(&origin);
     let_the_client_run().await;
-    let (first, mut peer, stream) = open_busy_session().await;
-    let later = spawn_request(Method::POST);
+    let (first_task, mut peer, stream) = open_busy_session().await;
+    let later_task = spawn_request(Method::POST);
     let_the_client_run().await;
     drop(old_peer);
     let_the_client_run().await;
@@ -156,7 +156,7 @@ async fn a_request_of_a_closed_session_is_sent_before_later_ones() {
     assert_eq!(block[0], 0x82, "the earlier request");
     peer.respond(stream).await;
     timeout(TIMEOUT, peer.answer()).await.expect("the later request");
-    for task in [first, earlier, later] {
+    for task in [first_task, earlier_task, later_task] {
         task.await.unwrap().unwrap();
     }
 }

@@ -32,15 +32,20 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::{ServiceExt as _, service_fn};
 
 use crate::support::{
-    EventRecorder, answer, bytes, certificate, digest, get, loopback, sha256, until, within,
+    EventRecorder, answer, bytes, certificate, digest, get, loopback, sha256, wait_for_event,
+    within,
 };
 
 const LEN: usize = 8 << 20;
 
 fn tls() -> (ServerTls, ClientBuilder) {
-    let made = certificate();
-    let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
-    (tls, Client::builder().trust(Trust::Pem(made.certificate.into_bytes())))
+    let test_certificate = certificate();
+    let tls = ServerTls::from_pem(
+        test_certificate.certificate.as_bytes(),
+        test_certificate.key.as_bytes(),
+    )
+    .unwrap();
+    (tls, Client::builder().trust(Trust::Pem(test_certificate.certificate.into_bytes())))
 }
 
 fn url(addr: SocketAddr, path: &str) -> String {
@@ -83,10 +88,10 @@ async fn fetch(client: &Client, url: String) -> Bytes {
 
 /// Downloads `LEN` bytes once a spare has joined; checks that they arrive on two connections.
 async fn check_migrated_download(client: ClientBuilder, addr: SocketAddr) {
-    let (watch, mut events) = EventRecorder::new();
-    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let client = client.migration(never_migrate()).observer(observer).build().unwrap();
     assert_eq!(fetch(&client, url(addr, "/")).await, "hello");
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -193,23 +198,23 @@ async fn a_download_migrates_on_the_callers_runtime() {
     let (addr, view) = (server.local_addrs()[0], server.view());
     while_serving(server, check_migrated_download(client, addr)).await;
     // The client replaces the spare.
-    assert!(view.stats().joined >= 1);
+    assert!(view.stats().connections_joined >= 1);
 }
 
 #[tokio::test]
 async fn a_graceful_shutdown_waits_for_open_streams() {
     let (tls, client) = tls();
-    let (stop, stopped) = oneshot::channel::<()>();
+    let (stop_sender, stop_receiver) = oneshot::channel::<()>();
     let limit = Duration::from_secs(60);
     let server = Server::builder().listen(loopback(), tls).serve(service_fn(answer)).unwrap();
-    let server = server.with_graceful_shutdown(async { drop(stopped.await) }, limit);
+    let server = server.with_graceful_shutdown(async { drop(stop_receiver.await) }, limit);
     let addr = server.local_addrs()[0];
-    let (watch, mut events) = EventRecorder::new();
-    let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let client = client.engine(small_window()).spares(0).observer(observer).build().unwrap();
     let download = async {
         let response = client.request(get(url(addr, &format!("/bytes/{LEN}")))).await.unwrap();
         // The response has started, and waits for the reader.
-        stop.send(()).unwrap();
+        stop_sender.send(()).unwrap();
         while TcpStream::connect(addr).await.is_ok() {
             // The listener is closed as soon as the server's task runs.
             tokio::task::yield_now().await;
@@ -220,7 +225,7 @@ async fn a_graceful_shutdown_waits_for_open_streams() {
     let both = async { tokio::join!(server, download) };
     within("the end of server and download", both).await.0.unwrap();
     let closed = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionClosed { .. });
-    until(&mut events, closed).await;
+    wait_for_event(&mut events, closed).await;
 }
 
 #[tokio::test]
@@ -228,19 +233,19 @@ async fn a_graceful_shutdown_aborts_streams_after_its_time_limit() {
     let (tls, client) = tls();
     let server = Server::builder().listen(loopback(), tls).serve(service_fn(answer)).unwrap();
     let addr = server.local_addrs()[0];
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = server.with_graceful_shutdown(async { drop(stopped.await) }, Duration::ZERO);
+    let (stop_sender, stop_receiver) = oneshot::channel::<()>();
+    let server = server.with_graceful_shutdown(async { drop(stop_receiver.await) }, Duration::ZERO);
     let client = client.engine(small_window()).build().unwrap();
-    let (response, requester) = (oneshot::channel(), client.clone());
+    let (response_channel, requester) = (oneshot::channel(), client.clone());
     let request = async move {
         let path = format!("/bytes/{LEN}");
         let received = requester.request(get(url(addr, &path))).await.unwrap();
-        stop.send(()).unwrap();
-        response.0.send(received).unwrap();
+        stop_sender.send(()).unwrap();
+        response_channel.0.send(received).unwrap();
     };
     let both = async { tokio::join!(server, request) };
     within("the end of the server", both).await.0.unwrap();
-    let error = digest(response.1.await.unwrap().into_body()).await.unwrap_err();
+    let error = digest(response_channel.1.await.unwrap().into_body()).await.unwrap_err();
     assert!(error.is_transport() || error.is_remote(), "{error}");
 }
 
@@ -287,13 +292,13 @@ async fn dropping_a_server_drops_its_handlers_and_connections() {
 #[tokio::test]
 async fn a_server_with_its_own_threads_accepts_bound_listeners() {
     let (tls, client) = tls();
-    let (secure, cleartext) =
+    let (tls_listener, cleartext_listener) =
         (StdListener::bind(loopback()).unwrap(), StdListener::bind(loopback()).unwrap());
-    let addrs = [secure.local_addr().unwrap(), cleartext.local_addr().unwrap()];
+    let addrs = [tls_listener.local_addr().unwrap(), cleartext_listener.local_addr().unwrap()];
     let builder = Server::builder()
         .workers(NonZeroUsize::new(2).unwrap())
-        .listen_on(secure, tls)
-        .listen_cleartext_on(cleartext, CleartextTrust::None);
+        .listen_on(tls_listener, tls)
+        .listen_cleartext_on(cleartext_listener, CleartextTrust::None);
     let server = with_migration(builder).start(service_fn(answer)).unwrap();
     assert_eq!(server.local_addrs(), addrs);
     within("the migrated download", check_migrated_download(client, addrs[0])).await;
@@ -343,20 +348,20 @@ async fn accepted_connections_join_one_session_and_end_separately() {
     let addr = listener.local_addr().unwrap();
     let (sender, mut results) = mpsc::unbounded_channel();
     let view = server.view();
-    let stop = server.clone();
+    let server_clone = server.clone();
     let test = async {
         spawn_local(accept_loop(server, listener, tls, sender));
         within("the migrated download", check_migrated_download(client, addr)).await;
         // The session's task has taken the spare, whose own task then ends.
         within("the end of the spare's task", results.recv()).await.unwrap().unwrap();
-        stop.graceful_shutdown();
+        server_clone.graceful_shutdown();
         // The task of the session, and those of further spares.
-        let mut ended = 1;
-        while ended < view.stats().connections_opened {
+        let mut ended_count = 1;
+        while ended_count < view.stats().connections_opened {
             within("the end of all tasks", results.recv()).await.unwrap().unwrap();
-            ended += 1;
+            ended_count += 1;
         }
-        assert!(ended >= 2);
+        assert!(ended_count >= 2);
     };
     LocalSet::new().run_until(test).await;
     let stats = view.stats();
@@ -371,11 +376,12 @@ async fn a_connection_joins_a_session_on_another_thread() {
     let addr = listener.local_addr().unwrap();
     let (result_sender, mut results) = mpsc::unbounded_channel();
     // Each connection gets a thread and a runtime of its own.
-    let accepting = tokio::spawn(async move {
+    let accept_task = tokio::spawn(async move {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
             let tcp = tcp.into_std().unwrap();
-            let (server, tls, ended) = (server.clone(), tls.clone(), result_sender.clone());
+            let (server, tls, thread_result_sender) =
+                (server.clone(), tls.clone(), result_sender.clone());
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let result = runtime.unwrap().block_on(async {
@@ -383,7 +389,7 @@ async fn a_connection_joins_a_session_on_another_thread() {
                     server.serve_connection(tcp, &tls).await
                 });
                 // A test that has ended has dropped the receiver.
-                let _ = ended.send(result);
+                let _ = thread_result_sender.send(result);
             });
         }
     });
@@ -392,7 +398,7 @@ async fn a_connection_joins_a_session_on_another_thread() {
     for _ in 0..2 {
         within("the end of a connection", results.recv()).await.unwrap().unwrap();
     }
-    accepting.abort();
+    accept_task.abort();
 }
 
 #[tokio::test]
@@ -531,26 +537,26 @@ async fn a_join_to_a_dropped_session_is_refused() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first = ManualConn::connect(&mut session, addr).await;
+    let mut first_conn = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
-    let established = first.run(&mut session, |session, _| session.can_join());
+    let established = first_conn.run(&mut session, |session, _| session.can_join());
     tokio::select! {
         ended = server.serve_cleartext_connection(tcp, trust) => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
     // The client does not read the first connection, so it still regards the session as open.
-    let mut second = ManualConn::connect(&mut session, addr).await;
+    let mut second_conn = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
-    let refused = async {
+    let await_refusal = async {
         let is_refusal = |event: &Event| {
             let reason = JoinRefusal::UnknownSession;
             matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
         };
-        second.run(&mut session, |_, events| events.iter().any(is_refusal)).await;
-        drop(second);
+        second_conn.run(&mut session, |_, events| events.iter().any(is_refusal)).await;
+        drop(second_conn);
     };
     let served = server.serve_cleartext_connection(tcp, trust);
-    let (served, ()) = within("the refusal", async { tokio::join!(served, refused) }).await;
+    let (served, ()) = within("the refusal", async { tokio::join!(served, await_refusal) }).await;
     served.unwrap();
     let stats = server.view().stats();
     assert_eq!((stats.connections_opened, stats.connections_closed), (2, 2));
@@ -564,22 +570,24 @@ async fn a_connection_whose_join_is_refused_stays_with_its_own_future() {
         (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
     let (first_listener, second_listener) = (first_listener.unwrap(), second_listener.unwrap());
     let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first = ManualConn::connect(&mut session, first_listener.local_addr().unwrap()).await;
+    let mut first_conn =
+        ManualConn::connect(&mut session, first_listener.local_addr().unwrap()).await;
     let (tcp, _) = first_listener.accept().await.unwrap();
     let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let established = first.run(&mut session, |session, _| session.can_join());
+    let established = first_conn.run(&mut session, |session, _| session.can_join());
     tokio::select! {
         ended = &mut first_future => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
-    let mut second = ManualConn::connect(&mut session, second_listener.local_addr().unwrap()).await;
+    let mut second_conn =
+        ManualConn::connect(&mut session, second_listener.local_addr().unwrap()).await;
     let (tcp, _) = second_listener.accept().await.unwrap();
     let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let is_refusal = |event: &Event| {
         let reason = JoinRefusal::DifferentIdentity;
         matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
     };
-    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
+    let refused = second_conn.run(&mut session, |_, events| events.iter().any(is_refusal));
     tokio::select! {
         ended = &mut first_future => panic!("{ended:?}"),
         ended = &mut second_future => panic!("the refused connection is closed: {ended:?}"),
@@ -587,7 +595,7 @@ async fn a_connection_whose_join_is_refused_stays_with_its_own_future() {
     }
     drop(first_future);
     assert_eq!(server.view().stats().connections_closed, 1);
-    drop(second);
+    drop(second_conn);
     within("the end of the second connection", second_future).await.unwrap();
     assert_eq!(server.view().stats().connections_closed, 2);
 }
@@ -599,20 +607,20 @@ async fn a_join_that_waits_for_a_session_is_refused_when_the_session_is_dropped(
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first = ManualConn::connect(&mut session, addr).await;
+    let mut first_conn = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
     let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let established = first.run(&mut session, |session, _| session.can_join());
+    let established = first_conn.run(&mut session, |session, _| session.can_join());
     tokio::select! {
         ended = &mut first_future => panic!("{ended:?}"),
         () = within("the session", established) => {}
     }
     // From here on the first connection's future is not polled.
-    let mut second = ManualConn::connect(&mut session, addr).await;
+    let mut second_conn = ManualConn::connect(&mut session, addr).await;
     let (tcp, _) = listener.accept().await.unwrap();
     let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
     let begins = |event: &Event| matches!(event, Event::KeyingMaterialNeeded { .. });
-    let began = second.run(&mut session, |_, events| events.iter().any(begins));
+    let began = second_conn.run(&mut session, |_, events| events.iter().any(begins));
     tokio::select! {
         ended = &mut second_future => panic!("{ended:?}"),
         () = within("the JOIN", began) => {}
@@ -621,8 +629,8 @@ async fn a_join_that_waits_for_a_session_is_refused_when_the_session_is_dropped(
         let reason = JoinRefusal::UnknownSession;
         matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
     };
-    let refused = second.run(&mut session, |_, events| events.iter().any(is_refusal));
-    let mut refused = Box::pin(within("the refusal", refused));
+    let refusal = second_conn.run(&mut session, |_, events| events.iter().any(is_refusal));
+    let mut refusal = Box::pin(within("the refusal", refusal));
     let view = server.view();
     let sent_to_session = async {
         // The session of the second connection has none once it has passed the connection on.
@@ -631,13 +639,13 @@ async fn a_join_that_waits_for_a_session_is_refused_when_the_session_is_dropped(
     };
     tokio::select! {
         ended = &mut second_future => panic!("{ended:?}"),
-        () = &mut refused => panic!("refused by a session that is not polled"),
+        () = &mut refusal => panic!("refused by a session that is not polled"),
         () = within("the transfer to the session", sent_to_session) => {}
     }
     drop(first_future);
     tokio::select! {
         ended = &mut second_future => panic!("{ended:?}"),
-        () = refused => {}
+        () = refusal => {}
     }
 }
 
@@ -652,19 +660,20 @@ async fn connections_to_two_addresses_of_one_listener_join() {
         let (tcp, _) = listener.accept().await.unwrap();
         server.serve_cleartext_connection(tcp, trust).await
     };
-    let joined = async {
+    let join_both = async {
         let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-        let mut first = ManualConn::connect(&mut session, ([127, 0, 0, 1], port).into()).await;
-        first.run(&mut session, |session, _| session.can_join()).await;
-        let mut second = ManualConn::connect(&mut session, ([127, 0, 0, 2], port).into()).await;
+        let mut first_conn = ManualConn::connect(&mut session, ([127, 0, 0, 1], port).into()).await;
+        first_conn.run(&mut session, |session, _| session.can_join()).await;
+        let mut second_conn =
+            ManualConn::connect(&mut session, ([127, 0, 0, 2], port).into()).await;
         let answered = |event: &Event| match event {
             Event::Joined { .. } => true,
             Event::JoinRefused { reason, .. } => panic!("refused: {reason:?}"),
             _ => false,
         };
-        second.run(&mut session, |_, events| events.iter().any(answered)).await;
+        second_conn.run(&mut session, |_, events| events.iter().any(answered)).await;
     };
-    let all = async { tokio::join!(serve_next(), serve_next(), joined) };
+    let all = async { tokio::join!(serve_next(), serve_next(), join_both) };
     let (first, second, ()) = within("the join", all).await;
     first.unwrap();
     second.unwrap();
@@ -674,7 +683,7 @@ async fn connections_to_two_addresses_of_one_listener_join() {
 async fn dropping_the_server_ends_an_upload_that_another_task_reads() {
     let (tls, client) = tls();
     let (sender, mut reports) = mpsc::unbounded_channel();
-    let (result_sender, result) = oneshot::channel();
+    let (result_sender, result_receiver) = oneshot::channel();
     let result_sender = Rc::new(Cell::new(Some(result_sender)));
     let service = service_fn(move |request: Request<Incoming>| {
         let result_sender = result_sender.take().unwrap();
@@ -692,7 +701,7 @@ async fn dropping_the_server_ends_an_upload_that_another_task_reads() {
     let began = async { reports.recv().await.unwrap() };
     // The server is dropped while the upload goes on.
     assert_eq!(while_serving(server, began).await, "runs");
-    let error = within("the end of the upload", result).await.unwrap().unwrap_err();
+    let error = within("the end of the upload", result_receiver).await.unwrap().unwrap_err();
     assert!(error.is_transport(), "{error}");
     upload.abort();
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::support::{EventRecorder, answer, bytes, digest, get, loopback, sha256, until};
+use crate::support::{EventRecorder, answer, bytes, digest, get, loopback, sha256, wait_for_event};
 use http_body_util::BodyExt as _;
 use smig::{
     AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, ListenerInfo,
@@ -29,8 +29,8 @@ fn tls(certificates: &[&TestCertificate]) -> ServerTls {
     ServerTls::from_certificates(certificates, &ClientCertificates::None).unwrap()
 }
 
-fn client_trusting(made: &TestCertificate) -> Client {
-    Client::builder().trust(Trust::Pem(made.pem.clone())).build().unwrap()
+fn client_trusting(test_certificate: &TestCertificate) -> Client {
+    Client::builder().trust(Trust::Pem(test_certificate.pem.clone())).build().unwrap()
 }
 
 async fn check_greeting(client: &Client, url: &str) -> Result<(), smig::Error> {
@@ -41,18 +41,23 @@ async fn check_greeting(client: &Client, url: &str) -> Result<(), smig::Error> {
 
 #[tokio::test]
 async fn the_certificate_is_selected_by_server_name() {
-    let (one, other) = (generate(&["127.0.0.1"]), generate(&["localhost"]));
+    let (ip_certificate, localhost_certificate) =
+        (generate(&["127.0.0.1"]), generate(&["localhost"]));
     let server = Server::builder()
-        .listen(loopback(), tls(&[&one, &other]))
+        .listen(loopback(), tls(&[&ip_certificate, &localhost_certificate]))
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();
     let port = server.local_addrs()[0].port();
-    check_greeting(&client_trusting(&other), &format!("https://localhost:{port}/")).await.unwrap();
+    check_greeting(&client_trusting(&localhost_certificate), &format!("https://localhost:{port}/"))
+        .await
+        .unwrap();
     // An IP address is not an SNI: the first certificate is used.
-    check_greeting(&client_trusting(&one), &format!("https://127.0.0.1:{port}/")).await.unwrap();
+    check_greeting(&client_trusting(&ip_certificate), &format!("https://127.0.0.1:{port}/"))
+        .await
+        .unwrap();
     assert!(
-        check_greeting(&client_trusting(&one), &format!("https://localhost:{port}/"))
+        check_greeting(&client_trusting(&ip_certificate), &format!("https://localhost:{port}/"))
             .await
             .is_err()
     );
@@ -62,8 +67,8 @@ async fn the_certificate_is_selected_by_server_name() {
 #[tokio::test]
 async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections() {
     const LEN: usize = 8 << 20;
-    let (old, new) = (generate(&["localhost"]), generate(&["localhost"]));
-    let server_tls = tls(&[&old]);
+    let (old_certificate, new_certificate) = (generate(&["localhost"]), generate(&["localhost"]));
+    let server_tls = tls(&[&old_certificate]);
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
     let server = Server::builder()
@@ -73,18 +78,18 @@ async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections()
         .start(service_fn(answer))
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
-    let (watch, mut events) = EventRecorder::new();
-    let both = [old.pem.clone(), new.pem.clone()].concat();
-    let client = Client::builder().trust(Trust::Pem(both)).observer(watch).build().unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let both = [old_certificate.pem.clone(), new_certificate.pem.clone()].concat();
+    let client = Client::builder().trust(Trust::Pem(both)).observer(observer).build().unwrap();
     let response = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
 
-    server_tls.replace(&tls(&[&new]));
-    assert!(check_greeting(&client_trusting(&old), &format!("{url}/")).await.is_err());
-    check_greeting(&client_trusting(&new), &format!("{url}/")).await.unwrap();
+    server_tls.replace(&tls(&[&new_certificate]));
+    assert!(check_greeting(&client_trusting(&old_certificate), &format!("{url}/")).await.is_err());
+    check_greeting(&client_trusting(&new_certificate), &format!("{url}/")).await.unwrap();
 
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     assert_eq!(server.stats().joins_refused, 0);
 }
 
@@ -94,72 +99,78 @@ async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections()
 async fn another_connection_needs_a_certificate_that_the_client_trusts() {
     // Exceeds the client's window, so that the response cannot end before it is read.
     const LEN: usize = 16 << 20;
-    let (own, foreign) = (generate(&["localhost"]), generate(&["localhost"]));
-    let server_tls = tls(&[&own]);
+    let (own_certificate, foreign_certificate) =
+        (generate(&["localhost"]), generate(&["localhost"]));
+    let server_tls = tls(&[&own_certificate]);
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let server = Server::builder()
         .listen(loopback(), server_tls.clone())
         .workers(NonZeroUsize::MIN)
         .migration(rules)
-        .observer(watch)
+        .observer(observer)
         .start(service_fn(answer))
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
     // No spare: the first additional connection is dialed for the server's offer.
-    let client = Client::builder().trust(Trust::Pem(own.pem.clone())).spares(0).build().unwrap();
+    let client =
+        Client::builder().trust(Trust::Pem(own_certificate.pem.clone())).spares(0).build().unwrap();
     check_greeting(&client, &format!("{url}/")).await.unwrap();
-    server_tls.replace(&tls(&[&foreign]));
+    server_tls.replace(&tls(&[&foreign_certificate]));
 
     let response = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
-    until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
-    until(&mut events, |event| matches!(event, ObserverEvent::MigrationDeclined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::MigrationDeclined { .. }))
+        .await;
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
-    assert_eq!((server.stats().joined, server.stats().migrations), (0, 0));
+    assert_eq!((server.stats().connections_joined, server.stats().migrations), (0, 0));
 }
 
 #[tokio::test]
 async fn listeners_are_added_and_closed() {
-    let made = generate(&["localhost"]);
+    let test_certificate = generate(&["localhost"]);
     let mut server = Server::builder()
-        .listen(loopback(), tls(&[&made]))
+        .listen(loopback(), tls(&[&test_certificate]))
         .workers(NonZeroUsize::new(2).unwrap())
         .authority(AuthorityCheck::Service)
         .start(service_fn(answer))
         .unwrap();
-    let ListenerInfo { id, addr: first } = server.listeners()[0];
-    let client = client_trusting(&made);
-    check_greeting(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
-    let second = server.listen(loopback(), &tls(&[&made])).unwrap();
-    check_greeting(&client_trusting(&made), &format!("https://localhost:{}/", second.addr.port()))
-        .await
-        .unwrap();
+    let ListenerInfo { id, addr: first_addr } = server.listeners()[0];
+    let client = client_trusting(&test_certificate);
+    check_greeting(&client, &format!("https://localhost:{}/", first_addr.port())).await.unwrap();
+    let second_listener = server.listen(loopback(), &tls(&[&test_certificate])).unwrap();
+    check_greeting(
+        &client_trusting(&test_certificate),
+        &format!("https://localhost:{}/", second_listener.addr.port()),
+    )
+    .await
+    .unwrap();
 
     server.close(id);
-    assert_eq!(server.local_addrs(), [second.addr]);
+    assert_eq!(server.local_addrs(), [second_listener.addr]);
     // Workers close their sockets asynchronously.
-    while tokio::net::TcpStream::connect(first).await.is_ok() {
+    while tokio::net::TcpStream::connect(first_addr).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    check_greeting(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
+    check_greeting(&client, &format!("https://localhost:{}/", first_addr.port())).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_second_listener_on_an_address_outlives_the_first() {
-    let made = generate(&["localhost"]);
+    let test_certificate = generate(&["localhost"]);
     let mut server = Server::builder()
         .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::new(2).unwrap())
         .start(service_fn(answer))
         .unwrap();
-    let first = server.listeners()[0];
-    let second = server.listen(first.addr, &tls(&[&made])).unwrap();
-    assert_eq!(second.addr, first.addr);
-    server.close(first.id);
-    assert_eq!(server.listeners(), [second]);
+    let first_listener = server.listeners()[0];
+    let second_listener = server.listen(first_listener.addr, &tls(&[&test_certificate])).unwrap();
+    assert_eq!(second_listener.addr, first_listener.addr);
+    server.close(first_listener.id);
+    assert_eq!(server.listeners(), [second_listener]);
     // Workers close their sockets asynchronously; until then half of the attempts reach the first one.
-    let url = format!("https://localhost:{}/", first.addr.port());
-    while check_greeting(&client_trusting(&made), &url).await.is_err() {}
+    let url = format!("https://localhost:{}/", first_listener.addr.port());
+    while check_greeting(&client_trusting(&test_certificate), &url).await.is_err() {}
 }

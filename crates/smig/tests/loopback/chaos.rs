@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower::service_fn;
 
-use crate::support::{EventRecorder, answer, bytes, digest, get, pair, sha256, until};
+use crate::support::{EventRecorder, answer, bytes, digest, get, pair, sha256, wait_for_event};
 
 /// A pseudo-random generator: the setup of each run depends only on its seed.
 struct Rng(u64);
@@ -47,7 +47,7 @@ impl Rng {
 struct CuttingProxy {
     addr: SocketAddr,
     task: tokio::task::JoinHandle<()>,
-    open: Arc<AtomicUsize>,
+    open_connections: Arc<AtomicUsize>,
 }
 
 impl CuttingProxy {
@@ -55,41 +55,41 @@ impl CuttingProxy {
     async fn start(server: SocketAddr, cuts: Vec<Option<u64>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let open = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&open);
+        let open_connections = Arc::new(AtomicUsize::new(0));
+        let open_counter = Arc::clone(&open_connections);
         let task = tokio::spawn(async move {
             let mut cuts = cuts.into_iter();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
                 let server = TcpStream::connect(server).await.unwrap();
                 let cut = cuts.next().flatten().unwrap_or(u64::MAX);
-                counted.fetch_add(1, Ordering::SeqCst);
-                let counted = Arc::clone(&counted);
+                open_counter.fetch_add(1, Ordering::SeqCst);
+                let open_counter = Arc::clone(&open_counter);
                 tokio::spawn(async move {
                     relay(client, server, cut).await;
-                    counted.fetch_sub(1, Ordering::SeqCst);
+                    open_counter.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
-        Self { addr, task, open }
+        Self { addr, task, open_connections }
     }
 }
 
 /// Copies in both directions until one end closes or `cut` bytes were copied.
 async fn relay(client: TcpStream, server: TcpStream, cut: u64) {
-    let (left, stop) = (Arc::new(Mutex::new(cut)), watch::channel(()).0);
+    let (remaining_bytes, stop) = (Arc::new(Mutex::new(cut)), watch::channel(()).0);
     let stop = Arc::new(stop);
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
-    let down = copy(server_read, client_write, Arc::clone(&left), Arc::clone(&stop));
-    let up = copy(client_read, server_write, left, stop);
+    let down = copy(server_read, client_write, Arc::clone(&remaining_bytes), Arc::clone(&stop));
+    let up = copy(client_read, server_write, remaining_bytes, stop);
     tokio::join!(down, up);
 }
 
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    left: Arc<Mutex<u64>>,
+    remaining_bytes: Arc<Mutex<u64>>,
     stop: Arc<watch::Sender<()>>,
 ) {
     let mut stopped = stop.subscribe();
@@ -99,17 +99,17 @@ async fn copy(
             read = from.read(&mut buffer) => read.unwrap_or(0),
             _ = stopped.changed() => return,
         };
-        let allowed = {
-            let mut left = left.lock().unwrap();
-            let allowed = (read as u64).min(*left);
-            *left -= allowed;
-            allowed as usize
+        let allowed_len = {
+            let mut remaining_bytes = remaining_bytes.lock().unwrap();
+            let allowed_len = (read as u64).min(*remaining_bytes);
+            *remaining_bytes -= allowed_len;
+            allowed_len as usize
         };
         let written = tokio::select! {
-            written = to.write_all(&buffer[..allowed]) => written,
+            written = to.write_all(&buffer[..allowed_len]) => written,
             _ = stopped.changed() => return,
         };
-        if read == 0 || allowed < read || written.is_err() {
+        if read == 0 || allowed_len < read || written.is_err() {
             // Stop both directions at once, as when a route is lost.
             let _ = stop.send(());
             return;
@@ -138,19 +138,19 @@ impl Run {
         let mut config = smig::Config::client();
         // Small, so that migrations happen before the end of the transfer.
         config.stream_window = 1 << 20;
-        let (watch, mut events) = EventRecorder::new();
+        let (observer, mut events) = EventRecorder::new();
         let client = client
             .engine(config)
             .spares(1 + rng.next_below(2) as usize)
             .migration(rng.migration_config(len as u64))
-            .observer(watch)
+            .observer(observer)
             .build()
             .unwrap();
         let run = Self { seed, server, client, proxy, len };
         // Both transfers begin with a joined spare, or after a connection that was cut before it
         // had one.
         if run.client.request(get(run.url("/"))).await.is_ok() {
-            until(&mut events, |event| {
+            wait_for_event(&mut events, |event| {
                 let ends = matches!(event, ObserverEvent::ConnectionClosed { .. });
                 ends || matches!(event, ObserverEvent::Joined { .. })
             })
@@ -181,33 +181,33 @@ fn env_number(name: &str, default: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_with_random_migrations_and_cuts_are_correct_or_fail() {
     let len = (env_number("SMIG_CHAOS_MIB", 6) << 20) as usize;
-    let first = env_number("SMIG_CHAOS_SEED", 1);
-    let (body, mut whole, mut failed, mut moves) = (bytes(len), 0, 0, 0);
+    let first_seed = env_number("SMIG_CHAOS_SEED", 1);
+    let (body, mut complete_count, mut failed_count, mut migrations) = (bytes(len), 0, 0, 0);
     let expected = sha256(&body);
-    for seed in first..first + env_number("SMIG_CHAOS_RUNS", 12) {
+    for seed in first_seed..first_seed + env_number("SMIG_CHAOS_RUNS", 12) {
         let run = Run::set_up(seed, len).await;
         let limit = Duration::from_secs(120);
         let down = tokio::time::timeout(limit, run.download());
         match down.await.unwrap_or_else(|_| panic!("seed {seed}: the download hangs")) {
             Ok(got) => {
                 assert_eq!(got, (expected, len as u64), "seed {seed}: wrong download");
-                whole += 1;
+                complete_count += 1;
             }
-            Err(error) => failed += check_clean_failure(seed, &error),
+            Err(error) => failed_count += check_clean_failure(seed, &error),
         }
         let up = tokio::time::timeout(limit, run.upload(body.clone()));
         match up.await.unwrap_or_else(|_| panic!("seed {seed}: the upload hangs")) {
             Ok(got) => {
                 assert_eq!(got, &expected[..], "seed {seed}: wrong upload");
-                whole += 1;
+                complete_count += 1;
             }
-            Err(error) => failed += check_clean_failure(seed, &error),
+            Err(error) => failed_count += check_clean_failure(seed, &error),
         }
-        moves += run.server.stats().migrations;
+        migrations += run.server.stats().migrations;
         tear_down(run).await;
     }
-    println!("{whole} complete, {failed} failed cleanly, {moves} migrations");
-    assert!(whole > 0);
+    println!("{complete_count} complete, {failed_count} failed cleanly, {migrations} migrations");
+    assert!(complete_count > 0);
 }
 
 /// Checks that the error is one of the connection or of the peer. Returns 1.
@@ -227,7 +227,7 @@ async fn tear_down(run: Run) {
     stopped.unwrap_or_else(|_| panic!("seed {seed}: the server does not drain")).unwrap();
     proxy.task.abort();
     let gone = async {
-        while proxy.open.load(Ordering::SeqCst) > 0 {
+        while proxy.open_connections.load(Ordering::SeqCst) > 0 {
             tokio::task::yield_now().await;
         }
     };

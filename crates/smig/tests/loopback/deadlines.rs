@@ -12,10 +12,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
 use crate::support::{
-    Body, EventRecorder, Events, answer, bytes, digest, full, loopback, until, within,
+    Body, EventRecorder, Events, answer, bytes, digest, full, loopback, wait_for_event, within,
 };
 
-const SHORT: Duration = Duration::from_millis(40);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A cleartext server with long timeouts.
@@ -46,7 +46,7 @@ async fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
 }
 
 async fn next_limit_hit(events: &mut Events) -> &'static str {
-    match until(events, |event| matches!(event, ObserverEvent::LimitHit(_))).await {
+    match wait_for_event(events, |event| matches!(event, ObserverEvent::LimitHit(_))).await {
         ObserverEvent::LimitHit(limit) => limit,
         _ => unreachable!(),
     }
@@ -55,8 +55,8 @@ async fn next_limit_hit(events: &mut Events) -> &'static str {
 #[tokio::test]
 async fn a_request_body_that_does_not_arrive_ends_the_connection() {
     let (server, engine) = server_with_long_timeouts();
-    let (watch, mut events) = EventRecorder::new();
-    let server = server.engine(engine).body_timeout(SHORT).observer(watch);
+    let (observer, mut events) = EventRecorder::new();
+    let server = server.engine(engine).body_timeout(SHORT_TIMEOUT).observer(observer);
     let server = server.start(service_fn(answer)).unwrap();
     // A gRPC call may pause, but gRPC does not exist over HTTP/1.1.
     for field in ["", "content-type: application/grpc\r\n"] {
@@ -76,8 +76,8 @@ async fn digest_on_another_task(request: Request<Incoming>) -> Result<Response<B
 #[tokio::test]
 async fn a_request_body_that_does_not_arrive_ends_the_connection_for_a_reader_on_another_task() {
     let (server, engine) = server_with_long_timeouts();
-    let (watch, mut events) = EventRecorder::new();
-    let server = server.engine(engine).body_timeout(SHORT).observer(watch);
+    let (observer, mut events) = EventRecorder::new();
+    let server = server.engine(engine).body_timeout(SHORT_TIMEOUT).observer(observer);
     let server = server.start(service_fn(digest_on_another_task)).unwrap();
     // All data arrives before the handler runs.
     let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n";
@@ -89,15 +89,18 @@ async fn a_request_body_that_does_not_arrive_ends_the_connection_for_a_reader_on
 #[tokio::test]
 async fn an_unread_response_is_aborted() {
     let (server, mut engine) = server_with_long_timeouts();
-    engine.limits.stall_timeout = SHORT;
-    let (watch, mut events) = EventRecorder::new();
-    let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
+    engine.limits.stall_timeout = SHORT_TIMEOUT;
+    let (observer, mut events) = EventRecorder::new();
+    let server = server.engine(engine).observer(observer).start(service_fn(answer)).unwrap();
     // Exceeds the kernel's buffers.
     let _unread =
         connect_and_send(&server, "GET /bytes/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(within("the limit", next_limit_hit(&mut events)).await, "stalled stream");
-    within("the end", until(&mut events, |e| matches!(e, ObserverEvent::ConnectionClosed { .. })))
-        .await;
+    within(
+        "the end",
+        wait_for_event(&mut events, |e| matches!(e, ObserverEvent::ConnectionClosed { .. })),
+    )
+    .await;
 }
 
 /// Connects with a small receive buffer and requests `len` bytes.
@@ -116,16 +119,17 @@ const LENGTHS: [usize; 2] = [64 << 20, 20_000];
 #[tokio::test]
 async fn a_client_that_reads_slowly_is_not_idle() {
     let (server, engine) = server_with_long_timeouts();
-    let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
-    let (clock, mut engine) = server_with_long_timeouts();
-    engine.limits.headers_timeout = SHORT;
-    let clock = clock.engine(engine).start(service_fn(answer)).unwrap();
+    let server =
+        server.engine(engine).idle_timeout(SHORT_TIMEOUT).start(service_fn(answer)).unwrap();
+    let (clock_server, mut engine) = server_with_long_timeouts();
+    engine.limits.headers_timeout = SHORT_TIMEOUT;
+    let clock_server = clock_server.engine(engine).start(service_fn(answer)).unwrap();
     for len in LENGTHS {
         let mut stream = request_with_small_buffer(&server, len).await;
         within("a first byte", stream.read_u8()).await.unwrap();
         // Wait for several timeouts.
         for _ in 0..4 {
-            let half = connect_and_send(&clock, "GET / HTTP/1.1\r\nhos").await;
+            let half = connect_and_send(&clock_server, "GET / HTTP/1.1\r\nhos").await;
             within("the end of half a head", read_to_end(half)).await;
         }
         let received = within("the rest", read_to_end(stream)).await;
@@ -141,9 +145,9 @@ async fn a_client_that_reads_slowly_is_not_idle() {
 async fn an_unread_response_is_aborted_in_user_space_and_in_the_kernel() {
     for len in LENGTHS {
         let (server, mut engine) = server_with_long_timeouts();
-        engine.limits.stall_timeout = SHORT;
-        let (watch, mut events) = EventRecorder::new();
-        let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
+        engine.limits.stall_timeout = SHORT_TIMEOUT;
+        let (observer, mut events) = EventRecorder::new();
+        let server = server.engine(engine).observer(observer).start(service_fn(answer)).unwrap();
         let _unread = request_with_small_buffer(&server, len).await;
         assert_eq!(
             within("the limit", next_limit_hit(&mut events)).await,
@@ -156,7 +160,8 @@ async fn an_unread_response_is_aborted_in_user_space_and_in_the_kernel() {
 #[tokio::test]
 async fn a_connection_without_further_requests_is_closed_after_the_idle_timeout() {
     let (server, engine) = server_with_long_timeouts();
-    let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
+    let server =
+        server.engine(engine).idle_timeout(SHORT_TIMEOUT).start(service_fn(answer)).unwrap();
     let stream = connect_and_send(&server, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let received = within("the end of an idle connection", read_to_end(stream)).await;
     assert!(received.ends_with(b"hello"), "{}", String::from_utf8_lossy(&received));
@@ -165,11 +170,11 @@ async fn a_connection_without_further_requests_is_closed_after_the_idle_timeout(
 #[tokio::test]
 async fn the_head_timeout_applies_to_the_first_and_to_later_requests() {
     let (server, mut engine) = server_with_long_timeouts();
-    engine.limits.headers_timeout = SHORT;
+    engine.limits.headers_timeout = SHORT_TIMEOUT;
     let server = server.engine(engine).start(service_fn(answer)).unwrap();
-    for before in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
-        let mut stream = connect_and_send(&server, before).await;
-        if !before.is_empty() {
+    for first_request in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+        let mut stream = connect_and_send(&server, first_request).await;
+        if !first_request.is_empty() {
             let mut byte = [0; 1];
             within("an answer", stream.read_exact(&mut byte)).await.unwrap();
         }
@@ -206,9 +211,9 @@ async fn upgrade_to_echo(mut request: Request<Incoming>) -> Result<Response<Body
 #[tokio::test]
 async fn a_tunnel_may_idle() {
     let (server, mut engine) = server_with_long_timeouts();
-    engine.limits.headers_timeout = SHORT;
-    engine.limits.stall_timeout = SHORT;
-    let server = server.engine(engine).idle_timeout(SHORT).body_timeout(SHORT);
+    engine.limits.headers_timeout = SHORT_TIMEOUT;
+    engine.limits.stall_timeout = SHORT_TIMEOUT;
+    let server = server.engine(engine).idle_timeout(SHORT_TIMEOUT).body_timeout(SHORT_TIMEOUT);
     let server = server.start(service_fn(upgrade_to_echo)).unwrap();
     let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
     let mut tunnel = connect_and_send(&server, request).await;

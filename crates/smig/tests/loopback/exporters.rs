@@ -16,9 +16,9 @@ use crate::support::certificate;
 
 /// The `exporter_secret` of a connection, as TLS libraries write it to a key log.
 #[derive(Debug, Default)]
-struct Secret(Mutex<Vec<u8>>);
+struct ExporterSecretLog(Mutex<Vec<u8>>);
 
-impl KeyLog for Secret {
+impl KeyLog for ExporterSecretLog {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         if label == "EXPORTER_SECRET" {
             *self.0.lock().unwrap() = secret.to_vec();
@@ -46,31 +46,31 @@ fn expand_label(secret: &[u8], label: &str, context: &[u8]) -> [u8; 32] {
 }
 
 /// Returns both ends of a TLS 1.3 connection after its handshake, and its exporter secret.
-fn connected() -> (ClientConnection, ServerConnection, Vec<u8>) {
-    let made = certificate();
-    let der = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+fn connect_tls() -> (ClientConnection, ServerConnection, Vec<u8>) {
+    let test_certificate = certificate();
+    let der = CertificateDer::from_pem_slice(test_certificate.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(test_certificate.key.as_bytes()).unwrap();
     let mut provider = default_provider();
     provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256];
     let provider = Arc::new(provider);
     let mut roots = RootCertStore::empty();
     roots.add(der.clone()).unwrap();
-    let secret = Arc::new(Secret::default());
-    let mut ours = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let secret = Arc::new(ExporterSecretLog::default());
+    let mut client_config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    ours.key_log = Arc::clone(&secret) as Arc<dyn KeyLog>;
-    let theirs = ServerConfig::builder_with_provider(provider)
+    client_config.key_log = Arc::clone(&secret) as Arc<dyn KeyLog>;
+    let server_config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![der], key)
         .unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let mut client = ClientConnection::new(Arc::new(ours), name).unwrap();
-    let mut server = ServerConnection::new(Arc::new(theirs)).unwrap();
+    let mut client = ClientConnection::new(Arc::new(client_config), name).unwrap();
+    let mut server = ServerConnection::new(Arc::new(server_config)).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
         let mut flight = Vec::new();
         client.write_tls(&mut flight).unwrap();
@@ -88,7 +88,7 @@ fn connected() -> (ClientConnection, ServerConnection, Vec<u8>) {
 // SMIG-3.7/session-key, SMIG-4.1/client-proof
 #[test]
 fn exporters_are_derived_as_the_vectors_say() {
-    let (client, server, secret) = connected();
+    let (client, server, secret) = connect_tls();
     let cid = [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 2];
     for (label, context) in [("EXPORTER-smig-session", &cid[..8]), ("EXPORTER-smig-join", &cid)] {
         let derived = expand_label(&secret, label, &Sha256::digest([]));

@@ -41,10 +41,10 @@ async fn counting_server_with_total(head: &'static str) -> (SocketAddr, Arc<Atom
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let connections = Arc::<AtomicUsize>::default();
-    let accepted = Arc::clone(&connections);
+    let connection_counter = Arc::clone(&connections);
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
-            accepted.fetch_add(1, Ordering::SeqCst);
+            connection_counter.fetch_add(1, Ordering::SeqCst);
             // A client may reset a connection that it does not need.
             tokio::spawn(async move { drop(serve_counting(tcp, head).await) });
         }
@@ -109,14 +109,14 @@ async fn a_connection_to_a_former_address_is_not_reused() {
         let request = async || within("an answer", client.request(get(&url))).await.unwrap();
         // Until a connection is reused.
         while response_number(request().await).await < 2 {}
-        let last = if is_busy { Some(request().await) } else { None };
-        let before = connections.load(Ordering::SeqCst);
+        let open_response = if is_busy { Some(request().await) } else { None };
+        let connections_before = connections.load(Ordering::SeqCst);
         client.set_addresses(&origin, &["127.0.0.2:80".parse().unwrap()]);
-        if let Some(last) = last {
+        if let Some(last) = open_response {
             response_number(last).await;
         }
         assert_eq!(response_number(request().await).await, 1);
-        assert_eq!(connections.load(Ordering::SeqCst), before + 1);
+        assert_eq!(connections.load(Ordering::SeqCst), connections_before + 1);
         // Connections to the current address are kept: with so many requests, some are reused.
         let mut max = 0;
         for _ in 0..20 {
@@ -147,13 +147,13 @@ async fn a_request_that_is_returned_unsent_keeps_its_queue_permit() {
     client.request(get(&url)).await.unwrap();
     client.retire(&Origin::http(addr.ip().to_string(), addr.port()));
     let cx = &mut Context::from_waker(Waker::noop());
-    let mut next = Box::pin(client.request(get(&url)));
-    assert!(next.as_mut().poll(cx).is_pending());
-    assert_eq!(queue.free(), 0);
+    let mut second_request = Box::pin(client.request(get(&url)));
+    assert!(second_request.as_mut().poll(cx).is_pending());
+    assert_eq!(queue.available_permits(), 0);
     // A task waiting in line would get any released slot.
     let mut other = client.clone();
     assert!(tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx).is_pending());
-    let response = within("an answer", next).await.expect("it is not refused");
+    let response = within("an answer", second_request).await.expect("it is not refused");
     assert_eq!(response_number(response).await, 1);
 }
 
@@ -196,8 +196,8 @@ impl Wake for WakeFlag {
 async fn a_response_that_is_not_taken_keeps_no_connection() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let (client, _, url) = client_for(listener.local_addr().unwrap());
-    let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
-    let waker = Waker::from(Arc::clone(&woken));
+    let wake_flag = Arc::new(WakeFlag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&wake_flag));
     let mut request = Box::pin(client.request(get(url)));
     assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_response_that_is_not_taken_keeps_no_connection() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhere\r\n4\r\nmore\r\n";
     tcp.write_all(response.as_bytes()).await.unwrap();
     let answered = async {
-        while !woken.0.load(Ordering::SeqCst) {
+        while !wake_flag.0.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     };

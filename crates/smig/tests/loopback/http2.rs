@@ -93,15 +93,15 @@ impl Drop for DropGuard {
 
 #[tokio::test]
 async fn dropping_a_request_drops_its_handler() {
-    let (entered, mut entries) = mpsc::unbounded_channel();
+    let (entry_sender, mut entries) = mpsc::unbounded_channel();
     let (server, client) = pair();
     let server = server
         .start(service_fn(move |_: Request<Incoming>| {
-            let entered = entered.clone();
+            let entry_sender = entry_sender.clone();
             async move {
-                let (sender, dropped) = oneshot::channel();
+                let (sender, drop_receiver) = oneshot::channel();
                 let _guard = DropGuard(Some(sender));
-                entered.send(dropped).unwrap();
+                entry_sender.send(drop_receiver).unwrap();
                 std::future::pending::<()>().await;
                 Ok::<_, BoxError>(Response::new(full("never")))
             }
@@ -109,19 +109,19 @@ async fn dropping_a_request_drops_its_handler() {
         .unwrap();
     let client = client.build().unwrap();
     let request = client.request(get(url(&server, "/")));
-    let dropped = tokio::select! {
+    let drop_receiver = tokio::select! {
         _ = request => panic!("the handler never responds"),
         dropped = entries.recv() => dropped.unwrap(),
     };
-    dropped.await.unwrap();
+    drop_receiver.await.unwrap();
 }
 
 #[tokio::test]
 async fn dropping_a_response_drops_its_body() {
-    struct Endless {
+    struct EndlessBody {
         _guard: DropGuard,
     }
-    impl http_body::Body for Endless {
+    impl http_body::Body for EndlessBody {
         type Data = Bytes;
         type Error = BoxError;
         fn poll_frame(
@@ -131,12 +131,12 @@ async fn dropping_a_response_drops_its_body() {
             Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
         }
     }
-    let (sender, dropped) = oneshot::channel();
+    let (sender, drop_receiver) = oneshot::channel();
     let sender = Arc::new(std::sync::Mutex::new(Some(sender)));
     let (server, client) = pair();
     let server = server
         .start(service_fn(move |_: Request<Incoming>| {
-            let body = Endless { _guard: DropGuard(sender.lock().unwrap().take()) };
+            let body = EndlessBody { _guard: DropGuard(sender.lock().unwrap().take()) };
             async move { Ok::<_, BoxError>(Response::new(body)) }
         }))
         .unwrap();
@@ -144,7 +144,7 @@ async fn dropping_a_response_drops_its_body() {
     let mut response = client.request(get(url(&server, "/"))).await.unwrap();
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     drop(response);
-    dropped.await.unwrap();
+    drop_receiver.await.unwrap();
 }
 
 #[tokio::test]
@@ -157,10 +157,10 @@ async fn a_panic_ends_its_own_stream_only() {
         }))
         .unwrap();
     let client = client.build().unwrap();
-    let slow = Request::post(url(&server, "/echo"));
+    let slow_builder = Request::post(url(&server, "/echo"));
     let (mut sender, body) = channel();
-    let slow = client.request(slow.body(body).unwrap());
-    let panicked = async {
+    let slow_request = client.request(slow_builder.body(body).unwrap());
+    let panicking_request = async {
         let error = client.request(get(url(&server, "/panic"))).await.unwrap_err();
         assert!(error.is_remote());
         assert_eq!(error.code(), Some(ErrorCode::InternalError));
@@ -168,8 +168,8 @@ async fn a_panic_ends_its_own_stream_only() {
         sender.send(Ok(Frame::trailers(HeaderMap::new()))).await.unwrap();
         sender.close();
     };
-    let (slow, ()) = tokio::join!(slow, panicked);
-    let body = slow.unwrap().into_body().collect().await.unwrap();
+    let (slow_response, ()) = tokio::join!(slow_request, panicking_request);
+    let body = slow_response.unwrap().into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), bytes(100));
     assert_eq!(server.stats().panics, 1);
 }
@@ -256,13 +256,13 @@ async fn a_body_that_fails_or_is_short_is_a_reset() {
 #[tokio::test]
 async fn an_upload_that_fails_is_a_reset() {
     let (server, client) = pair();
-    let (outcome, mut errors) = mpsc::unbounded_channel();
+    let (error_sender, mut errors) = mpsc::unbounded_channel();
     let server = server
         .start(service_fn(move |request: Request<Incoming>| {
-            let outcome = outcome.clone();
+            let error_sender = error_sender.clone();
             // The handler is dropped when its stream is reset; a task that it spawned is not.
             tokio::task::spawn_local(async move {
-                outcome.send(request.into_body().collect().await.err()).unwrap();
+                error_sender.send(request.into_body().collect().await.err()).unwrap();
             });
             std::future::pending::<Result<Response<Body>, BoxError>>()
         }))
@@ -366,8 +366,11 @@ async fn an_unread_response_stops_its_writer() {
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
     }
     // The client's read-ahead, a window, the engine's buffer, and one chunk of excess for each.
-    let made = GENERATED_BYTES.load(Ordering::SeqCst);
-    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} bytes were generated");
+    let generated_bytes = GENERATED_BYTES.load(Ordering::SeqCst);
+    assert!(
+        generated_bytes < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000,
+        "{generated_bytes} bytes were generated"
+    );
 }
 
 #[tokio::test]
@@ -397,17 +400,17 @@ async fn an_untrusted_certificate_is_a_tls_error() {
 #[tokio::test]
 async fn an_idle_session_is_closed() {
     let (server, client) = pair();
-    let (watch, mut events) = crate::support::EventRecorder::new();
+    let (observer, mut events) = crate::support::EventRecorder::new();
     let server = server
         .idle_timeout(Duration::from_millis(50))
-        .observer(watch)
+        .observer(observer)
         .start(service_fn(answer))
         .unwrap();
     let client = client.spares(0).build().unwrap();
     for _ in 0..2 {
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
-        crate::support::until(&mut events, |event| {
+        crate::support::wait_for_event(&mut events, |event| {
             matches!(event, smig::ObserverEvent::ConnectionClosed { .. })
         })
         .await;
@@ -422,12 +425,12 @@ async fn an_unresponsive_peer_is_disconnected() {
         .idle_timeout(Duration::from_millis(10))
         .start(service_fn(answer))
         .unwrap();
-    let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    let mut mute_client = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     // Preface, SETTINGS, SETTINGS with ACK; the PING of the server's drain is not answered.
-    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    mute.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
+    mute_client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    mute_client.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
     let mut received = Vec::new();
-    mute.read_to_end(&mut received).await.unwrap();
+    mute_client.read_to_end(&mut received).await.unwrap();
     assert!(!received.is_empty());
     let stopped = server.shutdown(Duration::from_secs(60)).await;
     stopped.unwrap();
@@ -503,17 +506,17 @@ async fn a_request_body_that_does_not_arrive_is_reset() {
     assert_eq!(error.code(), Some(ErrorCode::Cancel));
     assert_eq!(server.stats().limits_hit, 1);
     // A gRPC call has no limit, and was started before the stream that is reset.
-    let (mut calling, body) = channel();
+    let (mut call_sender, body) = channel();
     let request = Request::post(url(&server, "/digest"))
         .header(http::header::CONTENT_TYPE, "application/grpc")
         .body(body)
         .unwrap();
     let call = tokio::spawn(client.clone().call(request));
-    calling.send(Ok(Frame::data("abc".into()))).await.unwrap();
+    call_sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
     let (_sender, body) = channel();
     let timed_out = client.request(Request::post(url(&server, "/digest")).body(body).unwrap());
     assert_eq!(timed_out.await.unwrap_err().code(), Some(ErrorCode::Cancel));
-    drop(calling);
+    drop(call_sender);
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
     // A stream whose response has started has no limit.
     let (mut sender, body) = channel();
@@ -546,14 +549,15 @@ async fn an_upload_whose_body_is_not_read_leaves_no_stream() {
         let response = response.unwrap();
         assert_eq!(response.status(), 502);
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "gone");
-        let mut left = 1;
+        let mut open_streams = 1;
         for _ in 0..6000 {
-            left = client.sessions().await.sessions.iter().map(|one| one.streams.len()).sum();
-            if left == 0 {
+            open_streams =
+                client.sessions().await.sessions.iter().map(|one| one.streams.len()).sum();
+            if open_streams == 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(left, 0, "streams are left");
+        assert_eq!(open_streams, 0, "streams are left");
     }
 }

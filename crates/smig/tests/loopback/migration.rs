@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::support::{
-    EventRecorder, answer, bytes, digest, get, loopback, pair, sha256, until, url, within,
+    EventRecorder, answer, bytes, digest, get, loopback, pair, sha256, url, wait_for_event, within,
 };
 use bytes::Bytes;
 use http::Request;
@@ -46,17 +46,18 @@ fn is_migration(event: &ObserverEvent) -> bool {
 #[tokio::test]
 async fn a_download_migrates_to_a_spare() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
-    let (server_watch, mut at_server) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
+    let (server_observer, mut server_events) = EventRecorder::new();
     let server = server
         .migration(migrate_at(&[1 << 20]))
-        .observer(server_watch)
+        .observer(server_observer)
         .start(service_fn(answer))
         .unwrap();
-    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
+    let client = client.migration(never_migrate()).observer(observer).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
-    let joined = until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    let join_event =
+        wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
@@ -68,10 +69,14 @@ async fn a_download_migrates_to_a_spare() {
     assert_eq!(segments[1].end, LEN as u64);
     assert_ne!(segments[0].connection, segments[1].connection);
     assert!(segments[0].end >= 1 << 20);
-    let migrated = until(&mut at_server, is_migration).await;
+    let migration_event = wait_for_event(&mut server_events, is_migration).await;
     assert_eq!(server.stats().migrations, 1);
-    let ObserverEvent::Joined { conn, addrs: Some(spare) } = joined else { panic!("{joined:?}") };
-    let ObserverEvent::Migrated { addrs: Some(to), .. } = migrated else { panic!("{migrated:?}") };
+    let ObserverEvent::Joined { conn, addrs: Some(spare) } = join_event else {
+        panic!("{join_event:?}")
+    };
+    let ObserverEvent::Migrated { addrs: Some(to), .. } = migration_event else {
+        panic!("{migration_event:?}")
+    };
     assert_eq!(conn, segments[1].connection);
     assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
 }
@@ -79,29 +84,31 @@ async fn a_download_migrates_to_a_spare() {
 #[tokio::test]
 async fn events_contain_the_addresses_of_their_connection() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
-    let (server_watch, mut at_server) = EventRecorder::new();
-    let server = server.observer(server_watch).start(service_fn(answer)).unwrap();
-    let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let server = server.observer(server_observer).start(service_fn(answer)).unwrap();
+    let client = client.engine(small_window()).spares(0).observer(observer).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     drop(response);
     let is_reset = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamReset { .. });
-    let reset = until(&mut at_server, is_reset).await;
-    let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionOpened { .. });
-    let opened = until(&mut events, opened).await;
-    let ObserverEvent::ConnectionOpened { addrs: Some(client_addrs) } = opened else {
-        panic!("{opened:?}")
+    let reset_event = wait_for_event(&mut server_events, is_reset).await;
+    let is_opening =
+        |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionOpened { .. });
+    let open_event = wait_for_event(&mut events, is_opening).await;
+    let ObserverEvent::ConnectionOpened { addrs: Some(client_addrs) } = open_event else {
+        panic!("{open_event:?}")
     };
-    let ObserverEvent::StreamReset { addrs: Some(server_addrs), .. } = reset else {
-        panic!("{reset:?}")
+    let ObserverEvent::StreamReset { addrs: Some(server_addrs), .. } = reset_event else {
+        panic!("{reset_event:?}")
     };
     assert_eq!(client_addrs.peer, server.local_addrs()[0]);
     assert_eq!((server_addrs.local, server_addrs.peer), (client_addrs.peer, client_addrs.local));
     drop(client);
-    let closed = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionClosed { .. });
-    let closed = until(&mut at_server, closed).await;
-    let ObserverEvent::ConnectionClosed { addrs: Some(closed_addrs) } = closed else {
-        panic!("{closed:?}")
+    let is_closing =
+        |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionClosed { .. });
+    let close_event = wait_for_event(&mut server_events, is_closing).await;
+    let ObserverEvent::ConnectionClosed { addrs: Some(closed_addrs) } = close_event else {
+        panic!("{close_event:?}")
     };
     assert_eq!(closed_addrs, server_addrs);
 }
@@ -112,16 +119,16 @@ async fn a_download_migrates_when_the_server_offers() {
     let mut rules = migrate_at(&[100 << 10]);
     rules.offers = Offers::WhenNoSpare;
     let server = server.migration(rules).start(service_fn(answer)).unwrap();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let client = client
         .engine(small_window())
         .migration(never_migrate())
         .spares(0)
-        .observer(watch)
+        .observer(observer)
         .build()
         .unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
-    until(&mut events, is_migration).await;
+    wait_for_event(&mut events, is_migration).await;
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
@@ -135,8 +142,9 @@ async fn an_offer_to_a_retired_session_is_declined() {
     // Not before the test reads: the threshold is beyond the window.
     let mut rules = migrate_at(&[4 << 20]);
     rules.offers = Offers::WhenNoSpare;
-    let (server_watch, mut at_server) = EventRecorder::new();
-    let server = server.migration(rules).observer(server_watch).start(service_fn(answer)).unwrap();
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let server =
+        server.migration(rules).observer(server_observer).start(service_fn(answer)).unwrap();
     let client =
         client.engine(small_window()).migration(never_migrate()).spares(0).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
@@ -150,18 +158,21 @@ async fn an_offer_to_a_retired_session_is_declined() {
     within("the end of requests", closed).await;
     let read = within("the download", digest(response.into_body())).await.unwrap();
     assert_eq!(read, (sha256(&bytes(LEN)), LEN as u64));
-    until(&mut at_server, |event| matches!(event, ObserverEvent::MigrationDeclined { .. })).await;
+    wait_for_event(&mut server_events, |event| {
+        matches!(event, ObserverEvent::MigrationDeclined { .. })
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_upload_migrates() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
-    let client = client.migration(migrate_at(&[1 << 20])).observer(watch).build().unwrap();
+    let client = client.migration(migrate_at(&[1 << 20])).observer(observer).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let upload = Request::post(url(&server, "/digest")).body(Full::new(bytes(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
@@ -173,16 +184,16 @@ async fn an_upload_migrates() {
 #[tokio::test]
 async fn a_stream_migrates_several_times() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let server = server
         .migration(migrate_at(&[1 << 20, 2 << 20, 4 << 20]))
         .start(service_fn(answer))
         .unwrap();
-    let client = client.migration(never_migrate()).spares(2).observer(watch).build().unwrap();
+    let client = client.migration(never_migrate()).spares(2).observer(observer).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -193,15 +204,19 @@ async fn a_stream_migrates_several_times() {
 #[tokio::test]
 async fn the_application_can_request_a_migration() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let server = server.migration(never_migrate()).start(service_fn(answer)).unwrap();
-    let client =
-        client.engine(small_window()).migration(never_migrate()).observer(watch).build().unwrap();
+    let client = client
+        .engine(small_window())
+        .migration(never_migrate())
+        .observer(observer)
+        .build()
+        .unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
     info.migrate();
-    until(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
@@ -211,8 +226,9 @@ async fn the_application_can_request_a_migration() {
 async fn connections_join_across_workers() {
     let (server, client) = pair();
     let workers = NonZeroUsize::new(2).unwrap();
-    let (server_watch, mut at_server) = EventRecorder::new();
-    let server = server.workers(workers).migration(migrate_at(&[100 << 10])).observer(server_watch);
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let server =
+        server.workers(workers).migration(migrate_at(&[100 << 10])).observer(server_observer);
     let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&bytes(LEN));
     // The kernel distributes connections over the workers: some of the joins change workers.
@@ -220,13 +236,14 @@ async fn connections_join_across_workers() {
     drop(client);
     for _ in 0..12 {
         let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
-        let (watch, mut events) = EventRecorder::new();
-        let client = builder.migration(never_migrate()).observer(watch).build().unwrap();
+        let (observer, mut events) = EventRecorder::new();
+        let client = builder.migration(never_migrate()).observer(observer).build().unwrap();
         let (hello, big) = (url(&server, "/"), url(&server, &format!("/bytes/{LEN}")));
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
             drop(first.into_body().collect().await.unwrap());
-            until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+            wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. }))
+                .await;
             let response = client.request(get(big)).await.unwrap();
             let info = response.body().stream_info().unwrap();
             let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -238,9 +255,9 @@ async fn connections_join_across_workers() {
         assert_eq!(segments.unwrap(), 2);
     }
     for _ in 0..12 {
-        until(&mut at_server, is_migration).await;
+        wait_for_event(&mut server_events, is_migration).await;
     }
-    assert!(server.stats().joined >= 12);
+    assert!(server.stats().connections_joined >= 12);
     assert_eq!(server.stats().joins_refused, 0);
     assert_eq!(server.stats().migrations, 12);
 }
@@ -253,17 +270,17 @@ async fn trusted_cleartext_migrates_too() {
         .migration(migrate_at(&[1 << 20]))
         .start(service_fn(answer))
         .unwrap();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .migration(never_migrate())
-        .observer(watch)
+        .observer(observer)
         .build()
         .unwrap();
-    let base = format!("http://{}", server.local_addrs()[0]);
-    drop(client.request(get(format!("{base}/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
-    let response = client.request(get(format!("{base}/bytes/{LEN}"))).await.unwrap();
+    let base_url = format!("http://{}", server.local_addrs()[0]);
+    drop(client.request(get(format!("{base_url}/"))).await.unwrap());
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    let response = client.request(get(format!("{base_url}/bytes/{LEN}"))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, _) = digest(response.into_body()).await.unwrap();
     assert_eq!(hash, sha256(&bytes(LEN)));
@@ -273,11 +290,11 @@ async fn trusted_cleartext_migrates_too() {
 #[tokio::test]
 async fn a_shutdown_waits_for_open_streams() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
-    let server = server.observer(watch).start(service_fn(answer)).unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let server = server.observer(observer).start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let stopping = server.shutdown(Duration::from_secs(60));
     let reading = digest(response.into_body());
     let (stopped, read) = tokio::join!(stopping, reading);
@@ -290,7 +307,7 @@ async fn a_shutdown_waits_for_open_streams() {
 #[tokio::test]
 async fn a_response_can_hint_to_migrate_or_to_stay() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
+    let (observer, mut events) = EventRecorder::new();
     let service = service_fn(|request: Request<smig::Incoming>| async move {
         let hint = match request.uri().query() {
             Some("move") => smig::MigrationHint::Migrate,
@@ -301,19 +318,19 @@ async fn a_response_can_hint_to_migrate_or_to_stay() {
         response.extensions_mut().insert(hint);
         Ok::<_, smig::BoxError>(response)
     });
-    let (server_watch, mut at_server) = EventRecorder::new();
-    let server = server.observer(server_watch).start(service).unwrap();
-    let client = client.migration(never_migrate()).observer(watch).build().unwrap();
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let server = server.observer(server_observer).start(service).unwrap();
+    let client = client.migration(never_migrate()).observer(observer).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
-    for (query, segments) in [("stay", 1), ("move", 2)] {
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    for (query, max_segments) in [("stay", 1), ("move", 2)] {
         let url = url(&server, &format!("/bytes/{LEN}?{query}"));
         let response = client.request(get(url)).await.unwrap();
         let info = response.body().stream_info().unwrap();
         let (hash, _) = digest(response.into_body()).await.unwrap();
         assert_eq!(hash, sha256(&bytes(LEN)));
-        assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
+        assert!(info.segments().len() <= max_segments, "{query}: {:?}", info.segments());
     }
-    until(&mut at_server, is_migration).await;
+    wait_for_event(&mut server_events, is_migration).await;
     assert_eq!(server.stats().migrations_initiated, 1);
 }

@@ -11,11 +11,13 @@ use tower::service_fn;
 
 /// A server without HTTP/2, and a client that trusts it.
 fn http1_pair() -> (Server, Client) {
-    let made = certificate();
-    let chain = rustls::pki_types::pem::PemObject::pem_slice_iter(made.certificate.as_bytes());
+    let test_certificate = certificate();
+    let chain =
+        rustls::pki_types::pem::PemObject::pem_slice_iter(test_certificate.certificate.as_bytes());
     let chain: Vec<rustls::pki_types::CertificateDer<'static>> =
         chain.collect::<Result<_, _>>().unwrap();
-    let key = rustls::pki_types::pem::PemObject::from_pem_slice(made.key.as_bytes()).unwrap();
+    let key =
+        rustls::pki_types::pem::PemObject::from_pem_slice(test_certificate.key.as_bytes()).unwrap();
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let mut config = rustls::ServerConfig::builder_with_provider(provider.into())
         .with_safe_default_protocol_versions()
@@ -29,7 +31,7 @@ fn http1_pair() -> (Server, Client) {
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();
-    let client = Client::builder().trust(Trust::Pem(made.certificate.into_bytes()));
+    let client = Client::builder().trust(Trust::Pem(test_certificate.certificate.into_bytes()));
     (server, client.build().unwrap())
 }
 
@@ -84,11 +86,12 @@ async fn a_silent_client_is_closed_after_the_handshake_timeout() {
     use tokio::io::AsyncReadExt as _;
     let (server, _) = crate::support::pair();
     let limit = std::time::Duration::from_millis(20);
-    let (watch, mut events) = crate::support::EventRecorder::new();
-    let server = server.handshake_timeout(limit).observer(watch).start(service_fn(answer)).unwrap();
+    let (observer, mut events) = crate::support::EventRecorder::new();
+    let server =
+        server.handshake_timeout(limit).observer(observer).start(service_fn(answer)).unwrap();
     let mut silent = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     assert_eq!(silent.read(&mut [0; 1]).await.unwrap(), 0);
-    crate::support::until(&mut events, |event| {
+    crate::support::wait_for_event(&mut events, |event| {
         matches!(event, smig::ObserverEvent::HandshakeFailed)
     })
     .await;
@@ -102,15 +105,15 @@ async fn http1_heads_have_the_limit_of_http2_heads() {
         .start(service_fn(answer))
         .unwrap();
     for (len, status) in [(60 << 10, "HTTP/1.1 200 "), (70 << 10, "HTTP/1.1 431 ")] {
-        let mut raw = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        let mut tcp = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
         // The server reads no more than the limit of an oversized head. So the head sent here stops before
         // its end: unread data would turn the close into a reset, which could overtake the response.
         let end = if len > 64 << 10 { "" } else { "\r\n\r\n" };
         let head = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: ";
         let fill = "a".repeat(len.min(64 << 10) - head.len() - end.len());
-        raw.write_all(format!("{head}{fill}{end}").as_bytes()).await.unwrap();
+        tcp.write_all(format!("{head}{fill}{end}").as_bytes()).await.unwrap();
         let mut response = String::new();
-        raw.read_to_string(&mut response).await.unwrap();
+        tcp.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with(status), "{len}: {response}");
     }
 }
@@ -126,11 +129,11 @@ async fn empty_lines_before_the_first_request_are_skipped() {
     for (count, request, status) in
         [(1, request, "HTTP/1.1 200 "), (8, request, "HTTP/1.1 200 "), (9, "", "HTTP/1.1 400 ")]
     {
-        let mut raw = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        let mut tcp = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
         let lines = "\r\n".repeat(count);
-        raw.write_all(format!("{lines}{request}").as_bytes()).await.unwrap();
+        tcp.write_all(format!("{lines}{request}").as_bytes()).await.unwrap();
         let mut response = String::new();
-        let read = within("an answer", raw.read_to_string(&mut response)).await;
+        let read = within("an answer", tcp.read_to_string(&mut response)).await;
         assert!(read.is_ok() && response.starts_with(status), "{count}: {read:?} {response}");
     }
 }
@@ -160,12 +163,12 @@ async fn connections_over_the_limit_are_closed() {
             // Another address of the same host is another client.
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
-            let mut other = socket.connect(addr).await.unwrap();
-            other
+            let mut other_client = socket.connect(addr).await.unwrap();
+            other_client
                 .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 .await
                 .unwrap();
-            let read = other.read(&mut [0; 1]).await;
+            let read = other_client.read(&mut [0; 1]).await;
             assert!(read.is_ok(), "{read:?}");
             assert_eq!(server.stats().limits_hit, 1);
         }
@@ -181,14 +184,15 @@ async fn a_connection_in_the_backlog_at_shutdown_is_served() {
             .workers(NonZeroUsize::MIN)
             .start(service_fn(answer))
             .unwrap();
-        let mut late = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
-        let ended = tokio::spawn(server.shutdown(std::time::Duration::from_secs(3600)));
+        let mut late_client =
+            tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        let shutdown_task = tokio::spawn(server.shutdown(std::time::Duration::from_secs(3600)));
         tokio::task::yield_now().await;
-        late.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        late_client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         let mut response = String::new();
-        late.read_to_string(&mut response).await.unwrap();
+        late_client.read_to_string(&mut response).await.unwrap();
         assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("hello"), "{response}");
-        ended.await.unwrap().unwrap();
+        shutdown_task.await.unwrap().unwrap();
     }
 }
 

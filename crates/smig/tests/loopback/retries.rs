@@ -107,18 +107,18 @@ async fn a_refused_request_without_a_response_is_retried() {
 }
 
 /// Frames before the reset on the request's stream: type, flags, payload.
-type FramesBefore = &'static [(u8, u8, &'static [u8])];
+type FramesBeforeReset = &'static [(u8, u8, &'static [u8])];
 
 #[tokio::test]
 async fn a_post_whose_body_or_response_began_is_not_retried() {
-    let cases: [(&str, &str, FramesBefore, Processed); 4] = [
+    let cases: [(&str, &str, FramesBeforeReset, Processed); 4] = [
         // The server did not process it, but a part of the body was consumed.
         ("its body was sent", "x", &[], Processed::No),
         ("103 arrived", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)], Processed::Maybe),
         ("a head arrived", "", &[(HEADERS, END_HEADERS, OK)], Processed::Maybe),
         ("data arrived", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")], Processed::Maybe),
     ];
-    for (what, body, before, processed) in cases {
+    for (case, body, frames_before_reset, processed) in cases {
         let (listener, client) = setup().await;
         let server_side = async {
             let mut peer = Peer::accept(&listener).await;
@@ -126,7 +126,7 @@ async fn a_post_whose_body_or_response_began_is_not_retried() {
             if !body.is_empty() {
                 peer.next(DATA).await;
             }
-            for (kind, flags, payload) in before {
+            for (kind, flags, payload) in frames_before_reset {
                 peer.send(*kind, *flags, stream, payload).await;
             }
             peer.send(RST_STREAM, 0, stream, REFUSED_STREAM).await;
@@ -135,9 +135,9 @@ async fn a_post_whose_body_or_response_began_is_not_retried() {
         };
         let client_side = async {
             // If the POST were repeated, the server would answer that.
-            let error = fetch(&client, &listener, Method::POST, body).await.expect_err(what);
-            assert_eq!(error.code(), Some(ErrorCode::RefusedStream), "{what}");
-            assert_eq!(error.was_processed(), processed, "{what}");
+            let error = fetch(&client, &listener, Method::POST, body).await.expect_err(case);
+            assert_eq!(error.code(), Some(ErrorCode::RefusedStream), "{case}");
+            assert_eq!(error.was_processed(), processed, "{case}");
             fetch(&client, &listener, Method::GET, "").await.unwrap();
         };
         let ((), _peer) = tokio::join!(client_side, server_side);

@@ -22,19 +22,20 @@ enum BlockedThread {
     Worker,
 }
 
-async fn check_shutdown(blocked: BlockedThread) {
-    let (release, released): (Sender<()>, Receiver<()>) = channel();
-    let held = Arc::new(Mutex::new(released));
-    let (entered_sender, mut entered) = unbounded_channel();
+async fn check_shutdown(blocked_thread: BlockedThread) {
+    let (release, release_receiver): (Sender<()>, Receiver<()>) = channel();
+    let shared_receiver = Arc::new(Mutex::new(release_receiver));
+    let (entered_sender, mut entered_receiver) = unbounded_channel();
     let handler = move |_: Request<Incoming>| {
-        let (held, tell) = (Arc::clone(&held), entered_sender.clone());
+        let (shared_receiver, handler_sender) =
+            (Arc::clone(&shared_receiver), entered_sender.clone());
         async move {
             let block = move || {
                 // A test that has ended has dropped the receiver.
-                let _ = tell.send(());
-                let _ = held.lock().unwrap().recv();
+                let _ = handler_sender.send(());
+                let _ = shared_receiver.lock().unwrap().recv();
             };
-            match blocked {
+            match blocked_thread {
                 BlockedThread::BlockingPool => tokio::task::spawn_blocking(block).await?,
                 BlockedThread::Worker => block(),
             }
@@ -48,11 +49,11 @@ async fn check_shutdown(blocked: BlockedThread) {
         .unwrap();
     let mut stream = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-    entered.recv().await.unwrap();
+    entered_receiver.recv().await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), server.shutdown(Duration::ZERO));
     ended
         .await
-        .unwrap_or_else(|_| panic!("the server does not shut down, blocked: {blocked:?}"))
+        .unwrap_or_else(|_| panic!("the server does not shut down, blocked: {blocked_thread:?}"))
         .unwrap();
     drop(release);
 }

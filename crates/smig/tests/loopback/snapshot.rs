@@ -1,6 +1,6 @@
 //! Data for operators: snapshots of sessions, and events that name their stream.
 
-use crate::support::{EventRecorder, answer, digest, get, pair, until, url};
+use crate::support::{EventRecorder, answer, digest, get, pair, url, wait_for_event};
 use http::{Request, Response};
 use smig::{
     BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
@@ -36,50 +36,59 @@ async fn both_endpoints_show_a_stream_and_its_migration() {
         .request_label_limit(16)
         .start(service_fn(answer))
         .unwrap();
-    let (watch, mut events) = EventRecorder::new();
-    let client =
-        client.engine(small_window()).migration(never_migrates()).observer(watch).build().unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let client = client
+        .engine(small_window())
+        .migration(never_migrates())
+        .observer(observer)
+        .build()
+        .unwrap();
     assert_eq!(client.sessions().await, Snapshot::default());
     assert_eq!(server.sessions().await, Snapshot::default());
 
     let path = format!("/bytes/{LEN}?secret=1");
     let response = client.request(get(url(&server, &path))).await.unwrap();
-    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
-    let (here, there) =
+    let (client_session, server_session) =
         (only_session(client.sessions().await), only_session(server.view().sessions().await));
-    assert!(here.can_migrate && there.can_migrate);
-    assert_ne!(here.id, there.id, "ids are random, and do not reveal the AppID");
+    assert!(client_session.can_migrate && server_session.can_migrate);
+    assert_ne!(client_session.id, server_session.id, "ids are random, and do not reveal the AppID");
     let roles = |session: &SessionSnapshot| {
         session.connections.iter().map(|conn| conn.role).collect::<Vec<_>>()
     };
-    assert_eq!(roles(&here), [ConnectionRole::Interactive, ConnectionRole::Spare]);
-    assert_eq!(roles(&there), roles(&here));
-    let (mine, theirs) = (here.connections[0].addrs, there.connections[0].addrs);
-    assert_eq!((mine.local, mine.peer), (theirs.peer, theirs.local));
-    assert_eq!((here.open_streams, here.streams.len()), (1, 1));
-    let stream = &there.streams[0];
-    let name = stream.label.as_ref().unwrap();
-    assert_eq!((&*name.method, &*name.path), ("GET", "/bytes/8388608"));
+    assert_eq!(roles(&client_session), [ConnectionRole::Interactive, ConnectionRole::Spare]);
+    assert_eq!(roles(&server_session), roles(&client_session));
+    let (client_addrs, server_addrs) =
+        (client_session.connections[0].addrs, server_session.connections[0].addrs);
+    assert_eq!((client_addrs.local, client_addrs.peer), (server_addrs.peer, server_addrs.local));
+    assert_eq!((client_session.open_streams, client_session.streams.len()), (1, 1));
+    let stream = &server_session.streams[0];
+    let label = stream.label.as_ref().unwrap();
+    assert_eq!((&*label.method, &*label.path), ("GET", "/bytes/8388608"));
     assert_eq!(stream.length, Some(LEN as u64));
-    assert_eq!(here.streams[0].length, Some(LEN as u64));
-    assert_eq!(here.streams[0].label, None, "labels are recorded only if that is configured");
-    assert_eq!((stream.migrations, stream.connection), (0, there.connections[0].id));
+    assert_eq!(client_session.streams[0].length, Some(LEN as u64));
+    assert_eq!(
+        client_session.streams[0].label, None,
+        "labels are recorded only if that is configured"
+    );
+    assert_eq!((stream.migrations, stream.connection), (0, server_session.connections[0].id));
 
     response.body().stream_info().unwrap().migrate();
-    let moved = until(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
-    let ObserverEvent::Migrated { stream: Some(stream_ref), why, to, .. } = moved else {
-        panic!("{moved:?}")
+    let migration_event =
+        wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Migrated { .. })).await;
+    let ObserverEvent::Migrated { stream: Some(stream_ref), why, to, .. } = migration_event else {
+        panic!("{migration_event:?}")
     };
     assert_eq!(
         (stream_ref.session, stream_ref.connection, why),
-        (here.id, to, MigrationCause::Application)
+        (client_session.id, to, MigrationCause::Application)
     );
-    assert_eq!(stream_ref.stream, here.streams[0].key);
-    let after = only_session(client.sessions().await);
-    assert_eq!(after.id, here.id);
-    assert_eq!((after.streams[0].connection, after.streams[0].migrations), (to, 1));
-    let bulk = after.connections.iter().find(|conn| conn.id == to).unwrap();
+    assert_eq!(stream_ref.stream, client_session.streams[0].key);
+    let session_after = only_session(client.sessions().await);
+    assert_eq!(session_after.id, client_session.id);
+    assert_eq!((session_after.streams[0].connection, session_after.streams[0].migrations), (to, 1));
+    let bulk = session_after.connections.iter().find(|conn| conn.id == to).unwrap();
     assert_eq!((bulk.role, bulk.streams), (ConnectionRole::Bulk, 1));
     assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
 }
@@ -96,44 +105,53 @@ async fn answer_with_hint(
 #[tokio::test]
 async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let (server, client) = pair();
-    let (watch, mut events) = EventRecorder::new();
-    let server = server.observer(watch).start(service_fn(answer_with_hint)).unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let server = server.observer(observer).start(service_fn(answer_with_hint)).unwrap();
     let client = client.engine(small_window()).build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     let opened =
-        until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
-    let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
+        wait_for_event(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. }))
+            .await;
+    let ObserverEvent::StreamOpened { stream: Some(opened_stream) } = opened else {
+        panic!("{opened:?}")
+    };
     let migrates = PolicyDecision::Migrates(MigrationReason::Hint);
     let offered = PolicyDecision::Offered(MigrationReason::Hint);
     let is_decision = |event: &ObserverEvent| {
         matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), decision }
-        if at.stream == opened.stream && (*decision == migrates || *decision == offered))
+        if at.stream == opened_stream.stream && (*decision == migrates || *decision == offered))
     };
-    until(&mut events, is_decision).await;
+    wait_for_event(&mut events, is_decision).await;
     let body = tokio::spawn(digest(response.into_body()));
 
     // The last byte may be sent before the answer to the MIGRATE arrives.
-    let (mut moved, mut ended) = (None, None);
-    while moved.is_none() || ended.is_none() {
-        match until(&mut events, |_| true).await {
-            event @ ObserverEvent::Migrated { .. } => moved = Some(event),
-            event @ ObserverEvent::StreamEnded { .. } => ended = Some(event),
+    let (mut migration_event, mut end_event) = (None, None);
+    while migration_event.is_none() || end_event.is_none() {
+        match wait_for_event(&mut events, |_| true).await {
+            event @ ObserverEvent::Migrated { .. } => migration_event = Some(event),
+            event @ ObserverEvent::StreamEnded { .. } => end_event = Some(event),
             _ => {}
         }
     }
     assert_eq!(body.await.unwrap().unwrap().1, LEN as u64);
-    let Some(ObserverEvent::Migrated { stream: Some(at), from, to, offset, why, .. }) = moved
+    let Some(ObserverEvent::Migrated { stream: Some(stream_ref), from, to, offset, why, .. }) =
+        migration_event
     else {
-        panic!("{moved:?}")
+        panic!("{migration_event:?}")
     };
-    assert_eq!((at.session, at.stream), (opened.session, opened.stream));
-    assert_eq!((from, at.connection), (opened.connection, to));
+    assert_eq!(
+        (stream_ref.session, stream_ref.stream),
+        (opened_stream.session, opened_stream.stream)
+    );
+    assert_eq!((from, stream_ref.connection), (opened_stream.connection, to));
     assert_eq!(why, MigrationCause::Policy(MigrationReason::Hint));
     assert!(offset < LEN as u64);
-    let Some(ObserverEvent::StreamEnded { stream: Some(at), sent, migrations, .. }) = ended else {
-        panic!("{ended:?}")
+    let Some(ObserverEvent::StreamEnded { stream: Some(stream_ref), sent, migrations, .. }) =
+        end_event
+    else {
+        panic!("{end_event:?}")
     };
-    assert_eq!((at.stream, at.connection), (opened.stream, to));
+    assert_eq!((stream_ref.stream, stream_ref.connection), (opened_stream.stream, to));
     assert_eq!((sent, migrations), (LEN as u64, 1));
     assert_eq!((server.stats().streams_ended, server.stats().migrations), (1, 1));
 }

@@ -18,15 +18,15 @@ use tokio::sync::mpsc;
 pub(crate) type Body = BoxBody<Bytes, BoxError>;
 
 /// A self-signed certificate for localhost.
-pub(crate) struct Certificate {
+pub(crate) struct CertificatePem {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
-pub(crate) fn certificate() -> Certificate {
+pub(crate) fn certificate() -> CertificatePem {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
-    Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    CertificatePem { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
 }
 
 pub(crate) fn loopback() -> SocketAddr {
@@ -119,9 +119,9 @@ impl EventRecorder {
 }
 
 impl Observer for EventRecorder {
-    fn on_event(&self, what: &ObserverEvent) {
+    fn on_event(&self, event: &ObserverEvent) {
         // A test that has ended has dropped the receiver.
-        drop(self.0.send(what.clone()));
+        drop(self.0.send(event.clone()));
     }
 }
 
@@ -135,15 +135,15 @@ pub(crate) struct Events {
 
 impl Events {
     /// Takes the first event that matches, as soon as there is one.
-    async fn take(&mut self, wanted: impl Fn(&ObserverEvent) -> bool) -> ObserverEvent {
-        if let Some(at) = self.unclaimed.iter().position(&wanted) {
+    async fn take(&mut self, is_match: impl Fn(&ObserverEvent) -> bool) -> ObserverEvent {
+        if let Some(at) = self.unclaimed.iter().position(&is_match) {
             return self.unclaimed.remove(at);
         }
         loop {
             let Some(event) = self.receiver.recv().await else {
                 panic!("the observed endpoint has ended; unclaimed: {:#?}", self.unclaimed);
             };
-            if wanted(&event) {
+            if is_match(&event) {
                 return event;
             }
             self.unclaimed.push(event);
@@ -151,19 +151,19 @@ impl Events {
     }
 }
 
-/// Waits for the future; panics with `what` after a timeout.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Waits for the future; panics with `description` after a timeout.
+pub(crate) async fn within<T>(description: &str, future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("timed out: {what}"))
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("timed out: {description}"))
 }
 
 /// Waits for an event; each event satisfies one call.
-pub(crate) async fn until(
+pub(crate) async fn wait_for_event(
     events: &mut Events,
-    wanted: impl Fn(&ObserverEvent) -> bool,
+    is_match: impl Fn(&ObserverEvent) -> bool,
 ) -> ObserverEvent {
     let limit = Duration::from_secs(120);
-    match tokio::time::timeout(limit, events.take(wanted)).await {
+    match tokio::time::timeout(limit, events.take(is_match)).await {
         Ok(event) => event,
         Err(_) => panic!("not observed in {limit:?}; unclaimed: {:#?}", events.unclaimed),
     }
@@ -171,12 +171,12 @@ pub(crate) async fn until(
 
 #[tokio::test]
 async fn an_event_can_be_awaited_after_a_later_one() {
-    let (watch, mut events) = EventRecorder::new();
-    let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamOpened { .. });
-    for what in [ObserverEvent::StreamOpened { stream: None }, ObserverEvent::HandshakeFailed] {
-        watch.on_event(&what);
+    let (observer, mut events) = EventRecorder::new();
+    let is_opening = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamOpened { .. });
+    for event in [ObserverEvent::StreamOpened { stream: None }, ObserverEvent::HandshakeFailed] {
+        observer.on_event(&event);
     }
-    until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
-    until(&mut events, opened).await;
-    assert!(!events.unclaimed.iter().any(opened), "each event is returned once");
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
+    wait_for_event(&mut events, is_opening).await;
+    assert!(!events.unclaimed.iter().any(is_opening), "each event is returned once");
 }

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tower::service_fn;
 
-use crate::support::{Certificate, bytes, certificate, get, loopback};
+use crate::support::{CertificatePem, bytes, certificate, get, loopback};
 
 /// How the scripted peer closes its connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,10 +36,10 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// Responds to one request with a body delimited by the end of the connection.
-fn raw_server(made: &Certificate, mode: CloseMode) -> u16 {
-    let chain = CertificateDer::pem_slice_iter(made.certificate.as_bytes());
+fn raw_server(test_certificate: &CertificatePem, mode: CloseMode) -> u16 {
+    let chain = CertificateDer::pem_slice_iter(test_certificate.certificate.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(test_certificate.key.as_bytes()).unwrap();
     let config = rustls::ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -66,11 +66,13 @@ fn raw_server(made: &Certificate, mode: CloseMode) -> u16 {
 
 /// Connects with TLS without ALPN, which selects HTTP/1.1.
 fn raw_client(
-    made: &Certificate,
+    test_certificate: &CertificatePem,
     tcp: std::net::TcpStream,
 ) -> rustls::StreamOwned<rustls::ClientConnection, std::net::TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(test_certificate.certificate.as_bytes()).unwrap())
+        .unwrap();
     let config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -103,9 +105,9 @@ fn close_by<S>(
 #[tokio::test]
 async fn a_body_delimited_by_close_needs_a_close_notify() {
     for mode in [CloseMode::TcpOnly, CloseMode::CloseNotify] {
-        let made = certificate();
-        let port = raw_server(&made, mode);
-        let trust = Trust::Pem(made.certificate.clone().into_bytes());
+        let test_certificate = certificate();
+        let port = raw_server(&test_certificate, mode);
+        let trust = Trust::Pem(test_certificate.certificate.clone().into_bytes());
         let client = Client::builder().trust(trust).build().unwrap();
         let response = client.request(get(format!("https://localhost:{port}/"))).await.unwrap();
         let body = response.into_body().collect().await;
@@ -119,7 +121,7 @@ async fn a_body_delimited_by_close_needs_a_close_notify() {
 /// Switches protocols, and reports how reading from the connection ended.
 async fn upgrade(
     mut request: Request<Incoming>,
-    ended: mpsc::UnboundedSender<Result<usize, ErrorKind>>,
+    result_sender: mpsc::UnboundedSender<Result<usize, ErrorKind>>,
 ) -> Result<
     Response<StreamBody<futures_util::stream::Empty<Result<Frame<Bytes>, BoxError>>>>,
     Infallible,
@@ -127,7 +129,7 @@ async fn upgrade(
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let (mut io, first) = UpgradedIo::from_upgraded(upgraded.await.unwrap()).unwrap();
-        let mut bytes = first.len();
+        let mut received_len = first.len();
         let end = loop {
             let mut space = [0; 64];
             let mut buffer = ReadBuf::new(&mut space);
@@ -135,12 +137,12 @@ async fn upgrade(
                 hyper::rt::Read::poll_read(std::pin::Pin::new(&mut io), cx, buffer.unfilled())
             });
             match read.await {
-                Ok(()) if buffer.filled().is_empty() => break Ok(bytes),
-                Ok(()) => bytes += buffer.filled().len(),
+                Ok(()) if buffer.filled().is_empty() => break Ok(received_len),
+                Ok(()) => received_len += buffer.filled().len(),
                 Err(error) => break Err(error.kind()),
             }
         };
-        ended.send(end).unwrap();
+        result_sender.send(end).unwrap();
     });
     let mut response = Response::new(StreamBody::new(futures_util::stream::empty()));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -152,9 +154,13 @@ async fn upgrade(
 #[tokio::test]
 async fn a_tunnel_without_close_notify_is_truncated() {
     for mode in [CloseMode::TcpOnly, CloseMode::CloseNotify] {
-        let made = certificate();
-        let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
-        let (sender, mut ended) = mpsc::unbounded_channel();
+        let test_certificate = certificate();
+        let tls = ServerTls::from_pem(
+            test_certificate.certificate.as_bytes(),
+            test_certificate.key.as_bytes(),
+        )
+        .unwrap();
+        let (sender, mut results) = mpsc::unbounded_channel();
         let server = Server::builder()
             .listen(loopback(), tls)
             .workers(NonZeroUsize::MIN)
@@ -162,7 +168,8 @@ async fn a_tunnel_without_close_notify_is_truncated() {
             .unwrap();
         let addr = server.local_addrs()[0];
         let client = std::thread::spawn(move || {
-            let mut tls = raw_client(&made, std::net::TcpStream::connect(addr).unwrap());
+            let mut tls =
+                raw_client(&test_certificate, std::net::TcpStream::connect(addr).unwrap());
             let request =
                 "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: bytes\r\n\r\n";
             tls.write_all(request.as_bytes()).unwrap();
@@ -176,7 +183,7 @@ async fn a_tunnel_without_close_notify_is_truncated() {
             CloseMode::TcpOnly => Err(ErrorKind::UnexpectedEof),
             CloseMode::CloseNotify => Ok(4),
         };
-        assert_eq!(ended.recv().await.unwrap(), expected, "{mode:?}");
+        assert_eq!(results.recv().await.unwrap(), expected, "{mode:?}");
         drop(server);
         client.join().unwrap();
     }
@@ -256,12 +263,15 @@ fn read_while_uploading(mut io: impl Read + Write) -> Vec<u8> {
 
 #[test]
 fn a_response_is_complete_although_the_client_continues_to_send() {
-    for tls in [false, true] {
-        let made = certificate();
+    for uses_tls in [false, true] {
+        let test_certificate = certificate();
         let server = Server::builder().workers(NonZeroUsize::MIN);
-        let server = if tls {
-            let identity = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes());
-            server.listen(loopback(), identity.unwrap())
+        let server = if uses_tls {
+            let server_tls = ServerTls::from_pem(
+                test_certificate.certificate.as_bytes(),
+                test_certificate.key.as_bytes(),
+            );
+            server.listen(loopback(), server_tls.unwrap())
         } else {
             server.listen_cleartext(loopback(), CleartextTrust::None)
         };
@@ -278,15 +288,15 @@ fn a_response_is_complete_although_the_client_continues_to_send() {
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket.connect(&server.local_addrs()[0].into()).unwrap();
         let tcp = std::net::TcpStream::from(socket);
-        let received = match tls {
+        let received = match uses_tls {
             false => read_while_uploading(tcp),
-            true => read_while_uploading(raw_client(&made, tcp)),
+            true => read_while_uploading(raw_client(&test_certificate, tcp)),
         };
         let is_complete =
             received.ends_with(&bytes(EARLY_RESPONSE_BYTES)[EARLY_RESPONSE_BYTES - 100..]);
         assert!(
             is_complete,
-            "TLS: {tls}; {} bytes received of {EARLY_RESPONSE_BYTES} and a head",
+            "TLS: {uses_tls}; {} bytes received of {EARLY_RESPONSE_BYTES} and a head",
             received.len()
         );
     }

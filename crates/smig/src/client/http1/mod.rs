@@ -45,7 +45,7 @@ struct Http1Conn {
 #[derive(Debug)]
 struct Http1Pool {
     context: Arc<OriginContext>,
-    idle: Mutex<IdleConns>,
+    idle_conns: Mutex<IdleConns>,
     permits: Semaphore,
 }
 
@@ -79,7 +79,7 @@ struct Http1Session {
     context: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
     pool: Arc<Http1Pool>,
-    open: OpenRequests,
+    open_requests: OpenRequests,
     state: SessionState,
 }
 
@@ -92,20 +92,20 @@ pub(super) async fn run(
     let idle_timeout = context.idle_timeout;
     let pool = Arc::new(Http1Pool {
         context: Arc::clone(&context),
-        idle: Mutex::default(),
+        idle_conns: Mutex::default(),
         permits: Semaphore::new(MAX_CONNECTIONS),
     });
     match pool.handshake(first, 0).await {
         Ok(conn) => pool.checkin(conn),
         Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
     }
-    let (open, state) = (OpenRequests::default(), SessionState::Open);
-    let mut session = Http1Session { context, mailbox, pool, open, state };
-    while session.state == SessionState::Open || !session.open.is_empty() {
-        let is_idle = session.open.is_empty();
+    let (open_requests, state) = (OpenRequests::default(), SessionState::Open);
+    let mut session = Http1Session { context, mailbox, pool, open_requests, state };
+    while session.state == SessionState::Open || !session.open_requests.is_empty() {
+        let is_idle = session.open_requests.is_empty();
         let commands = tokio::select! {
             commands = session.mailbox.receive() => commands,
-            _ = session.open.tasks.join_next(), if !is_idle => Vec::new(),
+            _ = session.open_requests.tasks.join_next(), if !is_idle => Vec::new(),
             () = sleep(idle_timeout), if is_idle => {
                 if session.mailbox.close_if_empty() {
                     break;
@@ -113,7 +113,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        session.open.abort_abandoned();
+        session.open_requests.abort_abandoned();
         for command in commands {
             session.on_command(command);
         }
@@ -124,26 +124,28 @@ pub(super) async fn run(
 impl Http1Session {
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Request(outgoing) => match self.state {
-                SessionState::Open => self.begin(*outgoing),
-                SessionState::Closing => outgoing.return_unsent(Error::new(ErrorKind::Retired)),
+            Command::Request(queued_request) => match self.state {
+                SessionState::Open => self.begin(*queued_request),
+                SessionState::Closing => {
+                    queued_request.return_unsent(Error::new(ErrorKind::Retired))
+                }
             },
             Command::Dialed(_) | Command::Snapshot(_) => {}
             Command::SetAddresses(addresses) => self.pool.set_addresses(addresses),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
-            Command::Retire(when) => {
-                if self.open.is_empty() || when == RetireIf::Always {
+            Command::Retire(condition) => {
+                if self.open_requests.is_empty() || condition == RetireIf::Always {
                     self.stop_accepting();
                 }
             }
         }
     }
 
-    fn begin(&mut self, outgoing: QueuedRequest) {
+    fn begin(&mut self, queued_request: QueuedRequest) {
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
-        let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
-        self.open.begin(shared, async move { pool.send(outgoing).await });
+        let (shared, pool) = (Arc::clone(&queued_request.shared), Arc::clone(&self.pool));
+        self.open_requests.begin(shared, async move { pool.send(queued_request).await });
     }
 
     /// Accepts no more requests. Those still in the mailbox go to the next session.
@@ -207,7 +209,7 @@ impl Http1Conn {
 
 impl Http1Pool {
     fn lock(&self) -> MutexGuard<'_, IdleConns> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle_conns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a connection to the pool, unless it is not persistent or the server's addresses have
@@ -267,8 +269,8 @@ impl Http1Pool {
         timeout(after, permit).await.unwrap_or_else(timeout_error)
     }
 
-    async fn send(&self, outgoing: QueuedRequest) {
-        let QueuedRequest { head, body, shared, queue_permit, .. } = outgoing;
+    async fn send(&self, queued_request: QueuedRequest) {
+        let QueuedRequest { head, body, shared, queue_permit, .. } = queued_request;
         if let Err(why) = check_framing(&head, &body) {
             return shared.fail(Error::new(ErrorKind::Request(why.to_owned())));
         }
@@ -297,12 +299,13 @@ impl Http1Pool {
                     self.checkin(conn);
                 }
             }
-            Err(mut failed) => {
-                let unsent = failed.take_message();
-                let processed = if unsent.is_some() { Processed::No } else { Processed::Maybe };
-                let source = failed.into_error();
+            Err(mut send_error) => {
+                let unsent_request = send_error.take_message();
+                let processed =
+                    if unsent_request.is_some() { Processed::No } else { Processed::Maybe };
+                let source = send_error.into_error();
                 let error = Error::new(ErrorKind::Http1 { source, processed });
-                match unsent {
+                match unsent_request {
                     Some(request) => {
                         let body = request.into_body();
                         shared.return_unsent(UnsentRequest { body, permit: None }, error);

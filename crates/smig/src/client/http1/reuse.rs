@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn some_responses_are_the_last_of_their_connection() {
-        for (version, status, field, last) in [
+        for (version, status, field, is_last) in [
             (Version::HTTP_11, 200, None, false),
             (Version::HTTP_11, 204, None, false),
             (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "0")), false),
@@ -66,20 +66,20 @@ mod tests {
                 response = response.header(name, value);
             }
             let response = response.body(()).unwrap();
-            assert_eq!(is_last_response(&response), last, "{version:?} {status}");
+            assert_eq!(is_last_response(&response), is_last, "{version:?} {status}");
         }
     }
 
     #[test]
     fn some_requests_are_the_last_of_their_connection() {
-        for (credentials, last) in [
+        for (credentials, is_last) in [
             ("Bearer ntlm", false),
             ("NTLM TlRM", true),
             ("ntlm\tTlRM", true),
             ("negotiate YII=", true),
         ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, credentials.parse().unwrap())]);
-            assert_eq!(is_last_request(&headers), last, "{credentials}");
+            assert_eq!(is_last_request(&headers), is_last, "{credentials}");
         }
     }
 }

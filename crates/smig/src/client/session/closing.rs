@@ -33,28 +33,28 @@ impl ClientSession {
     }
 
     /// Closes the session when its idle timeout expires.
-    pub(super) fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
+    pub(super) fn apply_idle_timeout(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
             self.keep_spares = true;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
-        let idle = turn.now.saturating_duration_since(since);
-        if self.state == SessionState::Open && idle >= self.context.idle_timeout {
+        let idle_time = turn.now.saturating_duration_since(since);
+        if self.state == SessionState::Open && idle_time >= self.context.idle_timeout {
             self.stop_accepting(turn);
-        } else if self.keep_spares && idle >= SPARE_IDLE_TIMEOUT {
+        } else if self.keep_spares && idle_time >= SPARE_IDLE_TIMEOUT {
             self.keep_spares = false;
             self.spares.close_idle(turn);
             self.slots.shrink();
-        } else if self.state == SessionState::GoawaySent && idle >= CLOSE_TIMEOUT {
+        } else if self.state == SessionState::GoawaySent && idle_time >= CLOSE_TIMEOUT {
             turn.conns.close_all(turn.now, turn.session);
             self.idle_since = Some(turn.now);
         }
         self.end_if_idle(turn);
     }
 
-    pub(super) fn idle_deadline(&self) -> Option<Duration> {
+    pub(super) fn current_idle_timeout(&self) -> Option<Duration> {
         match self.state {
             SessionState::Open if self.keep_spares => {
                 Some(self.context.idle_timeout.min(SPARE_IDLE_TIMEOUT))

@@ -85,12 +85,12 @@ pub(super) struct ClientSession {
     by_key: FxHashMap<StreamKey, Slot>,
     queue: VecDeque<Box<QueuedRequest>>,
     pub(super) spares: Spares,
-    recent: RecentStreams,
+    recent_streams: RecentStreams,
     candidates: Vec<Slot>,
-    unfinished: UnfinishedUploads<StreamKey>,
-    resets: ResetRate,
-    /// Number of the engine's resets that `resets` includes.
-    resets_counted: u64,
+    unfinished_uploads: UnfinishedUploads<StreamKey>,
+    reset_rate: ResetRate,
+    /// Number of the engine's resets that `reset_rate` includes.
+    counted_resets: u64,
     /// Until then no stream is opened and no unfinished upload is reset: the server's limit of resets may be near.
     throttled_until: Option<Instant>,
     session_record: SessionRecord,
@@ -116,11 +116,11 @@ impl ClientSession {
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
             spares,
-            recent: RecentStreams::default(),
+            recent_streams: RecentStreams::default(),
             candidates: Vec::new(),
-            unfinished: UnfinishedUploads::default(),
-            resets: ResetRate::default(),
-            resets_counted: 0,
+            unfinished_uploads: UnfinishedUploads::default(),
+            reset_rate: ResetRate::default(),
+            counted_resets: 0,
             throttled_until: None,
             session_record: SessionRecord::new(crate::clock::now()),
             state: SessionState::Open,
@@ -174,8 +174,8 @@ impl SessionHandler for ClientSession {
                 if let Some(slot) = slot(stream)
                     && let Some((request, _)) = self.slots.entry(slot)
                 {
-                    request.outbound = BodySendState::Sent;
-                    self.settle(turn, slot);
+                    request.send_state = BodySendState::Sent;
+                    self.release_if_complete(turn, slot);
                 }
             }
             Event::Reset { stream, error } => match slot(stream) {
@@ -226,20 +226,20 @@ impl SessionHandler for ClientSession {
 
     fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
-            Command::Request(mut outgoing) => {
-                outgoing.queue_permit.start_wait(turn.now);
+            Command::Request(mut queued_request) => {
+                queued_request.queue_permit.start_wait(turn.now);
                 // A request that another session returned is older than those that came here directly.
-                let queued_at = outgoing.queue_permit.queued_at();
+                let queued_at = queued_request.queue_permit.queued_at();
                 let at =
                     self.queue.partition_point(|other| other.queue_permit.queued_at() <= queued_at);
-                self.queue.insert(at, outgoing);
+                self.queue.insert(at, queued_request);
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
             Command::AwaitProtocol(sender) => self.protocol_waiters.push(sender),
-            Command::Retire(when) => {
+            Command::Retire(condition) => {
                 let is_idle = self.slots.len() == 0 && self.queue.is_empty();
-                if is_idle || when == RetireIf::Always {
+                if is_idle || condition == RetireIf::Always {
                     self.stop_accepting(turn);
                 }
             }
@@ -259,7 +259,7 @@ impl SessionHandler for ClientSession {
         let key = request.key;
         // The application has read the complete response and dropped it: continue to send the request.
         if requests.dropped && request.shared.is_abandoned() {
-            return self.forget(turn, slot);
+            return self.release_stream(turn, slot);
         }
         if let Some(priority) = requests.priority {
             turn.session.reprioritize(key, priority);
@@ -296,16 +296,17 @@ impl SessionHandler for ClientSession {
         if turn.conns.is_empty() {
             self.stop_accepting(turn);
         }
-        self.check_idleness(turn);
+        self.apply_idle_timeout(turn);
         if self.state == SessionState::Open && self.keep_spares {
             self.spares.keep_ready(turn, &self.context, &self.mailbox);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
+        let idle =
+            self.idle_since.zip(self.current_idle_timeout()).map(|(since, limit)| since + limit);
         // Resets of unfinished uploads are throttled as well.
-        let resets = self.throttled_until.or_else(|| self.unfinished.deadline());
+        let resets = self.throttled_until.or_else(|| self.unfinished_uploads.deadline());
         [idle, self.queue_deadline(), resets].into_iter().flatten().min()
     }
 
@@ -321,7 +322,7 @@ impl SessionHandler for ClientSession {
         for request in self.slots.drain() {
             request.shared.fail(Error::new(ErrorKind::Connection(None)));
         }
-        let left = commands.into_iter().filter_map(|command| match command {
+        let mailbox_requests = commands.into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
             // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
             Command::Dialed(_)
@@ -330,8 +331,8 @@ impl SessionHandler for ClientSession {
             | Command::SetAddresses(_)
             | Command::Snapshot(_) => None,
         });
-        for outgoing in self.queue.drain(..).chain(left) {
-            outgoing
+        for queued_request in self.queue.drain(..).chain(mailbox_requests) {
+            queued_request
                 .return_unsent(Error::new(ErrorKind::Refused("its last connection was closed")));
         }
     }

@@ -16,22 +16,22 @@ impl ClientSession {
         let mut index = 0;
         loop {
             self.count_resets(turn);
-            let Some(outgoing) = self.queue.get(index) else { break };
-            if outgoing.shared.is_released() {
+            let Some(queued_request) = self.queue.get(index) else { break };
+            if queued_request.shared.is_released() {
                 self.queue.remove(index);
                 continue;
             }
-            if !self.resets.may_open(turn.now, self.slots.len()) {
+            if !self.reset_rate.may_open(turn.now, self.slots.len()) {
                 self.throttle(turn.now);
                 break;
             }
-            let end = if outgoing.body.is_empty() { EndStream::Yes } else { EndStream::No };
-            match turn.session.open(turn.now, None, &outgoing.head, end) {
+            let end = if queued_request.body.is_empty() { EndStream::Yes } else { EndStream::No };
+            match turn.session.open(turn.now, None, &queued_request.head, end) {
                 Err(OpenError::Blocked) => break,
                 Err(OpenError::AwaitsSettings) => index += 1,
                 result => {
-                    let Some(outgoing) = self.queue.remove(index) else { break };
-                    self.on_open_result(turn, *outgoing, result);
+                    let Some(queued_request) = self.queue.remove(index) else { break };
+                    self.on_open_result(turn, *queued_request, result);
                 }
             }
         }
@@ -68,26 +68,26 @@ impl ClientSession {
     pub(super) fn expire_queued(&mut self, now: Instant) {
         let Some(after) = self.context.queue_timeout else { return };
         while self.queue_deadline().is_some_and(|at| at <= now)
-            && let Some(outgoing) = self.queue.pop_front()
+            && let Some(queued_request) = self.queue.pop_front()
         {
             let error = Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
             // Release its permit for other requests.
-            outgoing
+            queued_request
                 .shared
-                .return_unsent(UnsentRequest { body: outgoing.body, permit: None }, error);
+                .return_unsent(UnsentRequest { body: queued_request.body, permit: None }, error);
         }
     }
 
     pub(super) fn count_resets(&mut self, turn: &TurnCx<'_>) {
-        let all = turn.session.local_resets();
-        while self.resets_counted < all {
-            self.resets_counted += 1;
-            self.resets.add(turn.now);
+        let total_resets = turn.session.local_resets();
+        while self.counted_resets < total_resets {
+            self.counted_resets += 1;
+            self.reset_rate.add(turn.now);
         }
     }
 
     pub(super) fn throttle(&mut self, now: Instant) {
-        self.throttled_until = Some(self.resets.next_decrease(now));
+        self.throttled_until = Some(self.reset_rate.next_decrease(now));
     }
 
     /// Resumes throttled requests and resets when the server has discounted some resets.
@@ -98,8 +98,10 @@ impl ClientSession {
             self.throttled_until = None;
             self.open_queued(turn);
         }
-        let waits = self.throttled_until.is_some() && !self.queue.is_empty();
-        if !waits || self.state != SessionState::Open || self.context.try_acquire_permit().is_err()
+        let has_throttled_requests = self.throttled_until.is_some() && !self.queue.is_empty();
+        if !has_throttled_requests
+            || self.state != SessionState::Open
+            || self.context.try_acquire_permit().is_err()
         {
             return;
         }
@@ -108,8 +110,8 @@ impl ClientSession {
         // The session does not need its spares any more, and further sessions may follow soon.
         self.keep_spares = false;
         self.spares.close_idle(turn);
-        for outgoing in self.queue.drain(..) {
-            outgoing.return_unsent(Error::new(ErrorKind::Retired));
+        for queued_request in self.queue.drain(..) {
+            queued_request.return_unsent(Error::new(ErrorKind::Retired));
         }
         self.end_if_idle(turn);
     }

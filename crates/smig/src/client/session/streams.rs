@@ -32,29 +32,29 @@ impl ClientSession {
         &mut self,
         turn: &mut TurnCx<'_>,
         key: StreamKey,
-        outgoing: QueuedRequest,
+        queued_request: QueuedRequest,
     ) {
-        let transfer = outgoing.transfer();
-        let QueuedRequest { head, body, length, options, shared, .. } = outgoing;
+        let transfer = queued_request.transfer();
+        let QueuedRequest { head, body, length, options, shared, .. } = queued_request;
         let stream = self.context.counters.stream_ref(turn, &self.session_record, key);
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
         let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
-        self.recent.on_open(turn.now);
+        self.recent_streams.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
         }
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
         // Without a body, the head is all there is to send.
-        let outbound = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
+        let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
             key,
             shared: Arc::clone(&shared),
             body,
             length,
             body_polled: false,
-            inbound: BodyRecvState::Open,
-            outbound,
+            recv_state: BodyRecvState::Open,
+            send_state,
             after_response: AfterResponse::KeepSending,
             candidate,
             on_informational: options.on_informational,
@@ -67,7 +67,7 @@ impl ClientSession {
         shared.set_slot(slot);
         shared.on_sent(turn.now);
         if shared.is_released() {
-            return self.forget(turn, slot);
+            return self.release_stream(turn, slot);
         }
         self.pump(turn, slot);
     }
@@ -75,7 +75,7 @@ impl ClientSession {
     /// Sends what the request's body yields.
     pub(super) fn pump(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((request, waker)) = self.slots.entry(slot) else { return };
-        if request.outbound != BodySendState::Open {
+        if request.send_state != BodySendState::Open {
             return;
         }
         request.body_polled = true;
@@ -84,28 +84,28 @@ impl ClientSession {
         match stream::send_body(turn.session, request.key, body, &mut request.length, &mut cx) {
             SendProgress::Pending => {}
             SendProgress::Done => {
-                request.outbound = BodySendState::Ended;
+                request.send_state = BodySendState::Ended;
                 request.body = RequestBody::default();
-                self.settle(turn, slot);
+                self.release_if_complete(turn, slot);
             }
             // There is nothing left to send, so no event for it will follow.
             SendProgress::StreamEnded => {
-                request.outbound = BodySendState::Sent;
+                request.send_state = BodySendState::Sent;
                 request.body = RequestBody::default();
-                self.settle(turn, slot);
+                self.release_if_complete(turn, slot);
             }
             SendProgress::Failed(error) => {
                 let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
-                if request.inbound == BodyRecvState::Ended && !is_tunnel(turn, request.key) {
+                if request.recv_state == BodyRecvState::Ended && !is_tunnel(turn, request.key) {
                     // No caller waits for the reset, and it may be one of many: defer it.
-                    request.outbound = BodySendState::Failed(code);
+                    request.send_state = BodySendState::Failed(code);
                     request.body = RequestBody::default();
                     request.abandon_upload();
-                    return self.settle(turn, slot);
+                    return self.release_if_complete(turn, slot);
                 }
                 request.shared.fail(Error::new(ErrorKind::Body(error)));
                 turn.session.reset(request.key, code);
-                self.forget(turn, slot);
+                self.release_stream(turn, slot);
             }
         }
     }
@@ -123,17 +123,17 @@ impl ClientSession {
         request.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
             request.shared.put_end();
-            request.inbound = BodyRecvState::Ended;
+            request.recv_state = BodyRecvState::Ended;
         }
-        self.settle(turn, slot);
+        self.release_if_complete(turn, slot);
     }
 
     pub(super) fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((request, _)) = self.slots.entry(slot) else { return };
-        if request.inbound == BodyRecvState::Open {
-            request.inbound = stream::deliver(turn.session, request.key, &request.shared);
+        if request.recv_state == BodyRecvState::Open {
+            request.recv_state = stream::deliver(turn.session, request.key, &request.shared);
         }
-        self.settle(turn, slot);
+        self.release_if_complete(turn, slot);
     }
 
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
@@ -143,7 +143,7 @@ impl ClientSession {
             self.context.counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
-                self.resets.add(turn.now);
+                self.reset_rate.add(turn.now);
             }
             let error = Error::from(error);
             if error.is_retryable() && !request.body_polled {
@@ -153,11 +153,11 @@ impl ClientSession {
                 request.shared.fail(error);
             }
         }
-        self.forget(turn, slot);
+        self.release_stream(turn, slot);
     }
 
     /// Removes the stream if nothing more happens on it.
-    pub(super) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    pub(super) fn release_if_complete(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         if request.is_complete() {
             self.context.counters.on_stream_ended(
@@ -166,21 +166,21 @@ impl ClientSession {
                 request.key,
                 &request.record,
             );
-            self.forget(turn, slot);
-        } else if request.is_unfinished() && !is_tunnel(turn, request.key) {
+            self.release_stream(turn, slot);
+        } else if request.has_abandoned_upload() && !is_tunnel(turn, request.key) {
             request.after_response = AfterResponse::ResetScheduled;
-            self.unfinished.add(turn.now, request.key);
+            self.unfinished_uploads.add(turn.now, request.key);
         }
     }
 
     /// Resets streams whose responses are complete and whose requests were abandoned.
     pub(super) fn reset_unfinished(&mut self, turn: &mut TurnCx<'_>) {
         loop {
-            let due = self.unfinished.deadline().is_some_and(|at| at <= turn.now);
-            if due && !self.resets.may_reset(turn.now) {
+            let due = self.unfinished_uploads.deadline().is_some_and(|at| at <= turn.now);
+            if due && !self.reset_rate.may_reset(turn.now) {
                 return self.throttle(turn.now);
             }
-            let Self { unfinished, by_key, .. } = self;
+            let Self { unfinished_uploads: unfinished, by_key, .. } = self;
             let Some(key) = unfinished.pop(turn.now, |key| by_key.contains_key(&key)) else {
                 return;
             };
@@ -194,13 +194,13 @@ impl ClientSession {
                 );
                 turn.session.reset(key, request.reset_code());
             }
-            self.forget(turn, slot);
+            self.release_stream(turn, slot);
             self.count_resets(turn);
         }
     }
 
     /// Removes a stream; one that is not complete is cancelled.
-    pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    pub(super) fn release_stream(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(request) = self.slots.remove(slot) else { return };
         self.by_key.remove(&request.key);
         self.session_record.on_closed(request.key, &request.record);
@@ -234,14 +234,14 @@ impl ClientSession {
 
     /// Applies the migration rules to each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { context, slots, candidates, recent, session_record, .. } = self;
-        let open = slots.len();
+        let Self { context, slots, candidates, recent_streams: recent, session_record, .. } = self;
+        let open_streams = slots.len();
         for &slot in &*candidates {
             let Some((request, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut request.candidate else { continue };
             let (rules, record) = (&context.migration, &mut request.record);
             if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, request.key, open, record)
+                candidate.evaluate(turn, rules, recent, request.key, open_streams, record)
             {
                 let stream = context.counters.stream_ref(turn, session_record, request.key);
                 context.counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });

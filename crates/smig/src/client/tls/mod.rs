@@ -132,9 +132,9 @@ fn builder(
 /// Returns a configuration that trusts the certificates of the PEM text, both as authorities and as
 /// servers' own.
 fn config_for_pem(pem: &[u8]) -> Result<ClientConfig, Error> {
-    let bad = |why: String| Error::config(format!("invalid CA certificate: {why}"));
+    let certificate_error = |why: String| Error::config(format!("invalid CA certificate: {why}"));
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let certificates = certificates.map_err(|error| bad(error.to_string()))?;
+    let certificates = certificates.map_err(|error| certificate_error(error.to_string()))?;
     if certificates.is_empty() {
         return Err(Error::config(
             "no CA certificate found; PEM begins with -----BEGIN CERTIFICATE",
@@ -142,7 +142,8 @@ fn config_for_pem(pem: &[u8]) -> Result<ClientConfig, Error> {
     }
     let provider = provider();
     let verifier = ExplicitTrustVerifier::new(certificates, Arc::clone(&provider));
-    let verifier = verifier.map_err(|error| bad(TlsError::from_rustls(&error).to_string()))?;
+    let verifier =
+        verifier.map_err(|error| certificate_error(TlsError::from_rustls(&error).to_string()))?;
     Ok(builder(provider)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
@@ -151,10 +152,11 @@ fn config_for_pem(pem: &[u8]) -> Result<ClientConfig, Error> {
 
 fn system_roots() -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
+    let native_certs = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native_certs.certs);
     if roots.is_empty() {
-        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        let why =
+            native_certs.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         return Err(Error::config(format!(
             "the system has no CA certificates{why}; install ca-certificates or name a CA file"
         )));

@@ -30,7 +30,7 @@ pub(super) struct ExplicitTrustVerifier {
     certificates: Vec<(CertificateDer<'static>, CertificateFields)>,
     authorities: Authorities,
     /// Verifies the handshake's signatures, in the same way for every certificate.
-    signatures: AcceptAnyCert,
+    signature_verifier: AcceptAnyCert,
 }
 
 impl ExplicitTrustVerifier {
@@ -44,7 +44,7 @@ impl ExplicitTrustVerifier {
         };
         let certificates = certificates.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let authorities = Authorities::new(&certificates, UnixTime::now())?;
-        Ok(Self { certificates, authorities, signatures: AcceptAnyCert(provider) })
+        Ok(Self { certificates, authorities, signature_verifier: AcceptAnyCert(provider) })
     }
 }
 
@@ -54,44 +54,44 @@ struct Authorities {
     /// Those that may sign ...
     roots: RootCertStore,
     /// ... and their validity periods, in the same order.
-    validity: Vec<Validity>,
+    validity_periods: Vec<Validity>,
     /// Those that may not sign.
     non_signing: RootCertStore,
 }
 
 impl Authorities {
     fn new(
-        named: &[(CertificateDer<'static>, CertificateFields)],
+        certificates: &[(CertificateDer<'static>, CertificateFields)],
         now: UnixTime,
     ) -> Result<Self, Error> {
         let (roots, non_signing) = (RootCertStore::empty(), RootCertStore::empty());
-        let mut this = Self { roots, validity: Vec::new(), non_signing };
-        for (number, (der, fields)) in named.iter().enumerate() {
+        let mut authorities = Self { roots, validity_periods: Vec::new(), non_signing };
+        for (number, (der, fields)) in certificates.iter().enumerate() {
             if !fields.is_authority() {
                 continue;
             }
-            let unfit = if fields.may_sign() {
-                this.roots.add(der.clone())?;
-                this.validity.push(fields.validity);
-                unfit_at(fields.validity, now)
+            let issuer_error = if fields.may_sign() {
+                authorities.roots.add(der.clone())?;
+                authorities.validity_periods.push(fields.validity);
+                validity_error(fields.validity, now)
             } else {
-                this.non_signing.add(der.clone())?;
+                authorities.non_signing.add(der.clone())?;
                 Some(IssuerError::MayNotSign)
             };
-            if let Some(unfit) = unfit {
+            if let Some(issuer_error) = issuer_error {
                 let number = number + 1;
-                tracing::warn!("CA certificate {number} is not used: {unfit}");
+                tracing::warn!("CA certificate {number} is not used: {issuer_error}");
             }
         }
-        Ok(this)
+        Ok(authorities)
     }
 
     /// Returns the authorities that are valid at `now`: one may have expired since it was loaded.
-    fn valid_at(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
-        if self.validity.iter().all(|validity| validity.check(now).is_ok()) {
+    fn valid_roots_at(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
+        if self.validity_periods.iter().all(|validity| validity.check(now).is_ok()) {
             return Cow::Borrowed(&self.roots);
         }
-        let all = self.roots.roots.iter().zip(&self.validity);
+        let all = self.roots.roots.iter().zip(&self.validity_periods);
         let good = all.filter(|(_, validity)| validity.check(now).is_ok());
         Cow::Owned(good.map(|(anchor, _)| anchor.clone()).collect())
     }
@@ -103,27 +103,28 @@ impl Authorities {
         now: UnixTime,
         is_signed_by: impl Fn(&RootCertStore) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let unknown = match is_signed_by(&self.valid_at(now)) {
+        let unknown_issuer = match is_signed_by(&self.valid_roots_at(now)) {
             Err(error @ Error::InvalidCertificate(CertificateError::UnknownIssuer)) => error,
             other => return other,
         };
-        let unfit = |why: IssuerError| CertificateError::Other(OtherError(Arc::new(why))).into();
+        let rejection =
+            |why: IssuerError| CertificateError::Other(OtherError(Arc::new(why))).into();
         if is_signed_by(&self.non_signing).is_ok() {
-            return Err(unfit(IssuerError::MayNotSign));
+            return Err(rejection(IssuerError::MayNotSign));
         }
-        for (anchor, validity) in self.roots.roots.iter().zip(&self.validity) {
-            if let Some(why) = unfit_at(*validity, now)
+        for (anchor, validity) in self.roots.roots.iter().zip(&self.validity_periods) {
+            if let Some(why) = validity_error(*validity, now)
                 && is_signed_by(&RootCertStore { roots: vec![anchor.clone()] }).is_ok()
             {
-                return Err(unfit(why));
+                return Err(rejection(why));
             }
         }
-        Err(unknown)
+        Err(unknown_issuer)
     }
 }
 
 /// Returns why an authority with this validity period is not accepted, if it is not valid at `now`.
-fn unfit_at(validity: Validity, now: UnixTime) -> Option<IssuerError> {
+fn validity_error(validity: Validity, now: UnixTime) -> Option<IssuerError> {
     match validity.check(now) {
         Ok(()) => None,
         Err(CertificateError::NotValidYetContext { .. }) => Some(IssuerError::NotYetValid),
@@ -149,7 +150,7 @@ impl ServerCertVerifier for ExplicitTrustVerifier {
                 return Err(CertificateError::InvalidPurpose.into());
             }
         } else {
-            let algorithms = self.signatures.0.signature_verification_algorithms.all;
+            let algorithms = self.signature_verifier.0.signature_verification_algorithms.all;
             self.authorities.check_signed(now, |roots| {
                 verify_server_cert_signed_by_trust_anchor(
                     &certificate,
@@ -170,7 +171,7 @@ impl ServerCertVerifier for ExplicitTrustVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signatures.verify_tls12_signature(message, certificate, signature)
+        self.signature_verifier.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -179,11 +180,11 @@ impl ServerCertVerifier for ExplicitTrustVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signatures.verify_tls13_signature(message, certificate, signature)
+        self.signature_verifier.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signatures.supported_verify_schemes()
+        self.signature_verifier.supported_verify_schemes()
     }
 }
 
@@ -268,10 +269,10 @@ mod tests {
     fn an_explicitly_trusted_certificate_needs_no_issuer() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         for kind in [IsCa::NoCa, IsCa::ExplicitNoCa, authority] {
-            let own = certificate(|params| params.is_ca = kind);
-            verify(&own, &own, "a.example", NOW).unwrap();
-            let other = certificate(|params| params.is_ca = kind);
-            verify(&own, &other, "a.example", NOW).unwrap_err();
+            let own_certificate = certificate(|params| params.is_ca = kind);
+            verify(&own_certificate, &own_certificate, "a.example", NOW).unwrap();
+            let other_certificate = certificate(|params| params.is_ca = kind);
+            verify(&own_certificate, &other_certificate, "a.example", NOW).unwrap_err();
         }
         // Signed by an authority that is not trusted.
         let (ca, leaf) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -285,24 +286,25 @@ mod tests {
     #[test]
     fn only_an_authority_signs_for_others() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        for (kind, vouches) in [(IsCa::NoCa, false), (IsCa::ExplicitNoCa, false), (authority, true)]
+        for (kind, is_authority) in
+            [(IsCa::NoCa, false), (IsCa::ExplicitNoCa, false), (authority, true)]
         {
             let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
             params.is_ca = kind;
             let key = KeyPair::generate().unwrap();
-            let named = params.self_signed(&key).unwrap().der().clone();
+            let trusted = params.self_signed(&key).unwrap().der().clone();
             let issuer = Issuer::new(params, key);
             let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
             let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
-            let result = verify(&named, leaf.der(), "b.example", NOW);
-            assert_eq!(result.is_ok(), vouches, "{result:?}");
+            let result = verify(&trusted, leaf.der(), "b.example", NOW);
+            assert_eq!(result.is_ok(), is_authority, "{result:?}");
         }
     }
 
     #[test]
     fn name_and_validity_are_checked() {
-        let own = certificate(|_| {});
-        let error_of = |name, now| match verify(&own, &own, name, now) {
+        let own_certificate = certificate(|_| {});
+        let error_of = |name, now| match verify(&own_certificate, &own_certificate, name, now) {
             Err(Error::InvalidCertificate(error)) => error,
             other => panic!("{other:?}"),
         };
@@ -313,7 +315,7 @@ mod tests {
         // 2024-02-29 and 2050-01-01, the first by UTCTime and the second by GeneralizedTime.
         let (begin, end) = (1_709_164_800, 2_524_608_000);
         for good in [begin, end] {
-            verify(&own, &own, "a.example", good).unwrap();
+            verify(&own_certificate, &own_certificate, "a.example", good).unwrap();
         }
         assert!(matches!(
             error_of("a.example", begin - 1),
@@ -331,7 +333,7 @@ mod tests {
         let purpose = |purposes: &[ExtendedKeyUsagePurpose]| {
             certificate(|params| params.extended_key_usages = purposes.to_vec())
         };
-        for (own, good) in [
+        for (own_certificate, is_valid) in [
             (usage(&[DigitalSignature]), true),
             (usage(&[KeyCertSign, DigitalSignature]), true),
             (usage(&[KeyCertSign, CrlSign]), false),
@@ -339,8 +341,9 @@ mod tests {
             (purpose(&[ClientAuth]), false),
             (purpose(&[Any]), false),
         ] {
-            let wanted = if good { Ok(()) } else { Err(CertificateError::InvalidPurpose.into()) };
-            assert_eq!(verify(&own, &own, "a.example", NOW), wanted);
+            let expected =
+                if is_valid { Ok(()) } else { Err(CertificateError::InvalidPurpose.into()) };
+            assert_eq!(verify(&own_certificate, &own_certificate, "a.example", NOW), expected);
         }
     }
 
@@ -371,15 +374,15 @@ mod tests {
         let usage =
             |usages: &[KeyUsagePurpose]| verify_signed(|p| p.key_usages = usages.to_vec(), NOW);
         let purpose = |purpose| verify_signed(|p| p.extended_key_usages = vec![purpose], NOW);
-        let at = |now| verify_signed(|_| {}, now);
-        for good in [at(NOW), usage(&[KeyCertSign]), purpose(ServerAuth)] {
+        let verify_at = |now| verify_signed(|_| {}, now);
+        for good in [verify_at(NOW), usage(&[KeyCertSign]), purpose(ServerAuth)] {
             good.unwrap();
         }
         for (result, why) in [
             (usage(&[DigitalSignature, CrlSign]), IssuerError::MayNotSign),
             (purpose(ClientAuth), IssuerError::MayNotSign),
-            (at(NOW - 3 * YEAR), IssuerError::NotYetValid),
-            (at(NOW + 3 * YEAR), IssuerError::Expired),
+            (verify_at(NOW - 3 * YEAR), IssuerError::NotYetValid),
+            (verify_at(NOW + 3 * YEAR), IssuerError::Expired),
         ] {
             let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(result)))) =
                 result
@@ -418,35 +421,37 @@ mod tests {
 
     #[test]
     fn a_version_1_certificate_is_an_authority_only_if_self_issued() {
-        let name = |name: &str| {
+        let params_for = |name: &str| {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(rcgen::DnType::CommonName, name);
             params
         };
         let key = KeyPair::generate().unwrap();
-        let root = to_version_1(name("root").self_signed(&key).unwrap().der());
-        let root_key = Issuer::new(name("root"), key);
+        let root = to_version_1(params_for("root").self_signed(&key).unwrap().der());
+        let root_key = Issuer::new(params_for("root"), key);
         verify(&root, &leaf(&root_key), "b.example", NOW).unwrap();
         let key = KeyPair::generate().unwrap();
-        let below = to_version_1(name("below").signed_by(&key, &root_key).unwrap().der());
-        let result = verify(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
+        let subordinate =
+            to_version_1(params_for("below").signed_by(&key, &root_key).unwrap().der());
+        let result =
+            verify(&subordinate, &leaf(&Issuer::new(params_for("below"), key)), "b.example", NOW);
         assert_eq!(result, Err(CertificateError::UnknownIssuer.into()));
     }
 
     #[test]
     fn a_damaged_certificate_does_not_panic_the_parser() {
-        let whole = certificate(|params| {
+        let valid_der = certificate(|params| {
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         });
-        assert!(CertificateFields::parse(&whole).is_some());
-        for end in 0..whole.len() {
-            assert!(CertificateFields::parse(&whole[..end]).is_none());
+        assert!(CertificateFields::parse(&valid_der).is_some());
+        for end in 0..valid_der.len() {
+            assert!(CertificateFields::parse(&valid_der[..end]).is_none());
         }
-        for at in 0..whole.len() {
+        for index in 0..valid_der.len() {
             for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
-                let mut damaged = whole.to_vec();
-                damaged[at] = byte;
+                let mut damaged = valid_der.to_vec();
+                damaged[index] = byte;
                 let _ = CertificateFields::parse(&damaged);
             }
         }

@@ -101,13 +101,13 @@ impl CertificateFields {
             self.key_usage = Some(bits.get(1).copied().unwrap_or(0));
         } else if id == EXT_KEY_USAGE {
             let (mut purposes, _) = take(value, SEQUENCE)?;
-            let mut found = false;
+            let mut has_server_auth = false;
             while !purposes.is_empty() {
                 let (purpose, after) = take(purposes, OBJECT_IDENTIFIER)?;
                 purposes = after;
-                found |= purpose == SERVER_AUTH;
+                has_server_auth |= purpose == SERVER_AUTH;
             }
-            self.server_auth = Some(found);
+            self.server_auth = Some(has_server_auth);
         }
         Some(())
     }
@@ -203,15 +203,15 @@ fn parse_digits(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
 /// Takes a value with this tag: returns its content and the remaining input.
 pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (head, rest) = der.split_at_checked(2)?;
-    let &[first, short] = head else { return None };
-    let (len, rest) = match short {
-        0..=0x7f => (usize::from(short), rest),
+    let &[found_tag, length_byte] = head else { return None };
+    let (len, rest) = match length_byte {
+        0..=0x7f => (usize::from(length_byte), rest),
         // At most four bytes, so that it cannot overflow.
         0x81..=0x84 => {
-            let (long, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            let (long, rest) = rest.split_at_checked(usize::from(length_byte & 0x7f))?;
             (long.iter().fold(0, |len, &byte| (len << 8) | usize::from(byte)), rest)
         }
         _ => return None,
     };
-    if first == tag { rest.split_at_checked(len) } else { None }
+    if found_tag == tag { rest.split_at_checked(len) } else { None }
 }

@@ -53,7 +53,7 @@ impl BulkDeferral {
 mod tests {
     use super::*;
 
-    const RATE: u64 = 1_000_000;
+    const RATE_BYTES_PER_S: u64 = 1_000_000;
 
     fn at(millis: u64) -> Instant {
         Instant::from_nanos(millis * 1_000_000)
@@ -63,7 +63,7 @@ mod tests {
     fn bulk_is_deferred_for_the_transmission_time_of_the_response() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
         assert!(!deferral.is_active(at(0)));
-        deferral.on_interactive(at(10), 10_000, RATE);
+        deferral.on_interactive(at(10), 10_000, RATE_BYTES_PER_S);
         assert_eq!(deferral.deadline(), Some(at(20)));
         assert!(deferral.is_active(at(19)));
         assert!(!deferral.is_active(at(20)));
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn two_responses_defer_for_the_sum_of_their_times_up_to_the_maximum() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
-        deferral.on_interactive(at(0), 10_000, RATE);
-        deferral.on_interactive(at(5), 10_000, RATE);
+        deferral.on_interactive(at(0), 10_000, RATE_BYTES_PER_S);
+        deferral.on_interactive(at(5), 10_000, RATE_BYTES_PER_S);
         assert_eq!(deferral.deadline(), Some(at(20)));
-        deferral.on_interactive(at(6), 1_000_000, RATE);
+        deferral.on_interactive(at(6), 1_000_000, RATE_BYTES_PER_S);
         assert_eq!(deferral.deadline(), Some(at(31)));
         deferral.cancel();
         assert!(!deferral.is_active(at(7)));
@@ -85,11 +85,11 @@ mod tests {
     #[test]
     fn bulk_is_not_deferred_without_bytes_without_a_rate_or_when_disabled() {
         let mut deferral = BulkDeferral::new(Duration::from_millis(25));
-        deferral.on_interactive(at(0), 0, RATE);
+        deferral.on_interactive(at(0), 0, RATE_BYTES_PER_S);
         deferral.on_interactive(at(0), 10_000, 0);
         assert!(!deferral.is_active(at(0)));
         let mut disabled = BulkDeferral::new(Duration::ZERO);
-        disabled.on_interactive(at(0), 10_000, RATE);
+        disabled.on_interactive(at(0), 10_000, RATE_BYTES_PER_S);
         assert!(!disabled.is_active(at(0)));
     }
 }

@@ -185,7 +185,7 @@ impl Pacer {
             capacity = self.capacity / 125,
             cap = self.cap / 125,
             state = ?self.state,
-            tracked = self.full_rounds,
+            full_rounds = self.full_rounds,
             "pace"
         );
     }
@@ -254,7 +254,7 @@ impl Pacer {
             }
             self.drain_queue(sample, threshold);
             if new_round {
-                self.detect_competition(now, sample, queue, threshold);
+                self.probe_if_crowded(now, sample, queue, threshold);
             }
             return;
         }
@@ -296,7 +296,7 @@ impl Pacer {
 
     /// Starts a probe if a queue does not shrink although bulk sends less than the path delivers: other flows may
     /// feed it, and nothing is gained if bulk alone yields.
-    fn detect_competition(
+    fn probe_if_crowded(
         &mut self,
         now: Instant,
         sample: RateSample,
@@ -305,11 +305,11 @@ impl Pacer {
     ) {
         let reduction = self.capacity.saturating_sub(self.cap).saturating_mul(1000);
         let reduction_permille = u32::try_from(reduction / self.capacity.max(1)).unwrap_or(0);
-        let shrinks = queue + self.min_rtt * reduction_permille / 3000 < self.last_queue;
+        let is_shrinking = queue + self.min_rtt * reduction_permille / 3000 < self.last_queue;
         self.last_queue = queue;
         if queue < threshold + self.min_rtt / 8 {
             self.crowded_rounds = 0;
-        } else if shrinks {
+        } else if is_shrinking {
             self.crowded_rounds = self.crowded_rounds.saturating_sub(2);
         } else {
             self.crowded_rounds += 1;

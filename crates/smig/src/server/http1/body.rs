@@ -16,15 +16,15 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        connection: Option<Arc<Http1ConnState>>,
+        conn_state: Option<Arc<Http1ConnState>>,
         timeouts: Arc<Http1Timeouts>,
     }
 
     impl<B> PinnedDrop for TrackedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let Some(connection) = this.connection {
-                connection.on_body_dropped();
+            if let Some(conn_state) = this.conn_state {
+                conn_state.on_body_dropped();
             }
             this.timeouts.on_body_dropped();
         }
@@ -35,14 +35,14 @@ impl<B: Body> TrackedBody<B> {
     /// Wraps a body; `connection` is set if the body may be delimited by close.
     pub(super) fn new(
         body: B,
-        connection: Option<&Arc<Http1ConnState>>,
+        conn_state: Option<&Arc<Http1ConnState>>,
         timeouts: &Arc<Http1Timeouts>,
     ) -> Self {
-        let connection = connection.filter(|_| !body.is_end_stream()).cloned();
-        if let Some(connection) = &connection {
-            connection.on_body_begun();
+        let conn_state = conn_state.filter(|_| !body.is_end_stream()).cloned();
+        if let Some(conn_state) = &conn_state {
+            conn_state.on_body_begun();
         }
-        Self { body, connection, timeouts: Arc::clone(timeouts) }
+        Self { body, conn_state, timeouts: Arc::clone(timeouts) }
     }
 }
 
@@ -56,8 +56,8 @@ impl<B: Body> Body for TrackedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         let frame = ready!(this.body.poll_frame(cx));
-        if let (Some(Err(_)), Some(connection)) = (&frame, this.connection) {
-            connection.on_body_failed();
+        if let (Some(Err(_)), Some(conn_state)) = (&frame, this.conn_state) {
+            conn_state.on_body_failed();
         }
         Poll::Ready(frame)
     }

@@ -9,7 +9,7 @@
 //! find heads and content. It buffers no message, only the start of a line that arrives in parts.
 
 /// Length of a line's prefix that suffices to classify it.
-const MAX_LINE_PREFIX: usize = 128;
+const MAX_LINE_PREFIX_BYTES: usize = 128;
 
 /// Limit of empty lines before a request (RFC 9112 section 2.2). For each new one, hyper parses all of them
 /// again.
@@ -67,51 +67,55 @@ struct HeadFraming {
 struct PartialLine {
     start: Vec<u8>,
     len: usize,
-    last: u8,
+    last_byte: u8,
 }
 
 impl PartialLine {
     fn add(&mut self, piece: &[u8]) {
-        let room = MAX_LINE_PREFIX.saturating_sub(self.start.len());
+        let room = MAX_LINE_PREFIX_BYTES.saturating_sub(self.start.len());
         self.start.extend_from_slice(piece.get(..room).unwrap_or(piece));
         self.len += piece.len();
-        self.last = piece.last().copied().unwrap_or(self.last);
+        self.last_byte = piece.last().copied().unwrap_or(self.last_byte);
     }
 }
 
 impl MessageBoundaries {
     pub(super) const fn new() -> Self {
         let head = HeadFraming { length: None, chunked: false, may_switch: false };
-        let line = PartialLine { start: Vec::new(), len: 0, last: 0 };
+        let line = PartialLine { start: Vec::new(), len: 0, last_byte: 0 };
         Self { state: State::Start, head, line, empty_lines: 0, heads: 0 }
     }
 
     /// Parses the next bytes. Returns how many of them may be passed on, and why not more.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> (usize, Option<ScanStop>) {
-        let mut passed = 0;
+        let mut passed_len = 0;
         loop {
-            let rest = bytes.get(passed..).unwrap_or_default();
+            let rest = bytes.get(passed_len..).unwrap_or_default();
             if self.state == State::AwaitingResponse && !rest.is_empty() {
-                return (passed, Some(ScanStop::AwaitingResponse));
+                return (passed_len, Some(ScanStop::AwaitingResponse));
             }
             if rest.is_empty() {
-                return (passed, None);
+                return (passed_len, None);
             }
-            passed += match self.state {
-                State::Content(left) => {
-                    let (step, left) = skip(rest, left);
-                    self.state =
-                        if left == 0 { self.state_after_message() } else { State::Content(left) };
+            passed_len += match self.state {
+                State::Content(remaining) => {
+                    let (step, remaining) = skip(rest, remaining);
+                    self.state = if remaining == 0 {
+                        self.state_after_message()
+                    } else {
+                        State::Content(remaining)
+                    };
                     step
                 }
-                State::Chunk(left) => {
-                    let (step, left) = skip(rest, left);
-                    self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+                State::Chunk(remaining) => {
+                    let (step, remaining) = skip(rest, remaining);
+                    self.state =
+                        if remaining == 0 { State::ChunkEnd } else { State::Chunk(remaining) };
                     step
                 }
                 _ => match self.consume_line(rest) {
                     Ok(step) => step,
-                    Err(why) => return (passed, Some(ScanStop::Malformed(why))),
+                    Err(why) => return (passed_len, Some(ScanStop::Malformed(why))),
                 },
             };
         }
@@ -149,14 +153,14 @@ impl MessageBoundaries {
         // Fast path: the buffer contains the complete line.
         if self.line.len == 0 {
             let line = piece.strip_suffix(b"\r").ok_or(BARE_LF)?;
-            self.state =
-                self.state_after_line(line.get(..MAX_LINE_PREFIX).unwrap_or(line), line.len())?;
+            self.state = self
+                .state_after_line(line.get(..MAX_LINE_PREFIX_BYTES).unwrap_or(line), line.len())?;
             return Ok(piece.len() + 1);
         }
         self.line.add(piece);
         let line = std::mem::take(&mut self.line);
         let len = line.len - 1;
-        if line.last != b'\r' {
+        if line.last_byte != b'\r' {
             return Err(BARE_LF);
         }
         self.state = self.state_after_line(line.start.get(..len).unwrap_or(&line.start), len)?;
@@ -188,7 +192,7 @@ impl MessageBoundaries {
                 })
             }
             State::Fields => self.head.parse_field(line, len).map(|()| State::Fields),
-            State::ChunkSize => match chunk_size(line, len)? {
+            State::ChunkSize => match parse_chunk_size(line, len)? {
                 0 => Ok(State::Trailers),
                 size => Ok(State::Chunk(size)),
             },
@@ -223,7 +227,8 @@ impl HeadFraming {
                 }
                 let value = value.get(1..).unwrap_or_default().trim_ascii();
                 // A larger value is negative for parsers with signed lengths.
-                let length = number(value, 10).filter(|length| i64::try_from(*length).is_ok());
+                let length =
+                    parse_number(value, 10).filter(|length| i64::try_from(*length).is_ok());
                 self.length = Some(length.ok_or("content-length is not a single number")?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
@@ -232,8 +237,8 @@ impl HeadFraming {
                 }
                 let value = value.get(1..).unwrap_or_default();
                 let last = value.rsplit(|byte| *byte == b',').next();
-                let chunked = last.unwrap_or_default().trim_ascii();
-                if !chunked.eq_ignore_ascii_case(b"chunked") || len > line.len() {
+                let last_coding = last.unwrap_or_default().trim_ascii();
+                if !last_coding.eq_ignore_ascii_case(b"chunked") || len > line.len() {
                     return Err("a transfer-encoding that does not end in chunked");
                 }
                 self.chunked = true;
@@ -250,26 +255,26 @@ impl HeadFraming {
     }
 }
 
-/// Skips up to `left` bytes; returns how many were skipped and how many remain.
-fn skip(bytes: &[u8], left: u64) -> (usize, u64) {
-    let step = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
-    (step, left - step as u64)
+/// Skips up to `remaining` bytes; returns how many were skipped and how many remain.
+fn skip(bytes: &[u8], remaining: u64) -> (usize, u64) {
+    let step = usize::try_from(remaining).map_or(bytes.len(), |left| left.min(bytes.len()));
+    (step, remaining - step as u64)
 }
 
 /// Parses the size in a chunk's first line. Chunk extensions are ignored (RFC 9112 section 7.1.1).
-fn chunk_size(line: &[u8], len: usize) -> Result<u64, &'static str> {
-    const WRONG: &str = "a chunk's size is not a number";
+fn parse_chunk_size(line: &[u8], len: usize) -> Result<u64, &'static str> {
+    const INVALID_SIZE: &str = "a chunk's size is not a number";
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
     let (digits, rest) = line.split_at(end);
     match rest.trim_ascii_start() {
-        [] if len > line.len() => Err(WRONG),
-        [] | [b';', ..] => number(digits, 16).ok_or(WRONG),
-        _ => Err(WRONG),
+        [] if len > line.len() => Err(INVALID_SIZE),
+        [] | [b';', ..] => parse_number(digits, 16).ok_or(INVALID_SIZE),
+        _ => Err(INVALID_SIZE),
     }
 }
 
 /// Parses a number that consists only of digits.
-fn number(digits: &[u8], radix: u32) -> Option<u64> {
+fn parse_number(digits: &[u8], radix: u32) -> Option<u64> {
     // `from_str_radix` also accepts a sign.
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
@@ -284,8 +289,8 @@ mod tests {
         let bytes = bytes.as_bytes();
         let mut outcomes = Vec::new();
         for size in [1, 2, 3, 7, bytes.len().max(1)] {
-            let mut requests = MessageBoundaries::new();
-            let stop = bytes.chunks(size).find_map(|piece| match requests.scan(piece) {
+            let mut boundaries = MessageBoundaries::new();
+            let stop = bytes.chunks(size).find_map(|piece| match boundaries.scan(piece) {
                 (passed, None) => {
                     assert_eq!(passed, piece.len());
                     None
@@ -294,10 +299,10 @@ mod tests {
             });
             outcomes.push(match stop {
                 None => {
-                    assert_eq!(requests.state, State::Start, "within a request");
-                    Ok(requests.heads())
+                    assert_eq!(boundaries.state, State::Start, "within a request");
+                    Ok(boundaries.heads())
                 }
-                Some(ScanStop::AwaitingResponse) => Ok(requests.heads()),
+                Some(ScanStop::AwaitingResponse) => Ok(boundaries.heads()),
                 Some(ScanStop::Malformed(why)) => Err(why),
             });
         }
@@ -310,18 +315,22 @@ mod tests {
         format!("POST /a HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}")
     }
 
-    const NEXT: &str = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+    const NEXT_REQUEST: &str = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
 
     #[test]
     fn complete_requests_are_counted() {
-        for (what, bytes, heads) in [
-            ("two", format!("{NEXT}{NEXT}"), 2),
-            ("empty lines", format!("\r\n\r\n{NEXT}\r\n{NEXT}"), 2),
+        for (case, bytes, heads) in [
+            ("two", format!("{NEXT_REQUEST}{NEXT_REQUEST}"), 2),
+            ("empty lines", format!("\r\n\r\n{NEXT_REQUEST}\r\n{NEXT_REQUEST}"), 2),
             ("a length", post("Content-Length: 5\r\n", "hello"), 1),
-            ("none", post("Content-Length: 0\r\n", NEXT), 2),
+            ("none", post("Content-Length: 0\r\n", NEXT_REQUEST), 2),
             ("zeros in front", post("content-length:005\r\n", "hello"), 1),
             ("space around", post("CONTENT-LENGTH: \t 5 \t\r\n", "hello"), 1),
-            ("a request as content", post("Content-Length: 28\r\n", NEXT) + NEXT, 2),
+            (
+                "a request as content",
+                post("Content-Length: 28\r\n", NEXT_REQUEST) + NEXT_REQUEST,
+                2,
+            ),
             ("chunks", post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), 1),
             ("capitals", post("TRANSFER-ENCODING:Chunked\r\n", "A\r\n0123456789\r\n00\r\n\r\n"), 1),
             ("gzip, too", post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), 1),
@@ -332,13 +341,16 @@ mod tests {
             ),
             (
                 "a request in a chunk",
-                post("Transfer-Encoding: chunked\r\n", &format!("1c\r\n{NEXT}\r\n0\r\n\r\n")),
+                post(
+                    "Transfer-Encoding: chunked\r\n",
+                    &format!("1c\r\n{NEXT_REQUEST}\r\n0\r\n\r\n"),
+                ),
                 1,
             ),
             (
                 "trailers",
                 post("Transfer-Encoding: chunked\r\n", "0\r\nContent-Length: 5\r\nX: 1\r\n\r\n")
-                    + NEXT,
+                    + NEXT_REQUEST,
                 2,
             ),
             ("a long line", format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(5000)), 1),
@@ -346,20 +358,24 @@ mod tests {
             ("a long target", format!("GET /{} HTTP/1.1\r\n\r\n", "y".repeat(5000)), 1),
             (
                 "a name in a value",
-                format!("GET / HTTP/1.1\r\nX: content-length: 5\r\n\r\n{NEXT}"),
+                format!("GET / HTTP/1.1\r\nX: content-length: 5\r\n\r\n{NEXT_REQUEST}"),
                 2,
             ),
-            ("a longer name", format!("GET / HTTP/1.1\r\nX-Content-Length: 5\r\n\r\n{NEXT}"), 2),
+            (
+                "a longer name",
+                format!("GET / HTTP/1.1\r\nX-Content-Length: 5\r\n\r\n{NEXT_REQUEST}"),
+                2,
+            ),
         ] {
-            assert_eq!(outcome(&bytes), Ok(heads), "{what}");
+            assert_eq!(outcome(&bytes), Ok(heads), "{case}");
         }
     }
 
     #[test]
     fn ambiguous_input_is_refused() {
-        let long = format!("Content-Length: {}5\r\n", " ".repeat(200));
+        let long_field = format!("Content-Length: {}5\r\n", " ".repeat(200));
         let chunked = |content: &str| post("Transfer-Encoding: chunked\r\n", content);
-        for (what, bytes) in [
+        for (case, bytes) in [
             ("both", post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")),
             (
                 "both, the other way",
@@ -375,7 +391,7 @@ mod tests {
             ("no digits", post("Content-Length:\r\n", "")),
             ("too big", post("Content-Length: 18446744073709551616\r\n", "")),
             ("too big with a sign", post("Content-Length: 9223372036854775808\r\n", "")),
-            ("far away", post(&long, "hello")),
+            ("far away", post(&long_field, "hello")),
             ("identity", post("Transfer-Encoding: identity\r\n", "")),
             ("chunked before", post("Transfer-Encoding: chunked, identity\r\n", "")),
             ("another name", post("Transfer-Encoding: xchunked\r\n", "")),
@@ -391,7 +407,7 @@ mod tests {
             ("no colon", post("Content-Length\r\n", "")),
             ("LF alone", post("X: 1\nContent-Length: 5\r\n", "hello")),
             ("LF alone at the end", "GET / HTTP/1.1\r\nHost: a\r\n\n".to_owned()),
-            ("LF alone before", format!("\n{NEXT}")),
+            ("LF alone before", format!("\n{NEXT_REQUEST}")),
             ("LF alone in the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n".to_owned()),
             ("a fragment", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
             ("no size", chunked("\r\n")),
@@ -408,7 +424,7 @@ mod tests {
             ("LF alone in the trailers", chunked("0\r\nX: 1\n\r\n")),
             ("LF alone at the end of the trailers", chunked("0\r\n\n")),
         ] {
-            assert!(outcome(&bytes).is_err(), "{what}");
+            assert!(outcome(&bytes).is_err(), "{case}");
         }
     }
 
@@ -419,27 +435,27 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
             "GET / HTTP/1.1\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\nab",
         ] {
-            let mut requests = MessageBoundaries::new();
-            let bytes = format!("{head}{NEXT}");
+            let mut boundaries = MessageBoundaries::new();
+            let bytes = format!("{head}{NEXT_REQUEST}");
             assert_eq!(
-                requests.scan(bytes.as_bytes()),
+                boundaries.scan(bytes.as_bytes()),
                 (head.len(), Some(ScanStop::AwaitingResponse)),
                 "{head}"
             );
-            assert_eq!(requests.scan(b"\x16\x03\n"), (0, Some(ScanStop::AwaitingResponse)));
-            assert_eq!(requests.scan(b""), (0, None));
-            requests.resume();
-            assert_eq!(requests.scan(NEXT.as_bytes()), (NEXT.len(), None));
-            assert_eq!(requests.heads(), 2);
+            assert_eq!(boundaries.scan(b"\x16\x03\n"), (0, Some(ScanStop::AwaitingResponse)));
+            assert_eq!(boundaries.scan(b""), (0, None));
+            boundaries.resume();
+            assert_eq!(boundaries.scan(NEXT_REQUEST.as_bytes()), (NEXT_REQUEST.len(), None));
+            assert_eq!(boundaries.heads(), 2);
         }
     }
 
     #[test]
     fn nothing_of_a_refused_line_is_passed_on() {
-        let good = "POST / HTTP/1.1\r\nContent-Length: 5\r\n";
-        let bytes = format!("{good}Transfer-Encoding: chunked\r\n\r\n");
+        let passed_prefix = "POST / HTTP/1.1\r\nContent-Length: 5\r\n";
+        let bytes = format!("{passed_prefix}Transfer-Encoding: chunked\r\n\r\n");
         let (passed, stop) = MessageBoundaries::new().scan(bytes.as_bytes());
-        assert_eq!(passed, good.len());
+        assert_eq!(passed, passed_prefix.len());
         assert_eq!(stop, Some(ScanStop::Malformed("both transfer-encoding and content-length")));
     }
 
@@ -448,8 +464,8 @@ mod tests {
     fn many_empty_lines_before_a_request_are_refused() {
         let lines = |count| "\r\n".repeat(count);
         let (few, many) = (lines(8), lines(9));
-        assert_eq!(outcome(&format!("{few}{NEXT}{few}{NEXT}{few}")), Ok(2));
-        for bytes in [many.clone(), format!("{NEXT}{many}"), lines(32 << 10)] {
+        assert_eq!(outcome(&format!("{few}{NEXT_REQUEST}{few}{NEXT_REQUEST}{few}")), Ok(2));
+        for bytes in [many.clone(), format!("{NEXT_REQUEST}{many}"), lines(32 << 10)] {
             assert_eq!(outcome(&bytes), Err("too many empty lines before a request"));
         }
     }

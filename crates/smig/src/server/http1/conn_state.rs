@@ -21,7 +21,7 @@ pub(super) struct State {
     /// Number of requests that were answered.
     responses: u64,
     /// The protocol after the last response.
-    next: NextProtocol,
+    next_protocol: NextProtocol,
     /// Of a reader that waits for the response to the last request.
     reader_waker: Option<Waker>,
 }
@@ -62,9 +62,9 @@ impl Http1ConnState {
     }
 
     /// Records the final response, and the protocol after it.
-    pub(super) fn on_response(&self, next: NextProtocol) {
+    pub(super) fn on_response(&self, next_protocol: NextProtocol) {
         let mut state = self.lock();
-        (state.request, state.next) = (RequestState::Answered, next);
+        (state.request, state.next_protocol) = (RequestState::Answered, next_protocol);
         state.responses += 1;
         if let Some(reader) = state.reader_waker.take() {
             reader.wake();
@@ -93,14 +93,14 @@ impl Http1ConnState {
     pub(super) fn poll_response(&self, requests: u64, cx: &Context<'_>) -> Poll<NextProtocol> {
         let mut state = self.lock();
         if state.responses >= requests {
-            return Poll::Ready(state.next);
+            return Poll::Ready(state.next_protocol);
         }
         state.reader_waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
     /// Queues an informational response.
-    pub(in crate::server) fn send(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(in crate::server) fn queue_informational(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
         // hyper sends 100, and 101 is a final response.
         if state.request != RequestState::Open || matches!(status.as_u16(), 100 | 101) {

@@ -27,9 +27,9 @@ use crate::transport::Transport;
 /// is reset: the client would take a truncated response for a complete one.
 #[derive(Debug)]
 pub(super) struct Http1Io {
-    /// `None` once it is in `lingering`, after the last output of hyper.
+    /// `None` once it is in `linger_slot`, after the last output of hyper.
     transport: Option<Transport>,
-    lingering: Arc<LingerSlot>,
+    linger_slot: Arc<LingerSlot>,
     conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
     timer: Timer,
@@ -38,7 +38,7 @@ pub(super) struct Http1Io {
     /// Progress of a response whose end was sent and is not acknowledged.
     delivery_progress: Option<ProgressClock>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
-    _active: TaskToken,
+    _token: TaskToken,
     /// Part of an informational response, to be sent before anything else.
     unsent_informational: Bytes,
     /// All that hyper wrote is sent.
@@ -64,22 +64,22 @@ const MALFORMED_INPUT: &[u8] = b"\0\n\r\n\r\n";
 impl Http1Io {
     pub(super) fn new(
         transport: Transport,
-        (conn_state, timeouts, lingering): (
+        (conn_state, timeouts, linger_slot): (
             Arc<Http1ConnState>,
             Arc<Http1Timeouts>,
             Arc<LingerSlot>,
         ),
-        active: TaskToken,
+        token: TaskToken,
     ) -> Self {
         Self {
             transport: Some(transport),
-            lingering,
+            linger_slot,
             conn_state,
             timeouts,
             timer: Timer::default(),
             write_progress: None,
             delivery_progress: None,
-            _active: active,
+            _token: token,
             unsent_informational: Bytes::new(),
             flushed: true,
             input: Input::Http1(MessageBoundaries::new()),
@@ -115,12 +115,15 @@ impl Http1Io {
     /// acknowledged: a full socket becomes writable only after a good part of it has drained.
     fn poll_write_timeout<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         loop {
-            let (now, send) = (clock::now(), self.timeouts.deadlines.send);
+            let (now, min_progress) = (clock::now(), self.timeouts.time_limits.send);
             if !self.timeouts.is_http() {
                 return Poll::Pending;
             }
             let next = now
-                + self.write_progress.get_or_insert_with(|| ProgressClock::new(send, now)).tick();
+                + self
+                    .write_progress
+                    .get_or_insert_with(|| ProgressClock::new(min_progress, now))
+                    .tick();
             ready!(self.timer.poll(cx, Some(next)));
             let acked = self.tcp_info().map_or(0, |info| info.bytes_acked);
             if self
@@ -140,14 +143,15 @@ impl Http1Io {
             self.delivery_progress = None;
             return Ok(());
         }
-        let (now, send) = (clock::now(), self.timeouts.deadlines.send);
+        let (now, min_progress) = (clock::now(), self.timeouts.time_limits.send);
         let info = self.tcp_info().filter(TcpInfo::is_delivering);
         let Some(info) = info else {
             self.delivery_progress = None;
             self.timeouts.on_delivered(now);
             return Ok(());
         };
-        let progress = self.delivery_progress.get_or_insert_with(|| ProgressClock::new(send, now));
+        let progress =
+            self.delivery_progress.get_or_insert_with(|| ProgressClock::new(min_progress, now));
         if progress.is_late(now, info.bytes_acked) {
             return Err(self.abort_stalled());
         }
@@ -226,7 +230,7 @@ impl Http1Io {
             let is_complete =
                 matches!(&self.input, Input::Http1(boundaries) if boundaries.is_between_requests());
             let is_unread = !is_complete || !transport.input().is_empty();
-            self.lingering.put(transport, is_unread);
+            self.linger_slot.put(transport, is_unread);
         }
         Poll::Ready(Ok(()))
     }
@@ -268,19 +272,19 @@ impl Http1Io {
             let boundaries = match &mut self.input {
                 Input::Http1(boundaries) => boundaries,
                 Input::Tunnel => return Pin::new(transport).poll_read(cx, buf),
-                Input::Refused(left) => {
-                    let (now, later) = left.split_at(left.len().min(buf.remaining()));
-                    buf.put_slice(now);
-                    *left = later;
+                Input::Refused(remaining) => {
+                    let (chunk, tail) = remaining.split_at(remaining.len().min(buf.remaining()));
+                    buf.put_slice(chunk);
+                    *remaining = tail;
                     return Poll::Ready(Ok(()));
                 }
             };
             let bytes = ready!(transport.poll_input(cx))?;
             let bytes = bytes.get(..buf.remaining()).unwrap_or(bytes);
-            let (passed, stop) = boundaries.scan(bytes);
-            transport.move_input(passed, &mut buf);
+            let (passed_len, stop) = boundaries.scan(bytes);
+            transport.move_input(passed_len, &mut buf);
             match stop {
-                Some(ScanStop::AwaitingResponse) if passed == 0 => {
+                Some(ScanStop::AwaitingResponse) if passed_len == 0 => {
                     match ready!(self.conn_state.poll_response(boundaries.heads(), cx)) {
                         NextProtocol::Http => boundaries.resume(),
                         NextProtocol::Tunnel => self.input = Input::Tunnel,
@@ -294,7 +298,7 @@ impl Http1Io {
                 Some(ScanStop::AwaitingResponse) | None => return Poll::Ready(Ok(())),
             }
             // An empty read would mean end of file.
-            if passed > 0 {
+            if passed_len > 0 {
                 return Poll::Ready(Ok(()));
             }
         }

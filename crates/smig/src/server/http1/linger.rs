@@ -17,7 +17,7 @@ use smig_proto::Instant;
 use crate::clock;
 use crate::deadlines::{MinProgress, ProgressClock};
 use crate::socket::{TcpInfo, reset_on_close, tcp_info};
-use crate::transport::{HalfClosed, Transport};
+use crate::transport::{HalfClosedTransport, Transport};
 
 /// How long a client that has acknowledged the whole response may go on sending. What it has acknowledged may still
 /// be unread, and many systems discard that on an RST. The same as nginx's `lingering_time`.
@@ -27,14 +27,14 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bounds both while the server drains. The same as over HTTP/2.
 const DRAINING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes discarded. The rest stays in the receive buffer, which soon closes the client's window.
-const MAX_DISCARDED: u64 = 256 << 20;
+const MAX_DISCARDED_BYTES: u64 = 256 << 20;
 /// When to check first whether the client has acknowledged the whole response, since no event reports it: not before
 /// the input that has arrived is read, ...
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// ...then at doubled intervals, up to this one.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Reads from one connection before it yields to other tasks.
-const READS_PER_TURN: u32 = 16;
+const MAX_READS_PER_TURN: u32 = 16;
 
 /// Holds the transport of a connection after hyper's last output.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) struct LingerSlot(Mutex<Option<LingeringConn>>);
 /// A connection whose own half is closed.
 #[derive(Debug)]
 pub(super) struct LingeringConn {
-    transport: HalfClosed,
+    transport: HalfClosedTransport,
     /// Part of the last request was not read.
     is_unread: bool,
 }
@@ -73,15 +73,15 @@ pub(super) enum LingerEnd {
     Stalled,
 }
 
-/// Reads and discards input on a connection whose own half is closed, and closes it at the end. `send`: the progress
+/// Reads and discards input on a connection whose own half is closed, and closes it at the end. `min_progress`: the progress
 /// that is required of the client as it receives; `draining`: completes when the server drains.
 pub(super) async fn linger(
     LingeringConn { mut transport, is_unread }: LingeringConn,
-    send: MinProgress,
+    min_progress: MinProgress,
     draining: impl Future<Output = ()>,
 ) -> LingerEnd {
     let mut draining = pin!(draining);
-    let mut client = ClientProgress::new(send, clock::now(), is_unread);
+    let mut client = ClientProgress::new(min_progress, clock::now(), is_unread);
     let mut reads = 0;
     loop {
         let now = clock::now();
@@ -105,11 +105,11 @@ pub(super) async fn linger(
                 Err(_) => return LingerEnd::ClosedByClient,
                 Ok(count) => client.on_read(count, clock::now()),
             },
-            () = tokio::time::sleep_until(clock::deadline(client.next_event())) => {}
+            () = tokio::time::sleep_until(clock::to_tokio(client.next_event())) => {}
             () = &mut draining, if client.draining_since.is_none() => client.draining_since = Some(clock::now()),
         }
         reads += 1;
-        if reads % READS_PER_TURN == 0 {
+        if reads % MAX_READS_PER_TURN == 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -138,17 +138,17 @@ struct ClientProgress {
 }
 
 impl ClientProgress {
-    fn new(send: MinProgress, now: Instant, is_sending: bool) -> Self {
+    fn new(min_progress: MinProgress, now: Instant, is_sending: bool) -> Self {
         Self {
             next_check: now + FIRST_CHECK_INTERVAL,
             check_interval: FIRST_CHECK_INTERVAL,
-            progress: ProgressClock::new(send, now),
+            progress: ProgressClock::new(min_progress, now),
             stalled: false,
             delivered_at: None,
             draining_since: None,
             last_read_at: now,
             is_sending,
-            discard_budget: MAX_DISCARDED,
+            discard_budget: MAX_DISCARDED_BYTES,
             has_ended: false,
         }
     }
@@ -179,13 +179,14 @@ impl ClientProgress {
     }
 
     /// Returns when to close the connection of a client that has the whole response, as far as is known now.
-    fn close_time(&self, delivered: Instant) -> Instant {
+    fn close_time(&self, delivered_at: Instant) -> Instant {
         if !self.is_sending {
-            return delivered;
+            return delivered_at;
         }
-        let late =
-            (delivered + LINGER_TIMEOUT).min(delivered.max(self.last_read_at) + SILENCE_TIMEOUT);
-        self.draining_since.map_or(late, |since| late.min(delivered.max(since) + DRAINING_TIMEOUT))
+        let late = (delivered_at + LINGER_TIMEOUT)
+            .min(delivered_at.max(self.last_read_at) + SILENCE_TIMEOUT);
+        self.draining_since
+            .map_or(late, |since| late.min(delivered_at.max(since) + DRAINING_TIMEOUT))
     }
 
     fn next_event(&self) -> Instant {
@@ -196,11 +197,11 @@ impl ClientProgress {
         match self.delivered_at {
             None => self.stalled.then_some(LingerEnd::Stalled),
             Some(_) if self.has_ended => Some(LingerEnd::ClosedByClient),
-            Some(delivered) => {
-                if self.discard_budget == 0 || now >= delivered + LINGER_TIMEOUT {
+            Some(delivered_at) => {
+                if self.discard_budget == 0 || now >= delivered_at + LINGER_TIMEOUT {
                     return Some(LingerEnd::LimitReached);
                 }
-                (now >= self.close_time(delivered)).then_some(LingerEnd::Silent)
+                (now >= self.close_time(delivered_at)).then_some(LingerEnd::Silent)
             }
         }
     }
@@ -213,7 +214,8 @@ mod tests {
 
     use super::*;
 
-    const SEND: MinProgress = MinProgress { bytes: 1024, within: Duration::from_secs(60) };
+    const MIN_SEND_PROGRESS: MinProgress =
+        MinProgress { bytes: 1024, within: Duration::from_secs(60) };
 
     /// Returns the server's end of a connection, and the client's. Time is paused from here on.
     async fn pair() -> (Transport, TcpStream) {
@@ -238,7 +240,7 @@ mod tests {
         }
         let lingering = LingeringConn { transport: server.into_half_closed(), is_unread };
         let since = tokio::time::Instant::now();
-        let end = linger(lingering, SEND, draining).await;
+        let end = linger(lingering, MIN_SEND_PROGRESS, draining).await;
         (end, since.elapsed())
     }
 
@@ -310,7 +312,7 @@ mod tests {
         );
         // Not even until the next check.
         let now = Instant::from_nanos(0) + LINGER_TIMEOUT;
-        let mut client = ClientProgress::new(SEND, now, false);
+        let mut client = ClientProgress::new(MIN_SEND_PROGRESS, now, false);
         client.on_end(now);
         assert!(client.is_due(now));
         client.check(now, Some(TcpInfo::default()));
@@ -338,15 +340,18 @@ mod tests {
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
         let lingering = LingeringConn { transport: server.into_half_closed(), is_unread: false };
         let since = tokio::time::Instant::now();
-        let end = linger(lingering, SEND, std::future::ready(())).await;
+        let end = linger(lingering, MIN_SEND_PROGRESS, std::future::ready(())).await;
         let after = since.elapsed();
-        assert!(end == LingerEnd::Stalled && after >= SEND.within, "{end:?} after {after:?}");
+        assert!(
+            end == LingerEnd::Stalled && after >= MIN_SEND_PROGRESS.within,
+            "{end:?} after {after:?}"
+        );
     }
 
     #[test]
     fn discarded_input_is_bounded() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
-        let mut client = ClientProgress::new(SEND, at(0), false);
+        let mut client = ClientProgress::new(MIN_SEND_PROGRESS, at(0), false);
         let delivering = TcpInfo { unacked: 1, ..TcpInfo::default() };
         client.check(at(0), Some(delivering));
         client.on_read(usize::MAX, at(1));
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn a_sending_client_reaches_the_limit_and_a_silent_one_the_timeout() {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
-        let mut client = ClientProgress::new(SEND, at(0), false);
+        let mut client = ClientProgress::new(MIN_SEND_PROGRESS, at(0), false);
         client.on_read(1, at(1));
         client.check(at(1), Some(TcpInfo::default()));
         for second in (4..=31).step_by(3) {
@@ -369,7 +374,7 @@ mod tests {
             );
             client.on_read(1, at(second));
         }
-        let mut client = ClientProgress::new(SEND, at(0), false);
+        let mut client = ClientProgress::new(MIN_SEND_PROGRESS, at(0), false);
         client.check(at(1), Some(TcpInfo::default()));
         client.on_read(1, at(10));
         assert_eq!(

@@ -61,11 +61,11 @@ pub(super) async fn serve<S, B>(
     B: ResponseBody,
 {
     let conn_state = Arc::<Http1ConnState>::default();
-    let timeouts = Arc::new(Http1Timeouts::new(worker.shared.deadlines, clock::now()));
-    let active = worker.task_token();
-    let lingering = Arc::<LingerSlot>::default();
-    let parts = (Arc::clone(&conn_state), Arc::clone(&timeouts), Arc::clone(&lingering));
-    let io = Http1Io::new(transport, parts, active);
+    let timeouts = Arc::new(Http1Timeouts::new(worker.shared.time_limits, clock::now()));
+    let token = worker.task_token();
+    let linger_slot = Arc::<LingerSlot>::default();
+    let parts = (Arc::clone(&conn_state), Arc::clone(&timeouts), Arc::clone(&linger_slot));
+    let io = Http1Io::new(transport, parts, token);
     let first_request = Rc::new(FirstRequest::default());
     let peer = info.peer_addr();
     let service = ServiceAdapter {
@@ -114,15 +114,15 @@ pub(super) async fn serve<S, B>(
     if let Err(error) = result {
         tracing::debug!(%error, "HTTP/1.1 connection ended");
     }
-    if let Some(connection) = lingering.take() {
-        let send = worker.shared.deadlines.send;
-        match linger(connection, send, wait_for_drain(&worker)).await {
+    if let Some(connection) = linger_slot.take() {
+        let min_progress = worker.shared.time_limits.send;
+        match linger(connection, min_progress, wait_for_drain(&worker)).await {
             LingerEnd::ClosedByClient | LingerEnd::Silent => {}
             LingerEnd::LimitReached => timeouts.set_exceeded(ExceededTimeout::Linger),
             LingerEnd::Stalled => timeouts.set_exceeded(ExceededTimeout::Send),
         }
     }
-    if let Some(exceeded) = timeouts.exceeded() {
+    if let Some(exceeded) = timeouts.exceeded_timeout() {
         on_exceeded(exceeded, peer, &worker);
     }
 }
@@ -145,19 +145,19 @@ fn on_exceeded<S>(exceeded: ExceededTimeout, peer: SocketAddr, worker: &Worker<S
 #[derive(Debug, Default)]
 struct FirstRequest {
     has_arrived: Cell<bool>,
-    arrived: Notify,
+    arrival_notify: Notify,
 }
 
 impl FirstRequest {
     fn on_request(&self) {
         if !self.has_arrived.replace(true) {
-            self.arrived.notify_one();
+            self.arrival_notify.notify_one();
         }
     }
 
     async fn arrival(&self) {
         if !self.has_arrived.get() {
-            self.arrived.notified().await;
+            self.arrival_notify.notified().await;
         }
     }
 }
@@ -181,15 +181,15 @@ impl<S> ServiceAdapter<S> {
         let now = clock::now();
         let has_body = !request.body().is_end_stream();
         let progress = has_body.then(|| {
-            let deadlines = &self.worker.shared.deadlines;
-            let progress = slow_uploads::upload_clock(
-                deadlines,
+            let time_limits = &self.worker.shared.time_limits;
+            let progress_clock = slow_uploads::upload_clock(
+                time_limits,
                 kind,
                 request.version(),
                 request.headers(),
                 now,
             );
-            Arc::new(Http1RecvProgress::new(progress, now))
+            Arc::new(Http1RecvProgress::new(progress_clock, now))
         });
         self.timeouts.on_request(progress.clone());
         request.map(|body| match progress {
@@ -224,8 +224,12 @@ where
         // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
         let (conn_state, timeouts) = (Arc::clone(&self.conn_state), Arc::clone(&self.timeouts));
-        let call = PendingResponse { conn_state, timeouts, kind, until_close };
-        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
+        let pending_response = PendingResponse { conn_state, timeouts, kind, until_close };
+        Oneshot::Waiting {
+            service: self.worker.service.clone(),
+            request: Some(request),
+            pending_response,
+        }
     }
 }
 
@@ -250,8 +254,8 @@ impl PendingResponse {
         self.conn_state.on_response(next);
         self.timeouts.on_response(next);
         response.extensions_mut().remove::<MigrationHint>();
-        let connection = Some(&self.conn_state).filter(|_| self.until_close);
-        response.map(|body| TrackedBody::new(body, connection, &self.timeouts))
+        let conn_state = Some(&self.conn_state).filter(|_| self.until_close);
+        response.map(|body| TrackedBody::new(body, conn_state, &self.timeouts))
     }
 }
 
@@ -259,8 +263,8 @@ pin_project! {
     /// Waits until a service is ready, then calls it once.
     #[project = OneshotProjection]
     enum Oneshot<S> where S: Service<Request<Incoming>> {
-        Waiting { service: S, request: Option<Request<Incoming>>, call: PendingResponse },
-        Called { #[pin] future: S::Future, call: PendingResponse },
+        Waiting { service: S, request: Option<Request<Incoming>>, pending_response: PendingResponse },
+        Called { #[pin] future: S::Future, pending_response: PendingResponse },
     }
 }
 
@@ -274,20 +278,22 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let (future, call) = match self.as_mut().project() {
-                OneshotProjection::Called { future, call } => {
+            let (future, pending_response) = match self.as_mut().project() {
+                OneshotProjection::Called { future, pending_response } => {
                     let result = ready!(future.poll(cx));
                     return Poll::Ready(
-                        result.map_err(Into::into).map(|response| call.convert_response(response)),
+                        result
+                            .map_err(Into::into)
+                            .map(|response| pending_response.convert_response(response)),
                     );
                 }
-                OneshotProjection::Waiting { service, request, call } => {
+                OneshotProjection::Waiting { service, request, pending_response } => {
                     ready!(service.poll_ready(cx)).map_err(Into::into)?;
                     let Some(request) = request.take() else { return Poll::Pending };
-                    (service.call(request), call.clone())
+                    (service.call(request), pending_response.clone())
                 }
             };
-            self.set(Self::Called { future, call });
+            self.set(Self::Called { future, pending_response });
         }
     }
 }

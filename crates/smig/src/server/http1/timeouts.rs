@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smig_proto::Instant;
 
-use crate::deadlines::Deadlines;
+use crate::deadlines::TimeLimits;
 use crate::stream::Http1RecvProgress;
 
 /// The timeouts of one connection.
 #[derive(Debug)]
 pub(super) struct Http1Timeouts {
-    pub(super) deadlines: Deadlines,
+    pub(super) time_limits: TimeLimits,
     state: Mutex<State>,
 }
 
@@ -94,9 +94,9 @@ pub(super) enum NextProtocol {
 
 impl Http1Timeouts {
     /// Creates the state of a new connection; the timeout for its first head starts now.
-    pub(super) fn new(deadlines: Deadlines, now: Instant) -> Self {
+    pub(super) fn new(time_limits: TimeLimits, now: Instant) -> Self {
         let state = Mutex::new(State { exchange: ExchangeState::Head(now), exceeded: None });
-        Self { deadlines, state }
+        Self { time_limits, state }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -171,12 +171,12 @@ impl Http1Timeouts {
     /// Returns the time of the next check, if the server waits for the client.
     pub(super) fn next_check(&self, now: Instant) -> Option<Instant> {
         match &self.lock().exchange {
-            ExchangeState::Idle(since) => Some(*since + self.deadlines.idle),
-            ExchangeState::Head(since) => Some(*since + self.deadlines.head),
+            ExchangeState::Idle(since) => Some(*since + self.time_limits.idle),
+            ExchangeState::Head(since) => Some(*since + self.time_limits.head),
             ExchangeState::Handler(body) => Some(now + body.as_ref()?.tick()?),
             // `Http1Io` checks the delivery at that time.
             ExchangeState::Answered(answered) => {
-                answered.is_request_complete().then(|| now + self.deadlines.delivery_tick())
+                answered.is_request_complete().then(|| now + self.time_limits.delivery_tick())
             }
             ExchangeState::Response(_) | ExchangeState::Switched => None,
         }
@@ -187,10 +187,10 @@ impl Http1Timeouts {
         let is_over = |since: &Instant, limit| now.saturating_duration_since(*since) >= limit;
         match &self.lock().exchange {
             ExchangeState::Idle(since) => {
-                is_over(since, self.deadlines.idle).then_some(ExceededTimeout::Idle)
+                is_over(since, self.time_limits.idle).then_some(ExceededTimeout::Idle)
             }
             ExchangeState::Head(since) => {
-                is_over(since, self.deadlines.head).then_some(ExceededTimeout::Head)
+                is_over(since, self.time_limits.head).then_some(ExceededTimeout::Head)
             }
             ExchangeState::Handler(body) => {
                 body.as_ref()?.is_late(now).then_some(ExceededTimeout::Body)
@@ -207,7 +207,7 @@ impl Http1Timeouts {
     }
 
     /// Returns why the connection was given up, if it was.
-    pub(super) fn exceeded(&self) -> Option<ExceededTimeout> {
+    pub(super) fn exceeded_timeout(&self) -> Option<ExceededTimeout> {
         self.lock().exceeded
     }
 }
@@ -229,7 +229,7 @@ mod tests {
 
     fn timeouts() -> Http1Timeouts {
         let limits = Limits { headers_timeout: SECOND * 10, ..Limits::default() };
-        Http1Timeouts::new(Deadlines::new(&limits, SECOND * 60, SECOND * 300), at(0))
+        Http1Timeouts::new(TimeLimits::new(&limits, SECOND * 60, SECOND * 300), at(0))
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_body_is_checked_before_the_handler_reads_it() {
         let timeouts = timeouts();
-        let progress = ProgressClock::new(timeouts.deadlines.body, at(0));
+        let progress = ProgressClock::new(timeouts.time_limits.body, at(0));
         timeouts.on_request(Some(Arc::new(Http1RecvProgress::new(Some(progress), at(0)))));
         assert_eq!((timeouts.next_check(at(1)), timeouts.check(at(9999))), (Some(at(16)), None));
     }

@@ -66,9 +66,9 @@ where
     /// Allocations of ended streams, for reuse.
     free_work: Vec<PinnedWork<S, B>>,
     pub(super) app_id: Option<AppId>,
-    pub(super) recent: RecentStreams,
+    pub(super) recent_streams: RecentStreams,
     /// Informational responses that handlers send.
-    pub(super) informational: Arc<PendingInformational>,
+    pub(super) pending_informational: Arc<PendingInformational>,
     /// Streams that the rules track.
     pub(super) candidates: Vec<Slot>,
     /// The session's number in the worker's list.
@@ -104,13 +104,13 @@ where
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
-            informational: PendingInformational::new(Arc::clone(mailbox.notifier())),
+            pending_informational: PendingInformational::new(Arc::clone(mailbox.notifier())),
             mailbox,
             worker,
             by_key: FxHashMap::default(),
             free_work: Vec::new(),
             app_id: None,
-            recent: RecentStreams::default(),
+            recent_streams: RecentStreams::default(),
             candidates: Vec::new(),
             list_number,
             session_record: SessionRecord::new(crate::clock::now()),
@@ -142,21 +142,21 @@ where
     }
 
     /// Frees memory of a session that is idle, and ends it after the idle timeout.
-    fn check_idleness(&mut self, turn: &mut TurnCx<'_>) {
+    fn apply_idle_timeout(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 {
             self.idle_since = None;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
-        let idle = turn.now.saturating_duration_since(since);
-        if self.has_burst_memory && idle >= SHRINK_AFTER {
+        let idle_time = turn.now.saturating_duration_since(since);
+        if self.has_burst_memory && idle_time >= SHRINK_AFTER {
             self.has_burst_memory = false;
             self.slots.shrink();
             self.free_work.truncate(1);
             self.free_work.shrink_to_fit();
             self.by_key.shrink_to(4);
         }
-        if idle < self.idle_timeout() {
+        if idle_time < self.idle_timeout() {
             return;
         }
         match self.state {
@@ -170,7 +170,7 @@ where
 
     fn idle_timeout(&self) -> Duration {
         match self.state {
-            SessionState::Open => self.worker.shared.deadlines.idle,
+            SessionState::Open => self.worker.shared.time_limits.idle,
             SessionState::Draining => CLOSE_TIMEOUT,
         }
     }
@@ -207,8 +207,8 @@ where
                 if let Some(&slot) = self.by_key.get(&stream)
                     && let Some((exchange, _)) = self.slots.entry(slot)
                 {
-                    exchange.outbound = BodySendState::Sent;
-                    self.settle(turn, slot);
+                    exchange.send_state = BodySendState::Sent;
+                    self.release_if_complete(turn, slot);
                 }
             }
             Event::Reset { stream, error } => match self.by_key.get(&stream) {
@@ -217,7 +217,9 @@ where
             },
             Event::SessionEstablished { app, .. } => {
                 self.app_id = Some(app);
-                if self.worker.shared.registry.insert(app, &self.mailbox) == Registration::This {
+                if self.worker.shared.registry.insert(app, &self.mailbox)
+                    == Registration::Registered
+                {
                     counters.on_event(&ObserverEvent::SessionEstablished);
                 }
             }
@@ -264,7 +266,7 @@ where
     }
 
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
-        self.check_idleness(turn);
+        self.apply_idle_timeout(turn);
         self.reset_slow_uploads(turn);
         if !self.candidates.is_empty() && self.app_id.is_some() {
             self.evaluate_candidates(turn);

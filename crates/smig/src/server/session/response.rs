@@ -30,14 +30,14 @@ where
         let Some((exchange, waker)) = self.slots.entry(slot) else { return };
         let mut cx = Context::from_waker(waker);
         match &*exchange.work {
-            Work::Idle if exchange.outbound == BodySendState::Open => {
+            Work::Idle if exchange.send_state == BodySendState::Open => {
                 self.on_failure(turn, slot, HandlerError::Panicked);
             }
             Work::Idle => {}
             Work::Waiting { .. } | Work::Handler { .. } => {
-                let handled = exchange.poll_handler(&mut cx);
-                self.informational.send(turn);
-                match handled {
+                let handler_poll = exchange.poll_handler(&mut cx);
+                self.pending_informational.send(turn);
+                match handler_poll {
                     HandlerPoll::Pending => {}
                     HandlerPoll::Failed(failure) => self.on_failure(turn, slot, failure),
                     HandlerPoll::Response(response) => self.on_response(turn, slot, response),
@@ -81,11 +81,11 @@ where
             return self.on_failure(turn, slot, HandlerError::Error(Box::new(error)));
         }
         if end == EndStream::Yes {
-            exchange.outbound = BodySendState::Ended;
+            exchange.send_state = BodySendState::Ended;
             if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
                 worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
-            return self.settle(turn, slot);
+            return self.release_if_complete(turn, slot);
         }
         exchange.length = length;
         exchange.work.set(Work::Body { body });
@@ -102,14 +102,14 @@ where
         match send_body(turn.session, exchange.key, body, length, &mut cx) {
             SendProgress::Pending => {}
             SendProgress::Done => {
-                exchange.outbound = BodySendState::Ended;
+                exchange.send_state = BodySendState::Ended;
                 if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
                     self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
                 }
-                self.settle(turn, slot);
+                self.release_if_complete(turn, slot);
             }
             // An `Event::Reset` follows.
-            SendProgress::StreamEnded => exchange.outbound = BodySendState::Ended,
+            SendProgress::StreamEnded => exchange.send_state = BodySendState::Ended,
             SendProgress::Failed(error) => {
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
@@ -140,20 +140,20 @@ where
 
     /// Evaluates the rules for each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { worker, slots, candidates, recent, session_record, .. } = self;
+        let Self { worker, slots, candidates, recent_streams: recent, session_record, .. } = self;
         let counters = &worker.shared.counters;
-        let mut migrated = 0;
+        let mut migrated_count = 0;
         for &slot in &*candidates {
             let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            migrated += usize::from(candidate.is_some_and(Candidate::has_migrated));
+            migrated_count += usize::from(candidate.is_some_and(Candidate::has_migrated));
         }
-        let open = slots.len().saturating_sub(migrated);
+        let open_streams = slots.len().saturating_sub(migrated_count);
         for &slot in &*candidates {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.migration, &mut exchange.record);
             if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, exchange.key, open, record)
+                candidate.evaluate(turn, rules, recent, exchange.key, open_streams, record)
             {
                 let stream = counters.stream_ref(turn, session_record, exchange.key);
                 counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });

@@ -39,12 +39,12 @@ where
         shared.counters.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
         let label = RequestLabel::of(&head.method, &head.uri, shared.request_label_limit);
         let kind = heads::request_kind(&head.method);
-        let checked = self.worker.shared.authority_check == AuthorityCheck::Server;
-        let served = !checked
+        let is_checked_here = self.worker.shared.authority_check == AuthorityCheck::Server;
+        let is_covered = !is_checked_here
             || head.uri.authority().is_none_or(|authority| {
                 turn.conns.info(conn).is_none_or(|info| info.serves(authority))
             });
-        if !served && kind != RequestKind::Connect {
+        if !is_covered && kind != RequestKind::Connect {
             return heads::refuse_misdirected(turn, key);
         }
         let continue_expectation = match end {
@@ -52,7 +52,7 @@ where
             EndStream::No => heads::continue_expectation(&head.headers),
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
-        let deadlines = &self.worker.shared.deadlines;
+        let deadlines = &self.worker.shared.time_limits;
         let upload_clock =
             slow_uploads::upload_clock(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
@@ -62,8 +62,12 @@ where
             shared: None,
             kind,
             continue_expectation,
-            inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
-            outbound: BodySendState::Open,
+            recv_state: if end == EndStream::Yes {
+                BodyRecvState::Ended
+            } else {
+                BodyRecvState::Open
+            },
+            send_state: BodySendState::Open,
             length: BodyLength::Unknown,
             upload_clock,
             candidate: None,
@@ -73,7 +77,7 @@ where
         // The stream may be closed before idleness is checked again.
         self.idle_since = None;
         self.has_burst_memory = true;
-        self.recent.on_open(turn.now);
+        self.recent_streams.on_open(turn.now);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
@@ -89,8 +93,9 @@ where
             }
         };
         let mut request = heads::build_request(*head, body, turn.conns.info(conn));
-        let informational = InformationalSender::stream(Arc::clone(&self.informational), key, slot);
-        request.extensions_mut().insert(informational);
+        let informational_sender =
+            InformationalSender::stream(Arc::clone(&self.pending_informational), key, slot);
+        request.extensions_mut().insert(informational_sender);
         if let Some(stream_ref) = stream_ref {
             request.extensions_mut().insert(stream_ref);
         }
@@ -103,8 +108,8 @@ where
         let Self { service, slots, .. } = self;
         let Some((exchange, waker)) = slots.entry(slot) else { return };
         let mut cx = Context::from_waker(waker);
-        let ready = catch_panic(|| service.poll_ready(&mut cx));
-        let work = match ready {
+        let readiness = catch_panic(|| service.poll_ready(&mut cx));
+        let work = match readiness {
             Ok(Poll::Ready(Ok(()))) => {
                 catch_panic(|| service.call(request)).map(|future| Work::Handler { future })
             }
@@ -121,28 +126,28 @@ where
     /// Passes received bytes on to the request's body.
     pub(super) fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
-        if exchange.inbound == BodyRecvState::Open
+        if exchange.recv_state == BodyRecvState::Open
             && let Some(shared) = &exchange.shared
             && !shared.is_released()
         {
-            exchange.inbound = crate::stream::deliver(turn.session, exchange.key, shared);
+            exchange.recv_state = crate::stream::deliver(turn.session, exchange.key, shared);
         }
-        self.settle(turn, slot);
+        self.release_if_complete(turn, slot);
     }
 
     /// Does what the reader of the request body has requested.
     pub(super) fn on_handle_requests(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
-        let requested = shared.take_requests();
-        if requested.awaits_body && exchange.continue_expectation == ContinueExpectation::Expected {
+        let requests = shared.take_requests();
+        if requests.awaits_body && exchange.continue_expectation == ContinueExpectation::Expected {
             exchange.continue_expectation = ContinueExpectation::NotExpected;
             heads::send_continue(turn, exchange.key);
         }
-        if let Some(priority) = requested.priority {
+        if let Some(priority) = requests.priority {
             turn.session.reprioritize(exchange.key, priority);
         }
-        if requested.migrate {
+        if requests.migrate {
             let offers = self.worker.shared.migration.offers;
             let why = MigrationCause::Application;
             crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
@@ -160,7 +165,7 @@ where
                 shared.fail(Error::from(error));
             }
         }
-        self.forget(turn, slot);
+        self.release_stream(turn, slot);
     }
 
     /// Resets a stream that this side cannot complete.
@@ -172,15 +177,15 @@ where
             turn.session.reset(exchange.key, code);
             counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
         }
-        self.forget(turn, slot);
+        self.release_stream(turn, slot);
     }
 
     /// Releases the stream if nothing more happens on it.
-    pub(in crate::server) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    pub(in crate::server) fn release_if_complete(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         // A released stream still sends its queued output, unless its request is incomplete: such a
         // stream is kept until all is sent.
-        let over = match (exchange.inbound, exchange.outbound) {
+        let is_complete = match (exchange.recv_state, exchange.send_state) {
             (_, BodySendState::Open) => false,
             // While the rules may migrate it, or there is an observer, it is kept until all is sent.
             (BodyRecvState::Ended, BodySendState::Ended) => {
@@ -192,15 +197,15 @@ where
                 exchange.shared.as_ref().is_none_or(|shared| shared.is_released())
             }
         };
-        if over {
+        if is_complete {
             let counters = &self.worker.shared.counters;
             counters.on_stream_ended(turn, &self.session_record, exchange.key, &exchange.record);
-            self.forget(turn, slot);
+            self.release_stream(turn, slot);
         }
     }
 
     /// Drops all state of a stream, in the engine as well.
-    pub(super) fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    pub(super) fn release_stream(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
         self.session_record.on_closed(exchange.key, &exchange.record);

@@ -20,7 +20,7 @@ struct Sender {
     pacer: Option<Pacer>,
     cwnd: f64,
     slow_start: bool,
-    in_flight: u64,
+    packets_in_flight: u64,
     acknowledged: u64,
     srtt: Duration,
     deviation: Duration,
@@ -34,7 +34,7 @@ impl Sender {
             pacer,
             cwnd: 10.0,
             slow_start: true,
-            in_flight: 0,
+            packets_in_flight: 0,
             acknowledged: 0,
             srtt: Duration::ZERO,
             deviation: Duration::ZERO,
@@ -44,18 +44,18 @@ impl Sender {
     }
 
     fn on_acknowledged(&mut self, rtt: Duration) {
-        self.in_flight -= 1;
+        self.packets_in_flight -= 1;
         self.acknowledged += PACKET_BYTES;
         self.deviation = (self.deviation * 3 + rtt.abs_diff(self.srtt)) / 4;
         self.srtt = if self.srtt.is_zero() { rtt } else { (self.srtt * 7 + rtt) / 8 };
         // A window that is not used does not grow.
-        if (self.in_flight as f64) * 2.0 > self.cwnd {
+        if (self.packets_in_flight as f64) * 2.0 > self.cwnd {
             self.cwnd += if self.slow_start { 1.0 } else { 1.0 / self.cwnd };
         }
     }
 
     fn on_lost(&mut self, now: Instant) {
-        self.in_flight -= 1;
+        self.packets_in_flight -= 1;
         if now > self.recovery_until {
             self.cwnd = (self.cwnd / 2.0).max(2.0);
             self.slow_start = false;
@@ -72,14 +72,14 @@ enum AckOrLoss {
 struct Feedback {
     at: Instant,
     sender: usize,
-    sent: Instant,
+    sent_at: Instant,
     kind: AckOrLoss,
 }
 
 pub(super) struct Path {
     now: Instant,
-    base: Duration,
-    queue_limit: usize,
+    base_rtt: Duration,
+    max_queue_packets: usize,
     /// Bytes per second.
     pub(super) rate: u64,
     service_credit: u64,
@@ -87,7 +87,7 @@ pub(super) struct Path {
     /// Variation of the reverse path.
     reverse_variation: Option<RateVariation>,
     /// Bytes that the path could have carried since the beginning of the measurement.
-    offered: u64,
+    offered_bytes: u64,
     queue: VecDeque<(usize, Instant)>,
     /// Ordered by time: the delay is the same for all.
     feedback: VecDeque<Feedback>,
@@ -104,22 +104,22 @@ pub(super) struct Measurement {
     /// Bytes per second of each sender.
     pub(super) rates: Vec<u64>,
     /// Bytes per second that the path offered.
-    pub(super) offered: u64,
+    pub(super) offered_rate: u64,
     /// Mean queueing delay.
-    pub(super) queue: Duration,
+    pub(super) queue_delay: Duration,
 }
 
 impl Path {
-    pub(super) fn new(rate: u64, base: Duration, queue_limit: usize) -> Self {
+    pub(super) fn new(rate: u64, base_rtt: Duration, max_queue_packets: usize) -> Self {
         Self {
             now: Instant::from_nanos(1_000_000_000),
-            base,
-            queue_limit,
+            base_rtt,
+            max_queue_packets,
             rate,
             service_credit: 0,
             variation: None,
             reverse_variation: None,
-            offered: 0,
+            offered_bytes: 0,
             queue: VecDeque::new(),
             feedback: VecDeque::new(),
             senders: Vec::new(),
@@ -131,13 +131,14 @@ impl Path {
 
     /// Makes the rate vary around its value from now on, with Poisson departures, as on a cellular link.
     pub(super) fn vary_rate(&mut self, seed: u64) {
-        self.variation = Some(RateVariation { state: seed, level: 1.0, outage: false });
-        self.reverse_variation = Some(RateVariation { state: seed + 1, level: 1.0, outage: false });
+        self.variation = Some(RateVariation { rng_state: seed, level: 1.0, outage: false });
+        self.reverse_variation =
+            Some(RateVariation { rng_state: seed + 1, level: 1.0, outage: false });
     }
 
     /// Adds a paced sender.
     pub(super) fn add_paced(&mut self) {
-        let pacer = Pacer::new(self.now, self.base);
+        let pacer = Pacer::new(self.now, self.base_rtt);
         self.senders.push(Sender::new(Some(pacer)));
     }
 
@@ -156,7 +157,7 @@ impl Path {
 
     pub(super) fn run(&mut self, time: Duration) -> Measurement {
         let before: Vec<u64> = self.senders.iter().map(|sender| sender.acknowledged).collect();
-        (self.queued_sum, self.ticks, self.offered) = (0, 0, 0);
+        (self.queued_sum, self.ticks, self.offered_bytes) = (0, 0, 0);
         let end = self.now + time;
         while self.now < end {
             self.tick();
@@ -167,8 +168,10 @@ impl Path {
         let packet = PACKET_BYTES as f64 / self.rate as f64;
         Measurement {
             rates: self.senders.iter().zip(before).map(rate).collect(),
-            offered: (self.offered as f64 / time.as_secs_f64()) as u64,
-            queue: Duration::from_secs_f64(self.queued_sum as f64 / self.ticks as f64 * packet),
+            offered_rate: (self.offered_bytes as f64 / time.as_secs_f64()) as u64,
+            queue_delay: Duration::from_secs_f64(
+                self.queued_sum as f64 / self.ticks as f64 * packet,
+            ),
         }
     }
 
@@ -194,7 +197,7 @@ impl Path {
         while let Some(feedback) = self.feedback.front()
             && feedback.at <= self.now
         {
-            let rtt = self.now.saturating_duration_since(feedback.sent);
+            let rtt = self.now.saturating_duration_since(feedback.sent_at);
             match feedback.kind {
                 AckOrLoss::Acknowledged => self.senders[feedback.sender].on_acknowledged(rtt),
                 AckOrLoss::Lost => self.senders[feedback.sender].on_lost(self.now),
@@ -215,11 +218,11 @@ impl Path {
         }
         let sample = RateSample {
             acknowledged: sender.acknowledged,
-            sent: sender.acknowledged + sender.in_flight * PACKET_BYTES,
+            sent: sender.acknowledged + sender.packets_in_flight * PACKET_BYTES,
             rtt: sender.srtt,
             rtt_deviation: sender.deviation,
-            in_flight: sender.in_flight * PACKET_BYTES,
-            min_rtt: self.base,
+            in_flight: sender.packets_in_flight * PACKET_BYTES,
+            min_rtt: self.base_rtt,
             mss: PACKET_BYTES as u32,
         };
         pacer.on_sample(self.now, sample);
@@ -230,20 +233,20 @@ impl Path {
         let cap = sender.pacer.as_ref().map_or(u64::MAX, Pacer::cap);
         let more = u128::from(cap) * TICK.as_nanos() / 1_000_000_000;
         sender.credit = sender.credit.saturating_add(more as u64).min(2 * PACKET_BYTES);
-        while sender.credit >= PACKET_BYTES && (sender.in_flight as f64) < sender.cwnd {
+        while sender.credit >= PACKET_BYTES && (sender.packets_in_flight as f64) < sender.cwnd {
             if cap < u64::MAX {
                 sender.credit -= PACKET_BYTES;
             }
-            sender.in_flight += 1;
-            if self.queue.len() < self.queue_limit {
+            sender.packets_in_flight += 1;
+            if self.queue.len() < self.max_queue_packets {
                 self.queue.push_back((index, self.now));
             } else {
                 self.drops += 1;
-                let at = self.now + self.base;
+                let at = self.now + self.base_rtt;
                 self.feedback.push_back(Feedback {
                     at,
                     sender: index,
-                    sent: self.now,
+                    sent_at: self.now,
                     kind: AckOrLoss::Lost,
                 });
             }
@@ -251,26 +254,26 @@ impl Path {
     }
 
     fn serve(&mut self) {
-        let steady = (u128::from(self.rate) * TICK.as_nanos() / 1_000_000_000) as u64;
-        let more = match &mut self.variation {
-            None => steady,
+        let steady_bytes = (u128::from(self.rate) * TICK.as_nanos() / 1_000_000_000) as u64;
+        let new_credit = match &mut self.variation {
+            None => steady_bytes,
             Some(variation) if self.ticks.is_multiple_of(TICKS_PER_MS) => {
-                let packets = (steady * TICKS_PER_MS) as f64 / PACKET_BYTES as f64;
+                let packets = (steady_bytes * TICKS_PER_MS) as f64 / PACKET_BYTES as f64;
                 variation.packets(packets) * PACKET_BYTES
             }
             Some(_) => 0,
         };
-        self.offered += more;
-        self.service_credit += more;
+        self.offered_bytes += new_credit;
+        self.service_credit += new_credit;
         while self.service_credit >= PACKET_BYTES
-            && let Some((index, sent)) = self.queue.pop_front()
+            && let Some((index, sent_at)) = self.queue.pop_front()
         {
             self.service_credit -= PACKET_BYTES;
-            let at = self.now + self.base;
+            let at = self.now + self.base_rtt;
             self.feedback.push_back(Feedback {
                 at,
                 sender: index,
-                sent,
+                sent_at,
                 kind: AckOrLoss::Acknowledged,
             });
         }
@@ -281,7 +284,7 @@ impl Path {
 
 /// A rate that varies: a random walk that reverts to its mean, with Poisson departures.
 struct RateVariation {
-    state: u64,
+    rng_state: u64,
     level: f64,
     outage: bool,
 }
@@ -307,9 +310,9 @@ impl RateVariation {
     }
 
     fn uniform(&mut self) -> f64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 11) as f64 / (1_u64 << 53) as f64
+        self.rng_state ^= self.rng_state << 13;
+        self.rng_state ^= self.rng_state >> 7;
+        self.rng_state ^= self.rng_state << 17;
+        (self.rng_state >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
