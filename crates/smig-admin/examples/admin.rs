@@ -29,7 +29,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// A body of filler bytes, whose length is announced or not.
 struct Filler {
     remaining: usize,
-    announced: bool,
+    is_length_announced: bool,
 }
 
 impl Body for Filler {
@@ -47,7 +47,7 @@ impl Body for Filler {
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.announced {
+        if self.is_length_announced {
             SizeHint::with_exact(self.remaining as u64)
         } else {
             SizeHint::default()
@@ -59,7 +59,7 @@ impl Body for Filler {
 async fn handle(request: Request<Incoming>) -> Result<Response<Filler>, Infallible> {
     let path = request.uri().path();
     let remaining = if path.starts_with("/small") { 6000 } else { 9_000_000 };
-    Ok(Response::new(Filler { remaining, announced: !path.starts_with("/live") }))
+    Ok(Response::new(Filler { remaining, is_length_announced: !path.starts_with("/live") }))
 }
 
 /// Statistics of a made-up upstream, so that the page shows their table.
@@ -92,16 +92,17 @@ async fn fetch(client: &Client, url: String) -> Result<(), BoxError> {
 async fn main() -> Result<(), BoxError> {
     let mut args = std::env::args().skip(1);
     let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    let (listen, server) = (argument().parse()?, argument().parse()?);
-    let (mut slow, mut slow_bulk) = (SocketOptions::interactive(), SocketOptions::bulk());
-    slow.pacing_rate = Some(PACING_RATE_BYTES_PER_S);
+    let (listen, server_addr) = (argument().parse()?, argument().parse()?);
+    let (mut slow_interactive, mut slow_bulk) =
+        (SocketOptions::interactive(), SocketOptions::bulk());
+    slow_interactive.pacing_rate = Some(PACING_RATE_BYTES_PER_S);
     slow_bulk.pacing_rate = Some(PACING_RATE_BYTES_PER_S);
     let mut migration = MigrationConfig::default();
     migration.policy.unknown_length_after = 2 << 20;
     let observer = AdminObserver::new();
     let server = Server::builder()
-        .listen_cleartext(server, CleartextTrust::TrustedNetwork)
-        .interactive_socket(slow)
+        .listen_cleartext(server_addr, CleartextTrust::TrustedNetwork)
+        .interactive_socket(slow_interactive)
         .bulk_socket(slow_bulk)
         .migration(migration)
         .observer(observer.clone())
@@ -119,27 +120,27 @@ async fn main() -> Result<(), BoxError> {
         .migration(no_migration)
         .spares(2)
         .build()?;
-    let base = format!("http://{}", server.local_addrs()[0]);
-    let small = async {
+    let base_url = format!("http://{}", server.local_addrs()[0]);
+    let small_downloads = async {
         for number in 0.. {
-            fetch(&client, format!("{base}/small/{number}.json")).await?;
+            fetch(&client, format!("{base_url}/small/{number}.json")).await?;
             tokio::time::sleep(Duration::from_millis(60)).await;
         }
         Ok::<_, BoxError>(())
     };
-    let big = async |path: &'static str, first: u64, pause: u64| {
-        tokio::time::sleep(Duration::from_secs(first)).await;
+    let download_repeatedly = async |path: &'static str, first_delay_s: u64, pause_s: u64| {
+        tokio::time::sleep(Duration::from_secs(first_delay_s)).await;
         loop {
-            fetch(&client, format!("{base}{path}")).await?;
-            tokio::time::sleep(Duration::from_secs(pause)).await;
+            fetch(&client, format!("{base_url}{path}")).await?;
+            tokio::time::sleep(Duration::from_secs(pause_s)).await;
         }
         #[expect(unreachable_code, reason = "gives the error its type")]
         Ok::<_, BoxError>(())
     };
     tokio::try_join!(
-        small,
-        big("/images/debian-12.iso?token=unseen", 3, 6),
-        big("/live/camera-4.ts", 7, 5)
+        small_downloads,
+        download_repeatedly("/images/debian-12.iso?token=unseen", 3, 6),
+        download_repeatedly("/live/camera-4.ts", 7, 5)
     )?;
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(crate) struct EventLog {
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    at: SystemTime,
+    recorded_at: SystemTime,
     event: ObserverEvent,
 }
 
@@ -34,7 +34,11 @@ impl EventLog {
         if self.entries.len() == MAX_ENTRIES {
             self.entries.pop_front();
         }
-        let entry = Entry { number: self.next_number, at: SystemTime::now(), event: event.clone() };
+        let entry = Entry {
+            number: self.next_number,
+            recorded_at: SystemTime::now(),
+            event: event.clone(),
+        };
         self.next_number += 1;
         let record = want_record.then(|| entry.record());
         self.entries.push_back(entry);
@@ -64,11 +68,12 @@ const fn is_logged(event: &ObserverEvent) -> bool {
 
 impl Entry {
     fn record(&self) -> Bytes {
-        let at = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut entry = describe(&self.event);
-        entry["id"] = self.number.into();
-        entry["at_ms"] = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).into();
-        format!("event: log\ndata: {entry}\n\n").into()
+        let since_epoch =
+            self.recorded_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut entry_value = describe(&self.event);
+        entry_value["id"] = self.number.into();
+        entry_value["at_ms"] = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).into();
+        format!("event: log\ndata: {entry_value}\n\n").into()
     }
 }
 
@@ -134,12 +139,15 @@ mod tests {
         for _ in 0..MAX_ENTRIES {
             assert_eq!(log.add(&ObserverEvent::HandshakeFailed, false), None);
         }
-        let last = log.add(&ObserverEvent::LimitHit("max_connections"), true).unwrap();
+        let last_record = log.add(&ObserverEvent::LimitHit("max_connections"), true).unwrap();
         let records = log.records();
         assert_eq!(records.len(), MAX_ENTRIES);
-        assert_eq!(records.last(), Some(&last));
-        let last = std::str::from_utf8(&last).unwrap();
-        assert!(last.starts_with("event: log\ndata: {") && last.ends_with("}\n\n"), "{last}");
-        assert!(last.contains("limit reached: max_connections"), "{last}");
+        assert_eq!(records.last(), Some(&last_record));
+        let last_text = std::str::from_utf8(&last_record).unwrap();
+        assert!(
+            last_text.starts_with("event: log\ndata: {") && last_text.ends_with("}\n\n"),
+            "{last_text}"
+        );
+        assert!(last_text.contains("limit reached: max_connections"), "{last_text}");
     }
 }

@@ -47,16 +47,16 @@ impl http_body::Body for EventStreamBody {
 /// The task that feeds one reader.
 struct ReaderTask {
     snapshots: Arc<SnapshotCache>,
-    live: broadcast::Receiver<Bytes>,
+    live_records: broadcast::Receiver<Bytes>,
     snapshot_ticks: Interval,
     heartbeat: Interval,
-    last_number: u64,
+    last_snapshot_number: u64,
     _subscription: Subscription,
 }
 
 /// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
 pub(crate) fn open(snapshots: &Arc<SnapshotCache>) -> Option<EventStreamBody> {
-    let (buffered, live, subscription) = snapshots.observer().subscribe()?;
+    let (buffered_records, live_records, subscription) = snapshots.observer().subscribe()?;
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_RECORDS);
     let (mut snapshot_ticks, mut heartbeat) =
         (interval(MIN_SNAPSHOT_INTERVAL), interval(HEARTBEAT_INTERVAL));
@@ -65,20 +65,20 @@ pub(crate) fn open(snapshots: &Arc<SnapshotCache>) -> Option<EventStreamBody> {
     let snapshots = Arc::clone(snapshots);
     let reader = ReaderTask {
         snapshots,
-        live,
+        live_records,
         snapshot_ticks,
         heartbeat,
-        last_number: 0,
+        last_snapshot_number: 0,
         _subscription: subscription,
     };
-    tokio::spawn(reader.run(sender, buffered));
+    tokio::spawn(reader.run(sender, buffered_records));
     Some(EventStreamBody(receiver))
 }
 
 impl ReaderTask {
-    async fn run(mut self, sender: mpsc::Sender<Bytes>, buffered: Vec<Bytes>) {
-        let mut record = self.first_record(&buffered);
-        drop(buffered);
+    async fn run(mut self, sender: mpsc::Sender<Bytes>, buffered_records: Vec<Bytes>) {
+        let mut record = self.first_record(&buffered_records);
+        drop(buffered_records);
         while let Ok(Ok(())) = timeout(WRITE_TIMEOUT, sender.send(record)).await {
             let next = tokio::select! {
                 () = sender.closed() => return,
@@ -90,14 +90,14 @@ impl ReaderTask {
     }
 
     /// Returns the first record: title and version, then the buffered log entries.
-    fn first_record(&self, buffered: &[Bytes]) -> Bytes {
+    fn first_record(&self, buffered_records: &[Bytes]) -> Bytes {
         let about = json!({
             "title": self.snapshots.target().title,
             "version": env!("CARGO_PKG_VERSION"),
         });
         let hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: {about}\n\n");
         let mut records = BytesMut::from(hello.as_bytes());
-        for record in buffered {
+        for record in buffered_records {
             records.extend_from_slice(record);
         }
         records.freeze()
@@ -107,7 +107,7 @@ impl ReaderTask {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {
-                record = self.live.recv() => return match record {
+                record = self.live_records.recv() => return match record {
                     Ok(record) => Some(record),
                     Err(RecvError::Lagged(missed)) => {
                         Some(format!("event: missed\ndata: {missed}\n\n").into())
@@ -116,8 +116,8 @@ impl ReaderTask {
                 },
                 _ = self.snapshot_ticks.tick() => {
                     let snapshot = self.snapshots.get().await.ok()?;
-                    if snapshot.number != self.last_number {
-                        self.last_number = snapshot.number;
+                    if snapshot.number != self.last_snapshot_number {
+                        self.last_snapshot_number = snapshot.number;
                         return Some(snapshot.event);
                     }
                 }

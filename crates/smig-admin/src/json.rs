@@ -69,23 +69,26 @@ struct Stream {
 }
 
 impl Sessions {
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
-        let mut all = snapshot.sessions;
+    pub(crate) fn from_snapshot(snapshot: Snapshot) -> Self {
+        let mut snapshots = snapshot.sessions;
         // Most relevant first: sessions with migration, then those with the most streams.
-        all.sort_by_key(|session| {
+        snapshots.sort_by_key(|session| {
             (std::cmp::Reverse((session.can_migrate, session.open_streams)), session.id)
         });
-        let more = all.len().saturating_sub(MAX_SESSIONS);
+        let excess = snapshots.len().saturating_sub(MAX_SESSIONS);
         let mut streams_left = MAX_STREAMS;
-        let sessions =
-            all.iter().take(MAX_SESSIONS).map(|session| Session::of(session, &mut streams_left));
-        Self { sessions: sessions.collect(), sessions_omitted: snapshot.sessions_omitted + more }
+        let sessions = snapshots
+            .iter()
+            .take(MAX_SESSIONS)
+            .map(|session| Session::from_snapshot(session, &mut streams_left));
+        Self { sessions: sessions.collect(), sessions_omitted: snapshot.sessions_omitted + excess }
     }
 }
 
 impl Session {
-    fn of(session: &SessionSnapshot, streams_left: &mut usize) -> Self {
-        let streams: Vec<_> = session.streams.iter().take(*streams_left).map(Stream::of).collect();
+    fn from_snapshot(session: &SessionSnapshot, streams_left: &mut usize) -> Self {
+        let streams: Vec<_> =
+            session.streams.iter().take(*streams_left).map(Stream::from_snapshot).collect();
         *streams_left -= streams.len();
         Self {
             id: session.id.to_string(),
@@ -93,21 +96,21 @@ impl Session {
             migrates: session.can_migrate,
             age_s: session.age.as_secs_f64(),
             open_streams: session.open_streams,
-            connections: session.connections.iter().map(Connection::of).collect(),
+            connections: session.connections.iter().map(Connection::from_snapshot).collect(),
             streams,
         }
     }
 }
 
 impl Connection {
-    fn of(connection: &ConnectionSnapshot) -> Self {
+    fn from_snapshot(connection: &ConnectionSnapshot) -> Self {
         Self {
             id: connection.id.to_string(),
             role: connection.role.as_str(),
             local: connection.addrs.local.to_string(),
             peer: connection.addrs.peer.to_string(),
-            rtt_ms: millis(connection.rtt),
-            min_rtt_ms: millis(connection.min_rtt),
+            rtt_ms: to_millis(connection.rtt),
+            min_rtt_ms: to_millis(connection.min_rtt),
             congestion_window: connection.congestion_window,
             in_flight: connection.in_flight,
             unsent: connection.unsent,
@@ -121,13 +124,13 @@ impl Connection {
 }
 
 impl Stream {
-    fn of(stream: &StreamSnapshot) -> Self {
-        let name = stream.label.as_ref();
+    fn from_snapshot(stream: &StreamSnapshot) -> Self {
+        let label = stream.label.as_ref();
         Self {
             key: stream.key.as_u64().to_string(),
-            method: name.map(|name| name.method.to_string()),
-            authority: name.map(|name| name.authority.to_string()),
-            path: name.map(|name| name.path.to_string()),
+            method: label.map(|name| name.method.to_string()),
+            authority: label.map(|name| name.authority.to_string()),
+            path: label.map(|name| name.path.to_string()),
             connection: stream.connection.to_string(),
             sent: stream.sent,
             queued: stream.queued,
@@ -136,12 +139,12 @@ impl Stream {
             age_s: stream.age.map(|age| age.as_secs_f64()),
             migrations: stream.migrations,
             migrating: stream.migrating,
-            decision: stream.decision.map(|verdict| verdict.to_string()),
+            decision: stream.decision.map(|decision| decision.to_string()),
         }
     }
 }
 
 /// Converts to milliseconds, the usual unit of round-trip times.
-pub(crate) fn millis(time: Duration) -> f64 {
+pub(crate) fn to_millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

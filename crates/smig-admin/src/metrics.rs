@@ -12,7 +12,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use smig::Stats;
 
-use super::request_metrics::MAX_SMALL_REQUEST_BYTES;
+use super::request_metrics::SMALL_REQUEST_THRESHOLD_BYTES;
 use super::snapshot_cache::SnapshotCache;
 use super::{ReportedStats, TunnelReport, UpstreamReport};
 
@@ -28,20 +28,20 @@ impl fmt::Debug for Metrics {
 impl Metrics {
     pub(crate) fn new(snapshots: &Arc<SnapshotCache>) -> Self {
         let mut registry = Registry::with_prefix("smig");
-        let about = vec![
+        let build_info = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("title", snapshots.target().title.clone()),
         ];
-        registry.register("build", "Version and title of this process", Info::new(about));
-        let requests = snapshots.observer().requests();
+        registry.register("build", "Version and title of this process", Info::new(build_info));
+        let requests = snapshots.observer().request_metrics();
         let help = format!(
             "Time from a request to the end of its response, HTTP/2 only; small: both bodies \
-             together have less than {MAX_SMALL_REQUEST_BYTES} bytes"
+             together have less than {SMALL_REQUEST_THRESHOLD_BYTES} bytes"
         );
         let latency = requests.latency();
         registry.register_with_unit("request_duration", help, Unit::Seconds, latency);
         let help = "Body bytes of completed streams";
-        registry.register_with_unit("body", help, Unit::Bytes, requests.bytes());
+        registry.register_with_unit("body", help, Unit::Bytes, requests.body_bytes());
         let help = "Limits reached, by their names";
         registry.register("limit_hits", help, requests.limit_hits());
         registry.register_collector(Box::new(ScrapeCollector(Arc::clone(snapshots))));
@@ -49,7 +49,7 @@ impl Metrics {
     }
 
     /// Encodes all metrics in the text format.
-    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn to_text(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.0)?;
         Ok(out)
@@ -68,22 +68,22 @@ impl Collector for ScrapeCollector {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value).encode(metric)?;
         }
-        let open = stats.connections_opened.saturating_sub(stats.connections_closed);
-        let ready = i64::from((target.ready)().is_ok());
-        let open = i64::try_from(open).unwrap_or(i64::MAX);
+        let open_connections = stats.connections_opened.saturating_sub(stats.connections_closed);
+        let ready = i64::from((target.readiness_check)().is_ok());
+        let open_connections = i64::try_from(open_connections).unwrap_or(i64::MAX);
         for (name, help, value) in [
-            ("connections", "Open connections", open),
+            ("connections", "Open connections", open_connections),
             ("ready", "1 if new work is accepted, else 0", ready),
         ] {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;
         }
-        migrations(&mut encoder, &stats)?;
-        let reported = target.collect_stats();
-        access_log(&mut encoder, &reported)?;
-        telemetry(&mut encoder, &reported)?;
-        upstreams(&mut encoder, &reported)?;
-        tunnels(&mut encoder, &reported)
+        encode_migrations(&mut encoder, &stats)?;
+        let reported_stats = target.collect_stats();
+        encode_access_log(&mut encoder, &reported_stats)?;
+        encode_telemetry(&mut encoder, &reported_stats)?;
+        encode_upstreams(&mut encoder, &reported_stats)?;
+        encode_tunnels(&mut encoder, &reported_stats)
     }
 }
 
@@ -109,7 +109,7 @@ struct InitiatorLabels {
 }
 
 /// Encodes the number of migrations by the end that started them.
-fn migrations(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), fmt::Error> {
+fn encode_migrations(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), fmt::Error> {
     let help = "Migrations of streams to another connection, by the end that initiated them";
     let mut metric = encoder.encode_descriptor("migrations", help, None, MetricType::Counter)?;
     let by_peer = stats.migrations.saturating_sub(stats.migrations_initiated);
@@ -119,21 +119,21 @@ fn migrations(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), 
     Ok(())
 }
 
-fn access_log(
+fn encode_access_log(
     encoder: &mut DescriptorEncoder<'_>,
-    reported: &ReportedStats,
+    reported_stats: &ReportedStats,
 ) -> Result<(), fmt::Error> {
-    let Some(dropped) = reported.access_log_dropped else { return Ok(()) };
+    let Some(dropped) = reported_stats.access_log_dropped else { return Ok(()) };
     let (name, help) = ("access_log_lines_dropped", "Lines dropped: buffer full, or write failed");
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(dropped).encode(metric)
 }
 
-fn telemetry(
+fn encode_telemetry(
     encoder: &mut DescriptorEncoder<'_>,
-    reported: &ReportedStats,
+    reported_stats: &ReportedStats,
 ) -> Result<(), fmt::Error> {
-    let Some(telemetry) = reported.telemetry else { return Ok(()) };
+    let Some(telemetry) = reported_stats.telemetry else { return Ok(()) };
     for (name, help, value) in [
         ("telemetry_spans_exported", "Spans accepted by the collector", telemetry.sent),
         ("telemetry_spans_dropped", "Spans dropped", telemetry.dropped),
@@ -163,34 +163,33 @@ struct MetricDef<T> {
     value: fn(&T) -> u64,
 }
 
-fn encode<T, L: EncodeLabelSet>(
+fn encode_all<T, L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
-    all: &[T],
+    items: &[T],
     labels: impl Fn(&T) -> L,
     metrics: &[MetricDef<T>],
 ) -> Result<(), fmt::Error> {
-    if all.is_empty() {
+    if items.is_empty() {
         return Ok(());
     }
     for MetricDef { name, help, kind, value } in metrics {
         let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
-        for one in all {
-            let labels = labels(one);
+        for item in items {
+            let labels = labels(item);
             let family = metric.encode_family(&labels)?;
             match kind {
-                MetricType::Counter => ConstCounter::new(value(one)).encode(family)?,
-                _ => {
-                    ConstGauge::new(i64::try_from(value(one)).unwrap_or(i64::MAX)).encode(family)?
-                }
+                MetricType::Counter => ConstCounter::new(value(item)).encode(family)?,
+                _ => ConstGauge::new(i64::try_from(value(item)).unwrap_or(i64::MAX))
+                    .encode(family)?,
             }
         }
     }
     Ok(())
 }
 
-fn upstreams(
+fn encode_upstreams(
     encoder: &mut DescriptorEncoder<'_>,
-    reported: &ReportedStats,
+    reported_stats: &ReportedStats,
 ) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &UpstreamReport| UpstreamLabels {
@@ -199,9 +198,9 @@ fn upstreams(
     };
     let metric =
         |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef { name, help, kind, value };
-    encode(
+    encode_all(
         encoder,
-        &reported.upstreams,
+        &reported_stats.upstreams,
         labels,
         &[
             metric("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
@@ -219,17 +218,17 @@ fn upstreams(
     )
 }
 
-fn tunnels(
+fn encode_tunnels(
     encoder: &mut DescriptorEncoder<'_>,
-    reported: &ReportedStats,
+    reported_stats: &ReportedStats,
 ) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
     let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
     let metric =
         |name, help, kind, value: fn(&TunnelReport) -> u64| MetricDef { name, help, kind, value };
-    encode(
+    encode_all(
         encoder,
-        &reported.tunnels,
+        &reported_stats.tunnels,
         labels,
         &[
             metric("tunnels", "Open tunnels", Gauge, |one| one.open),
@@ -239,8 +238,8 @@ fn tunnels(
             }),
         ],
     )?;
-    tunnel_bytes(encoder, &reported.tunnels)?;
-    tunnel_ends(encoder, &reported.tunnels)
+    encode_tunnel_bytes(encoder, &reported_stats.tunnels)?;
+    encode_tunnel_ends(encoder, &reported_stats.tunnels)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -250,18 +249,18 @@ struct TunnelBytesLabels {
 }
 
 /// Encodes the bytes of tunnels, counted while they run.
-fn tunnel_bytes(
+fn encode_tunnel_bytes(
     encoder: &mut DescriptorEncoder<'_>,
-    all: &[TunnelReport],
+    reports: &[TunnelReport],
 ) -> Result<(), fmt::Error> {
-    if all.is_empty() {
+    if reports.is_empty() {
         return Ok(());
     }
     let (help, unit) = ("Bytes received from and sent to clients", Some(&Unit::Bytes));
     let mut metric = encoder.encode_descriptor("tunnel", help, unit, MetricType::Counter)?;
-    for one in all {
-        for (direction, bytes) in [("received", one.bytes_in), ("sent", one.bytes_out)] {
-            let labels = TunnelBytesLabels { kind: one.kind, direction };
+    for report in reports {
+        for (direction, bytes) in [("received", report.bytes_in), ("sent", report.bytes_out)] {
+            let labels = TunnelBytesLabels { kind: report.kind, direction };
             ConstCounter::new(bytes).encode(metric.encode_family(&labels)?)?;
         }
     }
@@ -275,31 +274,31 @@ struct TunnelEndLabels {
 }
 
 /// Encodes why tunnels ended, and how long they lasted.
-fn tunnel_ends(
+fn encode_tunnel_ends(
     encoder: &mut DescriptorEncoder<'_>,
-    all: &[TunnelReport],
+    reports: &[TunnelReport],
 ) -> Result<(), fmt::Error> {
-    if all.is_empty() {
+    if reports.is_empty() {
         return Ok(());
     }
     let help = "Tunnels ended: completed, failed at one end, timed out idle, or aborted here";
     let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
-    for one in all {
-        for &(reason, count) in &one.ended {
-            let labels = TunnelEndLabels { kind: one.kind, reason };
+    for report in reports {
+        for &(reason, count) in &report.ended {
+            let labels = TunnelEndLabels { kind: report.kind, reason };
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
     }
     let (help, unit) = ("Duration of ended tunnels", Some(&Unit::Seconds));
     let mut metric =
         encoder.encode_descriptor("tunnel_duration", help, unit, MetricType::Histogram)?;
-    for one in all {
-        let labels = TunnelLabels { kind: one.kind };
-        let count = one.durations.iter().map(|(_, count)| count).sum();
+    for report in reports {
+        let labels = TunnelLabels { kind: report.kind };
+        let count = report.durations.iter().map(|(_, count)| count).sum();
         metric.encode_family(&labels)?.encode_histogram::<TunnelLabels>(
-            one.duration_sum_seconds,
+            report.duration_sum_seconds,
             count,
-            &one.durations,
+            &report.durations,
             None,
         )?;
     }

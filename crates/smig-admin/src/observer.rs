@@ -9,7 +9,7 @@ use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
 use super::event_log::EventLog;
-use super::request_metrics::{MAX_SMALL_REQUEST_BYTES, RequestMetrics};
+use super::request_metrics::{RequestMetrics, SMALL_REQUEST_THRESHOLD_BYTES};
 use super::spans::OpenSpans;
 use super::telemetry::Tracer;
 
@@ -18,17 +18,17 @@ const MAX_LAG_RECORDS: usize = 256;
 /// Maximum number of small requests reported individually per snapshot.
 const MAX_SMALL_REQUESTS: usize = 256;
 /// Maximum number of concurrent readers of the event stream.
-const MAX_SUBSCRIBERS: usize = 16;
+const MAX_READERS: usize = 16;
 
 /// The observer of a server or a client for the admin interface: pass it to the builder as observer, and to
 /// [`AdminTarget::new`](super::AdminTarget::new).
 #[derive(Debug)]
 pub struct AdminObserver {
     log: Mutex<EventLog>,
-    live: broadcast::Sender<Bytes>,
-    subscribers: AtomicUsize,
+    live_records: broadcast::Sender<Bytes>,
+    reader_count: AtomicUsize,
     small_requests: Mutex<Vec<SmallRequest>>,
-    requests: RequestMetrics,
+    request_metrics: RequestMetrics,
     spans: OpenSpans,
 }
 
@@ -50,16 +50,16 @@ impl AdminObserver {
     pub fn with_tracer(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
-            live: broadcast::Sender::new(MAX_LAG_RECORDS),
-            subscribers: AtomicUsize::new(0),
+            live_records: broadcast::Sender::new(MAX_LAG_RECORDS),
+            reader_count: AtomicUsize::new(0),
             small_requests: Mutex::default(),
-            requests: RequestMetrics::default(),
+            request_metrics: RequestMetrics::default(),
             spans: OpenSpans::new(tracer),
         })
     }
 
-    pub(crate) const fn requests(&self) -> &RequestMetrics {
-        &self.requests
+    pub(crate) const fn request_metrics(&self) -> &RequestMetrics {
+        &self.request_metrics
     }
 
     /// Returns the spans of open requests, which new requests add to.
@@ -73,7 +73,7 @@ impl AdminObserver {
         self.spans.abort_all();
     }
 
-    fn log(&self) -> MutexGuard<'_, EventLog> {
+    fn lock_log(&self) -> MutexGuard<'_, EventLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,14 +82,14 @@ impl AdminObserver {
     pub(crate) fn subscribe(
         self: &Arc<Self>,
     ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Subscription)> {
-        if self.subscribers.fetch_add(1, Ordering::Relaxed) >= MAX_SUBSCRIBERS {
-            self.subscribers.fetch_sub(1, Ordering::Relaxed);
+        if self.reader_count.fetch_add(1, Ordering::Relaxed) >= MAX_READERS {
+            self.reader_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let subscription = Subscription(Arc::clone(self));
         // Under the lock, no record is missed or duplicated.
-        let log = self.log();
-        Some((log.records(), self.live.subscribe(), subscription))
+        let log = self.lock_log();
+        Some((log.records(), self.live_records.subscribe(), subscription))
     }
 
     /// Takes the small requests that completed while a reader was connected.
@@ -98,9 +98,9 @@ impl AdminObserver {
     }
 
     fn on_stream_ended(&self, stream: Option<StreamRef>, latency: Duration, bytes: u64) {
-        let small = bytes < MAX_SMALL_REQUEST_BYTES;
-        self.requests.observe(latency, small);
-        if !small || self.subscribers.load(Ordering::Relaxed) == 0 {
+        let is_small = bytes < SMALL_REQUEST_THRESHOLD_BYTES;
+        self.request_metrics.observe_latency(latency, is_small);
+        if !is_small || self.reader_count.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Some(stream) = stream else { return };
@@ -116,18 +116,19 @@ impl Observer for AdminObserver {
         self.spans.on_event(event);
         match event {
             ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
-                self.requests.count_body_bytes(*sent, *received);
+                self.request_metrics.count_body_bytes(*sent, *received);
                 self.on_stream_ended(*stream, *latency, sent + received);
             }
             ObserverEvent::StreamOpened { .. } => {}
-            other => {
-                if let ObserverEvent::LimitHit(limit) = other {
-                    self.requests.count_limit_hit(limit);
+            logged_event => {
+                if let ObserverEvent::LimitHit(limit) = logged_event {
+                    self.request_metrics.count_limit_hit(limit);
                 }
-                let mut log = self.log();
-                if let Some(record) = log.add(other, self.live.receiver_count() > 0) {
+                let mut log = self.lock_log();
+                if let Some(record) = log.add(logged_event, self.live_records.receiver_count() > 0)
+                {
                     // The last reader may just have disconnected.
-                    drop(self.live.send(record));
+                    drop(self.live_records.send(record));
                 }
             }
         }
@@ -140,7 +141,7 @@ pub(crate) struct Subscription(Arc<AdminObserver>);
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        if self.0.subscribers.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.0.reader_count.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.take_small_requests();
         }
     }

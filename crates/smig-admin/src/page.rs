@@ -9,8 +9,8 @@ pub(crate) const PAGE: &str = include_str!("page.html");
 /// Returns the Content-Security-Policy: it allows the page's own style and script, by their hashes, and
 /// requests to the page's origin.
 pub(crate) fn content_security_policy() -> String {
-    let style = hash(between(PAGE, "<style>", "</style>"));
-    let script = hash(between(PAGE, "<script>", "</script>"));
+    let style = hash(text_between(PAGE, "<style>", "</style>"));
+    let script = hash(text_between(PAGE, "<script>", "</script>"));
     format!(
         "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; \
          connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
@@ -22,7 +22,7 @@ fn hash(text: &str) -> String {
     BASE64_STANDARD.encode(Sha256::digest(text))
 }
 
-fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
+fn text_between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let inside = text.split_once(begin).map_or("", |(_, rest)| rest);
     inside.split_once(end).map_or("", |(inside, _)| inside)
 }
@@ -42,6 +42,6 @@ mod tests {
         for inline in [" style=\"", " onclick=", "javascript:"] {
             assert!(!PAGE.contains(inline), "the page's policy forbids {inline}");
         }
-        assert!(!between(PAGE, "<script>", "</script>").is_empty());
+        assert!(!text_between(PAGE, "<script>", "</script>").is_empty());
     }
 }

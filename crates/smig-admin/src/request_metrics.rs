@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
 /// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
-pub(crate) const MAX_SMALL_REQUEST_BYTES: u64 = 64 << 10;
+pub(crate) const SMALL_REQUEST_THRESHOLD_BYTES: u64 = 64 << 10;
 /// Upper bounds of the latency histograms, seconds.
 const LATENCY_BUCKETS_S: [f64; 16] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
@@ -21,11 +21,11 @@ type Latencies = Family<SizeLabels, Histogram, fn() -> Histogram>;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMetrics {
     latency: Latencies,
-    small: Histogram,
-    large: Histogram,
-    bytes: Family<DirectionLabels, Counter>,
-    sent: Counter,
-    received: Counter,
+    small_latency: Histogram,
+    large_latency: Histogram,
+    body_bytes: Family<DirectionLabels, Counter>,
+    bytes_sent: Counter,
+    bytes_received: Counter,
     limit_hits: Family<LimitLabels, Counter>,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct LimitLabels {
 
 impl Default for RequestMetrics {
     fn default() -> Self {
-        let new: fn() -> Histogram = || Histogram::new(LATENCY_BUCKETS_S);
-        let latency = Family::new_with_constructor(new);
+        let new_histogram: fn() -> Histogram = || Histogram::new(LATENCY_BUCKETS_S);
+        let latency = Family::new_with_constructor(new_histogram);
         let bytes = Family::default();
         // Looked up once: updating per request takes no lock of a family.
         let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
@@ -55,7 +55,15 @@ impl Default for RequestMetrics {
         let of_direction =
             |direction| -> Counter { bytes.get_or_create_owned(&DirectionLabels { direction }) };
         let (sent, received) = (of_direction("sent"), of_direction("received"));
-        Self { latency, small, large, bytes, sent, received, limit_hits: Family::default() }
+        Self {
+            latency,
+            small_latency: small,
+            large_latency: large,
+            body_bytes: bytes,
+            bytes_sent: sent,
+            bytes_received: received,
+            limit_hits: Family::default(),
+        }
     }
 }
 
@@ -66,8 +74,8 @@ impl RequestMetrics {
     }
 
     /// Returns the body bytes, by direction, for the registry.
-    pub(crate) fn bytes(&self) -> Family<DirectionLabels, Counter> {
-        self.bytes.clone()
+    pub(crate) fn body_bytes(&self) -> Family<DirectionLabels, Counter> {
+        self.body_bytes.clone()
     }
 
     /// Returns how often each limit was reached, for the registry.
@@ -79,13 +87,13 @@ impl RequestMetrics {
         self.limit_hits.get_or_create(&LimitLabels { limit }).inc();
     }
 
-    pub(crate) fn observe(&self, latency: Duration, small: bool) {
-        let histogram = if small { &self.small } else { &self.large };
+    pub(crate) fn observe_latency(&self, latency: Duration, is_small: bool) {
+        let histogram = if is_small { &self.small_latency } else { &self.large_latency };
         histogram.observe(latency.as_secs_f64());
     }
 
     pub(crate) fn count_body_bytes(&self, sent: u64, received: u64) {
-        self.sent.inc_by(sent);
-        self.received.inc_by(received);
+        self.bytes_sent.inc_by(sent);
+        self.bytes_received.inc_by(received);
     }
 }

@@ -76,17 +76,15 @@ impl AdminService {
             "/events" if request.method() == Method::HEAD => full_response("text/event-stream", ""),
             "/events" => match event_stream::open(&self.snapshots) {
                 Some(events) => typed_response("text/event-stream", Either::Right(events)),
-                None => {
-                    text_response(StatusCode::SERVICE_UNAVAILABLE, "too many event subscribers\n")
-                }
+                None => text_response(StatusCode::SERVICE_UNAVAILABLE, "too many event readers\n"),
             },
             "/api/sessions" => match self.snapshots.get().await {
-                Ok(snapshot) => full_response("application/json", snapshot.sessions),
+                Ok(snapshot) => full_response("application/json", snapshot.sessions_json),
                 Err(error) => {
                     text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
                 }
             },
-            "/metrics" => match self.metrics.text() {
+            "/metrics" => match self.metrics.to_text() {
                 Ok(metrics) => full_response(
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
                     metrics,
@@ -96,7 +94,7 @@ impl AdminService {
                 }
             },
             "/healthz" => text_response(StatusCode::OK, "alive\n"),
-            "/readyz" => match (self.snapshots.target().ready)() {
+            "/readyz" => match (self.snapshots.target().readiness_check)() {
                 Ok(()) => text_response(StatusCode::OK, "ready\n"),
                 Err(why) => text_response(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },

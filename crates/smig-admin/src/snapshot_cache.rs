@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::json::{Sessions, millis};
+use super::json::{Sessions, to_millis};
 use super::observer::AdminObserver;
 use super::reports::ReportedStats;
 use super::target::AdminTarget;
@@ -21,7 +21,7 @@ pub(crate) const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct SnapshotCache {
     target: AdminTarget,
-    last: Mutex<Option<CachedSnapshot>>,
+    last_snapshot: Mutex<Option<CachedSnapshot>>,
 }
 
 /// A snapshot, serialized.
@@ -31,7 +31,7 @@ pub(crate) struct CachedSnapshot {
     pub(crate) number: u64,
     taken_at: Instant,
     /// The body of `/api/sessions`.
-    pub(crate) sessions: Bytes,
+    pub(crate) sessions_json: Bytes,
     /// The same with counters and statistics, as an event of the page.
     pub(crate) event: Bytes,
 }
@@ -49,12 +49,12 @@ struct PageUpdate<'a> {
     #[serde(rename = "ended")]
     ended_small_requests: Vec<(String, String, f64)>,
     #[serde(flatten)]
-    reported: ReportedStats,
+    reported_stats: ReportedStats,
 }
 
 impl SnapshotCache {
     pub(crate) fn new(target: AdminTarget) -> Arc<Self> {
-        Arc::new(Self { target, last: Mutex::default() })
+        Arc::new(Self { target, last_snapshot: Mutex::default() })
     }
 
     pub(crate) const fn observer(&self) -> &Arc<AdminObserver> {
@@ -67,32 +67,33 @@ impl SnapshotCache {
 
     /// Returns a snapshot younger than [`MIN_SNAPSHOT_INTERVAL`]; takes one if there is none.
     pub(crate) async fn get(&self) -> Result<CachedSnapshot, serde_json::Error> {
-        let mut last = self.last.lock().await;
-        if let Some(snapshot) = &*last
+        let mut last_snapshot = self.last_snapshot.lock().await;
+        if let Some(snapshot) = &*last_snapshot
             && snapshot.taken_at.elapsed() < MIN_SNAPSHOT_INTERVAL
         {
             return Ok(snapshot.clone());
         }
-        let number = last.as_ref().map_or(0, |snapshot| snapshot.number) + 1;
+        let number = last_snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1;
         let taken_at = Instant::now();
-        let sessions = Sessions::of(self.target.source.sessions().await);
-        let event = self.page_update(&sessions)?;
-        let event = format!("event: snapshot\ndata: {event}\n\n").into();
-        let sessions = serde_json::to_vec(&sessions)?.into();
-        let snapshot = CachedSnapshot { number, taken_at, sessions, event };
-        *last = Some(snapshot.clone());
+        let sessions = Sessions::from_snapshot(self.target.source.sessions().await);
+        let update_json = self.page_update(&sessions)?;
+        let event = format!("event: snapshot\ndata: {update_json}\n\n").into();
+        let sessions_json = serde_json::to_vec(&sessions)?.into();
+        let snapshot = CachedSnapshot { number, taken_at, sessions_json, event };
+        *last_snapshot = Some(snapshot.clone());
         Ok(snapshot)
     }
 
     fn page_update(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let stats = self.target.source.stats();
         let small_requests = self.observer().take_small_requests().into_iter().map(|request| {
             let stream = request.stream;
-            (stream.session.to_string(), stream.connection.to_string(), millis(request.latency))
+            (stream.session.to_string(), stream.connection.to_string(), to_millis(request.latency))
         });
         serde_json::to_string(&PageUpdate {
-            at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            at_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
             sessions,
             counters: json!({
                 "connections_open": stats.connections_opened.saturating_sub(stats.connections_closed),
@@ -101,9 +102,9 @@ impl SnapshotCache {
                 "migrations_declined": stats.migrations_declined,
                 "streams_reset": stats.streams_reset,
             }),
-            not_ready: (self.target.ready)().err(),
+            not_ready: (self.target.readiness_check)().err(),
             ended_small_requests: small_requests.collect(),
-            reported: self.target.collect_stats(),
+            reported_stats: self.target.collect_stats(),
         })
     }
 }

@@ -28,16 +28,16 @@ const MAX_OPEN_SPANS: usize = 4096;
 const MAX_ATTRIBUTE_CHARS: usize = 1024;
 
 /// The well-known methods; all others are `_OTHER`, so that clients cannot create unlimited values.
-const METHODS: [&str; 9] =
+const KNOWN_METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
 /// A request's span. It ends when this is dropped and the stream has ended.
 #[derive(Clone, Debug)]
 pub struct RequestSpan {
     /// For subscribers within this process.
-    span: Span,
+    tracing_span: Span,
     /// For the exporter.
-    exported: Option<ExportedSpan>,
+    exported_span: Option<ExportedSpan>,
     /// The span ends with its stream.
     has_stream: bool,
 }
@@ -58,7 +58,7 @@ struct SpanAttributes<'a> {
 }
 
 impl<'a> SpanAttributes<'a> {
-    fn of<B>(
+    fn from_request<B>(
         request: &'a Request<B>,
         authority: Option<&'a Authority>,
         route: Option<&'a str>,
@@ -72,14 +72,14 @@ impl<'a> SpanAttributes<'a> {
             authority,
             path: uri.path(),
             scheme: uri.scheme_str().or(transport_scheme),
-            version: version(request.version()),
+            version: protocol_version(request.version()),
             headers: Some(request.headers()),
         }
     }
 
     fn method(&self) -> Option<&'static str> {
         let known_method =
-            |method: &Method| METHODS.into_iter().find(|known| *known == method.as_str());
+            |method: &Method| KNOWN_METHODS.into_iter().find(|known| *known == method.as_str());
         self.method.map(|method| known_method(method).unwrap_or("_OTHER"))
     }
 
@@ -100,7 +100,7 @@ impl<'a> SpanAttributes<'a> {
     }
 
     fn attributes(&self) -> Vec<Attribute> {
-        let mut all = Vec::with_capacity(16);
+        let mut attributes = Vec::with_capacity(16);
         let texts = [
             ("http.request.method_original", self.method_original()),
             ("http.route", self.route),
@@ -108,14 +108,16 @@ impl<'a> SpanAttributes<'a> {
             ("url.path", self.path()),
             ("url.scheme", self.scheme),
         ];
-        let known =
+        let known_values =
             [("http.request.method", self.method()), ("network.protocol.version", self.version)];
         let text = |(key, value): (_, Option<&str>)| Some(Attribute::new(key, truncate(value?)));
-        all.extend(texts.into_iter().filter_map(text));
-        all.extend(known.into_iter().filter_map(|(key, value)| Some(Attribute::new(key, value?))));
+        attributes.extend(texts.into_iter().filter_map(text));
+        attributes.extend(
+            known_values.into_iter().filter_map(|(key, value)| Some(Attribute::new(key, value?))),
+        );
         let port = self.authority.and_then(Authority::port_u16);
-        all.extend(port.map(|port| Attribute::new("server.port", i64::from(port))));
-        all
+        attributes.extend(port.map(|port| Attribute::new("server.port", i64::from(port))));
+        attributes
     }
 }
 
@@ -124,7 +126,7 @@ fn truncate(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-const fn version(version: Version) -> Option<&'static str> {
+const fn protocol_version(version: Version) -> Option<&'static str> {
     match version {
         Version::HTTP_10 => Some("1.0"),
         Version::HTTP_11 => Some("1.1"),
@@ -137,36 +139,43 @@ impl RequestSpan {
     /// Starts a span for a request to `authority` that matched `route`. It ends with its stream, if
     /// the observer of `open_spans` is notified of that stream.
     #[must_use]
-    pub fn begin<B>(
+    pub fn for_route<B>(
         request: &Request<B>,
         authority: Option<&Authority>,
         route: &str,
         open_spans: &OpenSpans,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, authority, Some(route)), open_spans.tracer.as_ref())
-            .track(request, open_spans)
+        Self::new(
+            &SpanAttributes::from_request(request, authority, Some(route)),
+            open_spans.tracer.as_ref(),
+        )
+        .track(request, open_spans)
     }
 
     /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
     pub fn for_forward_proxy<B>(request: &Request<B>, open_spans: &OpenSpans) -> Self {
-        let attributes = SpanAttributes::of(request, request.uri().authority(), None);
+        let attributes = SpanAttributes::from_request(request, request.uri().authority(), None);
         Self::new(&attributes, open_spans.tracer.as_ref()).track(request, open_spans)
     }
 
     /// Starts a span for a local program's request to an agent.
     #[must_use]
-    pub fn local<B>(
+    pub fn for_local_request<B>(
         request: &Request<B>,
         authority: Option<&Authority>,
         tracer: Option<&Tracer>,
     ) -> Self {
-        Self::new(&SpanAttributes::of(request, authority, None), tracer)
+        Self::new(&SpanAttributes::from_request(request, authority, None), tracer)
     }
 
     /// Starts a span for a tunnel that a local program requested from an agent without HTTP.
     #[must_use]
-    pub fn tunnel(protocol: &'static str, authority: &Authority, tracer: Option<&Tracer>) -> Self {
+    pub fn for_local_tunnel(
+        protocol: &'static str,
+        authority: &Authority,
+        tracer: Option<&Tracer>,
+    ) -> Self {
         let (method, route, path) = (None, None, "");
         let (scheme, version, headers) = (None, None, None);
         let authority = Some(authority);
@@ -199,10 +208,10 @@ impl RequestSpan {
             smig.migrations = Empty,
             error.type = Empty,
         );
-        let exported = tracer.map(|tracer| {
+        let exported_span = tracer.map(|tracer| {
             tracer.start_span(attributes.name(), attributes.attributes(), attributes.headers)
         });
-        Self { span, exported, has_stream: false }
+        Self { tracing_span: span, exported_span, has_stream: false }
     }
 
     fn track<B>(mut self, request: &Request<B>, open_spans: &OpenSpans) -> Self {
@@ -218,7 +227,7 @@ impl RequestSpan {
     /// Returns whether the span is enabled in this process or exported.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.exported.is_some() || !self.span.is_disabled()
+        self.exported_span.is_some() || !self.tracing_span.is_disabled()
     }
 
     /// Returns whether the span ends with its stream.
@@ -230,15 +239,15 @@ impl RequestSpan {
     /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
     /// client's fields are left in place.
     pub fn inject(&self, headers: &mut HeaderMap) {
-        if let Some(exported) = &self.exported {
+        if let Some(exported) = &self.exported_span {
             exported.inject(headers);
         }
     }
 
     /// Records the upstream of the request.
     pub fn set_upstream(&self, upstream: &str) {
-        self.span.record("smig.upstream", upstream);
-        if let Some(exported) = &self.exported {
+        self.tracing_span.record("smig.upstream", upstream);
+        if let Some(exported) = &self.exported_span {
             exported.record(Attribute::new("smig.upstream", upstream.to_owned()));
         }
     }
@@ -271,16 +280,16 @@ impl RequestSpan {
     }
 
     fn record(&self, name: &'static str, value: u64) {
-        self.span.record(name, value);
-        if let Some(exported) = &self.exported {
+        self.tracing_span.record(name, value);
+        if let Some(exported) = &self.exported_span {
             exported.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
         }
     }
 
     fn record_error(&self, error_type: &str) {
-        self.span.record("error.type", error_type);
-        self.span.record("otel.status_code", "ERROR");
-        if let Some(exported) = &self.exported {
+        self.tracing_span.record("error.type", error_type);
+        self.tracing_span.record("otel.status_code", "ERROR");
+        if let Some(exported) = &self.exported_span {
             exported.set_error(error_type);
         }
     }
@@ -349,19 +358,19 @@ impl OpenSpans {
             ObserverEvent::Migrated { stream: Some(stream), from, to, offset, why, .. } => {
                 let span = self.lock().get(&(stream.session, stream.stream)).cloned();
                 if let Some(span) = span {
-                    span.span.in_scope(|| {
+                    span.tracing_span.in_scope(|| {
                         tracing::debug!(target: TARGET, %from, %to, offset, reason = %why, "migrated");
                     });
-                    if let Some(exported) = &span.exported {
+                    if let Some(exported_span) = &span.exported_span {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
-                        let mut all: Vec<_> = texts
+                        let mut attributes: Vec<_> = texts
                             .into_iter()
                             .map(|(key, text)| Attribute::new(key, text))
                             .collect();
-                        all.push(Attribute::new("offset", offset));
-                        all.push(Attribute::new("reason", why.to_string()));
-                        exported.event("migrated", all);
+                        attributes.push(Attribute::new("offset", offset));
+                        attributes.push(Attribute::new("reason", why.to_string()));
+                        exported_span.add_event("migrated", attributes);
                     }
                 }
             }

@@ -44,11 +44,11 @@ pub struct AdminTarget {
     pub(crate) source: Box<dyn SessionSource>,
     pub(crate) observer: Arc<AdminObserver>,
     stats_sources: Vec<Arc<dyn StatsSource>>,
-    pub(crate) ready: Ready,
+    pub(crate) readiness_check: ReadinessCheck,
 }
 
 /// Readiness check: an error's text says why the process does not accept work.
-type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl AdminTarget {
     /// The sessions of `source`, observed by `observer`, under a title: the program, and perhaps its location.
@@ -63,14 +63,14 @@ impl AdminTarget {
             source: Box::new(source),
             observer,
             stats_sources: Vec::new(),
-            ready: Box::new(|| Ok(())),
+            readiness_check: Box::new(|| Ok(())),
         }
     }
 
     /// Adds statistics of another module, such as upstreams or tunnels.
     #[must_use]
-    pub fn with_stats(mut self, report: Arc<dyn StatsSource>) -> Self {
-        self.stats_sources.push(report);
+    pub fn with_stats(mut self, source: Arc<dyn StatsSource>) -> Self {
+        self.stats_sources.push(source);
         self
     }
 
@@ -78,19 +78,19 @@ impl AdminTarget {
     #[must_use]
     pub fn with_readiness(
         mut self,
-        ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        readiness_check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.ready = Box::new(ready);
+        self.readiness_check = Box::new(readiness_check);
         self
     }
 
     /// Collects the current statistics of all modules.
     pub(crate) fn collect_stats(&self) -> ReportedStats {
-        let mut reported = ReportedStats::default();
+        let mut reported_stats = ReportedStats::default();
         for source in &self.stats_sources {
-            source.report(&mut reported);
+            source.report(&mut reported_stats);
         }
-        reported
+        reported_stats
     }
 }
 

@@ -149,26 +149,35 @@ async fn a_migration_is_in_events_and_sessions() {
     let session = snapshot["sessions"][0]["id"].clone();
     assert_eq!(snapshot["ended"][0][0], session);
 
-    let big = fixture.get("/big").await;
-    let migrated = events.next_matching("log", |entry| entry["kind"] == "migrated").await;
-    assert_eq!(migrated["session"], session);
-    assert!(migrated["text"].as_str().unwrap().contains("as its hint requests"), "{migrated}");
+    let big_response = fixture.get("/big").await;
+    let migrated_entry = events.next_matching("log", |entry| entry["kind"] == "migrated").await;
+    assert_eq!(migrated_entry["session"], session);
+    assert!(
+        migrated_entry["text"].as_str().unwrap().contains("as its hint requests"),
+        "{migrated_entry}"
+    );
     let has_migrated = |snapshot: &Value| snapshot["sessions"][0]["streams"][0]["migrations"] == 1;
     let snapshot = events.next_matching("snapshot", has_migrated).await;
     let stream = &snapshot["sessions"][0]["streams"][0];
     assert_eq!((&stream["path"], &stream["length"]), (&"/big".into(), &LARGE_BYTES.into()));
-    assert_eq!((&stream["key"], &stream["connection"]), (&migrated["stream"], &migrated["to"]));
+    assert_eq!(
+        (&stream["key"], &stream["connection"]),
+        (&migrated_entry["stream"], &migrated_entry["to"])
+    );
 
-    let (status, api) = fixture.get_admin("/api/sessions").await;
+    let (status, sessions_response) = fixture.get_admin("/api/sessions").await;
     assert_eq!(status, StatusCode::OK);
-    let api: Value = serde_json::from_slice(api.body()).unwrap();
-    assert_eq!(api["sessions"][0]["id"], session);
-    let bulk = api["sessions"][0]["connections"].as_array().unwrap().iter();
-    assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
+    let sessions_json: Value = serde_json::from_slice(sessions_response.body()).unwrap();
+    assert_eq!(sessions_json["sessions"][0]["id"], session);
+    let connections = sessions_json["sessions"][0]["connections"].as_array().unwrap().iter();
+    assert_eq!(connections.filter(|conn| conn["role"] == "bulk").count(), 1, "{sessions_json}");
     // A later reader receives the earlier events.
     let mut later = EventReader::open(fixture.admin.local_addr()).await.unwrap();
-    assert_eq!(later.next_matching("log", |entry| entry["kind"] == "migrated").await, migrated);
-    drop(big);
+    assert_eq!(
+        later.next_matching("log", |entry| entry["kind"] == "migrated").await,
+        migrated_entry
+    );
+    drop(big_response);
 }
 
 struct FakeStats;
@@ -210,8 +219,11 @@ async fn metrics_have_types_units_and_values() {
     }
     let (status, metrics) = fixture.get_admin("/metrics").await;
     assert_eq!(status, StatusCode::OK);
-    let kind = metrics.headers()["content-type"].to_str().unwrap();
-    assert!(kind.starts_with("application/openmetrics-text; version=1.0.0"), "{kind}");
+    let content_type = metrics.headers()["content-type"].to_str().unwrap();
+    assert!(
+        content_type.starts_with("application/openmetrics-text; version=1.0.0"),
+        "{content_type}"
+    );
     let text = std::str::from_utf8(metrics.body()).unwrap();
     for line in [
         "# TYPE smig_request_duration_seconds histogram",
@@ -236,26 +248,29 @@ async fn metrics_have_types_units_and_values() {
     }
     assert!(text.ends_with("# EOF\n"));
     // Each name is described once, before its values.
-    let mut described: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
-    let all = described.len();
-    described.sort_unstable();
-    described.dedup();
-    assert_eq!(described.len(), all, "{text}");
+    let mut type_lines: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let type_line_count = type_lines.len();
+    type_lines.sort_unstable();
+    type_lines.dedup();
+    assert_eq!(type_lines.len(), type_line_count, "{text}");
 }
 
 #[tokio::test]
 async fn readiness_follows_the_check_and_health_does_not() {
-    let draining = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&draining);
+    let is_draining = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_draining);
     let fixture = start_fixture(|target| {
         target.with_readiness(move || {
             if flag.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
         })
     });
     assert_eq!(fixture.get_admin("/readyz").await.0, StatusCode::OK);
-    draining.store(true, Ordering::Relaxed);
-    let (status, why) = fixture.get_admin("/readyz").await;
-    assert_eq!((status, &why.body()[..]), (StatusCode::SERVICE_UNAVAILABLE, &b"draining\n"[..]));
+    is_draining.store(true, Ordering::Relaxed);
+    let (status, response) = fixture.get_admin("/readyz").await;
+    assert_eq!(
+        (status, &response.body()[..]),
+        (StatusCode::SERVICE_UNAVAILABLE, &b"draining\n"[..])
+    );
     assert_eq!(fixture.get_admin("/healthz").await.0, StatusCode::OK);
 }
 
@@ -273,12 +288,12 @@ async fn the_page_has_a_content_security_policy() {
 }
 
 /// Sends a raw request and returns the response's status line.
-async fn raw_status_line(addr: SocketAddr, request: &str) -> String {
+async fn fetch_status_line(addr: SocketAddr, request: &str) -> String {
     let mut tcp = TcpStream::connect(addr).await.unwrap();
     tcp.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.unwrap();
-    answer.lines().next().unwrap_or_default().to_owned()
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.unwrap();
+    response.lines().next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
@@ -286,7 +301,7 @@ async fn only_local_read_only_requests_are_accepted() {
     let fixture = start_fixture(|target| target);
     let addr = fixture.admin.local_addr();
     let status_line = async |method: &str, host: &str| {
-        raw_status_line(
+        fetch_status_line(
             addr,
             &format!(
                 "{method} /api/sessions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
@@ -308,7 +323,7 @@ async fn event_readers_are_limited() {
     let fixture = start_fixture(|target| target);
     let addr = fixture.admin.local_addr();
     let mut readers = Vec::new();
-    let refused = loop {
+    let refused_status = loop {
         match EventReader::open(addr).await {
             Ok(mut reader) => {
                 reader.next_matching("hello", |_| true).await;
@@ -317,7 +332,7 @@ async fn event_readers_are_limited() {
             Err(status) => break status,
         }
     };
-    assert_eq!((refused, readers.len()), (StatusCode::SERVICE_UNAVAILABLE, 16));
+    assert_eq!((refused_status, readers.len()), (StatusCode::SERVICE_UNAVAILABLE, 16));
     drop(readers);
     // Their slots are free once the server has noticed the disconnects.
     while EventReader::open(addr).await.is_err() {
@@ -331,8 +346,8 @@ async fn sessions_of_a_client_are_shown() {
     let unread_response = fixture.get("/big").await;
     let admin =
         start_admin(AdminTarget::new("smig agent", fixture.client.clone(), AdminObserver::new()));
-    let (_, api) = get(admin.local_addr(), "/api/sessions").await;
-    let api: Value = serde_json::from_slice(api.body()).unwrap();
-    assert_eq!(api["sessions"][0]["open_streams"], 1, "{api}");
+    let (_, sessions_response) = get(admin.local_addr(), "/api/sessions").await;
+    let sessions_json: Value = serde_json::from_slice(sessions_response.body()).unwrap();
+    assert_eq!(sessions_json["sessions"][0]["open_streams"], 1, "{sessions_json}");
     drop(unread_response);
 }

@@ -26,10 +26,11 @@ const READ_BYTES_PER_S: f64 = 2e6;
 
 /// `/small/...` is 6 kB, all else is large.
 fn origin() -> Result<Server, smig::Error> {
-    let (small, big) = (Bytes::from(vec![0x5a; 6000]), Bytes::from(vec![0x5a; BIG_BYTES]));
+    let (small_body, big_body) =
+        (Bytes::from(vec![0x5a; 6000]), Bytes::from(vec![0x5a; BIG_BYTES]));
     let handle = move |request: Request<Incoming>| {
         let is_small = request.uri().path().starts_with("/small");
-        let body = if is_small { small.clone() } else { big.clone() };
+        let body = if is_small { small_body.clone() } else { big_body.clone() };
         async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
     };
     Server::builder()
@@ -73,9 +74,10 @@ async fn fetch(mut tcp: TcpStream, target: &str, host: SocketAddr) -> Result<(),
 }
 
 /// Opens a tunnel through the HTTP proxy.
-async fn open_connect_tunnel(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+async fn open_connect_tunnel(proxy: SocketAddr, target: SocketAddr) -> Result<TcpStream, BoxError> {
     let mut tcp = TcpStream::connect(proxy).await?;
-    tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
+    tcp.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes())
+        .await?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(tcp.read_u8().await?);
@@ -84,9 +86,9 @@ async fn open_connect_tunnel(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStr
 }
 
 /// Opens a tunnel through the SOCKS proxy.
-async fn open_socks_tunnel(proxy: SocketAddr, to: SocketAddr) -> Result<TcpStream, BoxError> {
+async fn open_socks_tunnel(proxy: SocketAddr, target: SocketAddr) -> Result<TcpStream, BoxError> {
     let mut tcp = TcpStream::connect(proxy).await?;
-    let [high, low] = to.port().to_be_bytes();
+    let [high, low] = target.port().to_be_bytes();
     tcp.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low]).await?;
     tcp.read_exact(&mut [0; 12]).await?;
     Ok(tcp)
@@ -98,40 +100,41 @@ async fn main() -> Result<(), BoxError> {
     let mut argument = || args.next().unwrap_or_else(|| "127.0.0.1:0".to_owned()).parse();
     let (agent_admin, gateway_admin) = (argument()?, argument()?);
     let server = origin()?;
-    let to = *server.local_addrs().first().ok_or("no origin")?;
+    let origin_addr = *server.local_addrs().first().ok_or("no origin")?;
     let (gateway, pem) = gateway(gateway_admin)?;
     let (address, _) = gateway.listeners().next().ok_or("no gateway")?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
-        listen: vec![loopback],
+        http: vec![loopback],
         socks: vec![loopback],
-        forwards: vec![format!("127.0.0.1:0=tcp://{to}").parse()?],
+        forwards: vec![format!("127.0.0.1:0=tcp://{origin_addr}").parse()?],
         admin: Some(AdminSpec { listen: agent_admin }),
         ..AgentOptions::new(Origin::https("localhost", address.port()))
     };
     let agent =
         Agent::start(options, agent::client_builder().trust(Trust::Pem(pem.into()))).await?;
-    for (what, page) in [("agent", agent.admin_addr()), ("gateway", gateway.admin_addr())] {
-        println!("{what}: http://{}/", page.ok_or("no page")?);
+    for (name, page) in [("agent", agent.admin_addr()), ("gateway", gateway.admin_addr())] {
+        println!("{name}: http://{}/", page.ok_or("no page")?);
     }
-    let [proxy, socks, port] = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()]
-        .map(|addrs| addrs.first().copied().unwrap_or(loopback));
-    let small = async {
+    let [http_addr, socks_addr, forward_addr] =
+        [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()]
+            .map(|addrs| addrs.first().copied().unwrap_or(loopback));
+    let small_downloads = async {
         for number in 0.. {
-            let target = format!("http://{to}/small/{number}.json");
-            fetch(TcpStream::connect(proxy).await?, &target, to).await?;
+            let target = format!("http://{origin_addr}/small/{number}.json");
+            fetch(TcpStream::connect(http_addr).await?, &target, origin_addr).await?;
             if number % 20 == 0 {
-                fetch(TcpStream::connect(port).await?, "/small", to).await?;
+                fetch(TcpStream::connect(forward_addr).await?, "/small", origin_addr).await?;
             }
             tokio::time::sleep(Duration::from_millis(80)).await;
         }
         Ok::<_, BoxError>(())
     };
-    let big = async {
+    let big_downloads = async {
         loop {
-            let target = format!("http://{to}/images/debian-12.iso?token=unseen");
-            fetch(TcpStream::connect(proxy).await?, &target, to).await?;
+            let target = format!("http://{origin_addr}/images/debian-12.iso?token=unseen");
+            fetch(TcpStream::connect(http_addr).await?, &target, origin_addr).await?;
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
         #[expect(unreachable_code, reason = "gives the error its type")]
@@ -140,14 +143,15 @@ async fn main() -> Result<(), BoxError> {
     let tunnels = async {
         loop {
             tokio::time::sleep(Duration::from_secs(4)).await;
-            fetch(open_connect_tunnel(proxy, to).await?, "/", to).await?;
+            fetch(open_connect_tunnel(http_addr, origin_addr).await?, "/", origin_addr).await?;
             // This one is cancelled by its client.
-            let cancelled = fetch(open_socks_tunnel(socks, to).await?, "/", to);
+            let cancelled =
+                fetch(open_socks_tunnel(socks_addr, origin_addr).await?, "/", origin_addr);
             drop(tokio::time::timeout(Duration::from_secs(6), cancelled).await);
         }
         #[expect(unreachable_code, reason = "gives the error its type")]
         Ok::<_, BoxError>(())
     };
-    tokio::try_join!(small, big, tunnels)?;
+    tokio::try_join!(small_downloads, big_downloads, tunnels)?;
     Ok(())
 }

@@ -22,12 +22,12 @@ use crate::uplink::{Uplink, UplinkState};
 /// A running agent. Dropping it stops it at once: open connections are reset.
 #[derive(Debug)]
 pub struct Agent {
-    http: Vec<SocketAddr>,
-    socks: Vec<SocketAddr>,
-    forwards: Vec<SocketAddr>,
+    http_addrs: Vec<SocketAddr>,
+    socks_addrs: Vec<SocketAddr>,
+    forward_addrs: Vec<SocketAddr>,
     uplink: Arc<Uplink>,
     admin: Option<Admin>,
-    stop_sender: watch::Sender<bool>,
+    shutdown_sender: watch::Sender<bool>,
     tasks: JoinSet<()>,
     telemetry: Option<Telemetry>,
 }
@@ -86,7 +86,7 @@ impl Agent {
             (Some(spec), Some(observer)) => {
                 let mut target = AdminTarget::new("smig agent", client, observer)
                     .with_stats(Arc::new(tunnels.clone()))
-                    .with_readiness(ready(uplink.state()));
+                    .with_readiness(readiness_check(uplink.state()));
                 if let Some(telemetry) = &telemetry {
                     target = target.with_stats(telemetry.stats());
                 }
@@ -94,17 +94,17 @@ impl Agent {
             }
             _ => None,
         };
-        let (stop_sender, stop) = watch::channel(false);
+        let (shutdown_sender, shutdown) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn({
             let uplink = Arc::clone(&uplink);
             async move { uplink.run().await }
         });
-        let bound = [bind(&options.listen).await?, bind(&options.socks).await?];
-        let [http, socks] = &bound;
+        let proxy_listeners = [bind_all(&options.http).await?, bind_all(&options.socks).await?];
+        let [http_listeners, socks_listeners] = &proxy_listeners;
         let shared = Arc::new(SharedState {
             uplink: Arc::clone(&uplink),
-            socks: addresses(socks)?.first().copied(),
+            socks_addr: local_addrs(socks_listeners)?.first().copied(),
             tunnel_idle_timeout: options.tunnel_idle_timeout,
             tunnels: tunnels.clone(),
             tracer: telemetry.as_ref().map(Telemetry::tracer),
@@ -112,29 +112,30 @@ impl Agent {
                 options.max_connections.min(Semaphore::MAX_PERMITS),
             )),
         });
-        let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
-        let mut forwards = Vec::new();
+        let (http_addrs, socks_addrs) =
+            (local_addrs(http_listeners)?, local_addrs(socks_listeners)?);
+        let mut forward_addrs = Vec::new();
         let mut ports: Vec<(TcpListener, LocalProtocol)> = Vec::new();
         for (listeners, protocol) in
-            bound.into_iter().zip([LocalProtocol::Http, LocalProtocol::Socks])
+            proxy_listeners.into_iter().zip([LocalProtocol::Http, LocalProtocol::Socks])
         {
             ports.extend(listeners.into_iter().map(|listener| (listener, protocol.clone())));
         }
         for forward in options.forwards {
             let listener = bind_one(forward.listen).await?;
-            forwards.push(listener.local_addr()?);
+            forward_addrs.push(listener.local_addr()?);
             ports.push((listener, LocalProtocol::PortForward(Arc::new(forward))));
         }
         for (listener, protocol) in ports {
-            tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), stop.clone()));
+            tasks.spawn(accept_all(listener, protocol, Arc::clone(&shared), shutdown.clone()));
         }
         Ok(Self {
-            http,
-            socks: socks_addrs,
-            forwards,
+            http_addrs,
+            socks_addrs,
+            forward_addrs,
             uplink,
             admin,
-            stop_sender,
+            shutdown_sender,
             tasks,
             telemetry,
         })
@@ -143,19 +144,19 @@ impl Agent {
     /// The addresses of the HTTP proxy, with the actual ports.
     #[must_use]
     pub fn http_addrs(&self) -> &[SocketAddr] {
-        &self.http
+        &self.http_addrs
     }
 
     /// The addresses of the SOCKS proxy, with the actual ports.
     #[must_use]
     pub fn socks_addrs(&self) -> &[SocketAddr] {
-        &self.socks
+        &self.socks_addrs
     }
 
     /// The addresses of the forwarded ports, in configuration order, with the actual ports.
     #[must_use]
     pub fn forward_addrs(&self) -> &[SocketAddr] {
-        &self.forwards
+        &self.forward_addrs
     }
 
     /// The address of the admin page.
@@ -177,12 +178,12 @@ impl Agent {
     }
 
     /// Shuts down gracefully: stops accepting, and lets active exchanges finish; those still active
-    /// after `limit` are reset. Then the last spans are sent, for three seconds at most.
-    pub async fn shutdown(mut self, limit: Duration) {
-        self.stop_sender.send_replace(true);
+    /// after `drain_timeout` are reset. Then the last spans are sent, for three seconds at most.
+    pub async fn shutdown(mut self, drain_timeout: Duration) {
+        self.shutdown_sender.send_replace(true);
         self.uplink.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        if timeout(limit, ended).await.is_err() {
+        if timeout(drain_timeout, ended).await.is_err() {
             tracing::debug!("the remaining streams were reset");
         }
         self.tasks.shutdown().await;
@@ -193,7 +194,7 @@ impl Agent {
 }
 
 /// The readiness check: ready while the gateway is connected.
-fn ready(state: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
+fn readiness_check(state: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String> {
     move || match &*state.borrow() {
         UplinkState::Up(_) => Ok(()),
         UplinkState::Connecting => Err("connecting to the gateway".to_owned()),
@@ -201,7 +202,7 @@ fn ready(state: watch::Receiver<UplinkState>) -> impl Fn() -> Result<(), String>
     }
 }
 
-async fn bind(addrs: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+async fn bind_all(addrs: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     for &addr in addrs {
         listeners.push(bind_one(addr).await?);
@@ -218,6 +219,6 @@ async fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-fn addresses(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
+fn local_addrs(listeners: &[TcpListener]) -> io::Result<Vec<SocketAddr>> {
     listeners.iter().map(TcpListener::local_addr).collect()
 }

@@ -117,7 +117,7 @@ const fn default_spares() -> usize {
 
 fn deserialize_gateway_url<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
     let uri: Uri = String::deserialize(from)?.parse().map_err(D::Error::custom)?;
-    GatewaySpec::origin(&uri).map_err(D::Error::custom)
+    GatewaySpec::origin_from_uri(&uri).map_err(D::Error::custom)
 }
 
 impl GatewaySpec {
@@ -140,7 +140,7 @@ impl GatewaySpec {
     ///
     /// # Errors
     /// The URL is not `https://host:port`.
-    pub fn origin(uri: &Uri) -> Result<Origin, String> {
+    pub fn origin_from_uri(uri: &Uri) -> Result<Origin, String> {
         if uri.scheme_str() != Some("https") {
             return Err("the gateway's URL must begin with https://".to_owned());
         }
@@ -215,7 +215,7 @@ pub const fn example() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use smig_settings::uncommented;
+    use smig_settings::uncomment_keys;
 
     fn parse(text: &str) -> Result<AgentConfig, Vec<String>> {
         AgentConfig::parse(text, Path::new("/etc/smig/agent.toml"))
@@ -232,13 +232,13 @@ mod tests {
             telemetry: None,
         };
         assert_eq!(parse(example()).unwrap(), defaults);
-        let uncommented_text = uncommented(example());
-        let all = parse(&uncommented_text).unwrap_or_else(|faults| panic!("{faults:#?}"));
-        assert_eq!(all.limits, defaults.limits);
-        assert_eq!(all.listen.forward.len(), 1);
-        assert_eq!(all.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
-        assert!(all.admin.is_some());
-        assert_eq!(all.telemetry.unwrap().sample_ratio, Some(1.0));
+        let uncommented_text = uncomment_keys(example());
+        let full_config = parse(&uncommented_text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+        assert_eq!(full_config.limits, defaults.limits);
+        assert_eq!(full_config.listen.forward.len(), 1);
+        assert_eq!(full_config.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
+        assert!(full_config.admin.is_some());
+        assert_eq!(full_config.telemetry.unwrap().sample_ratio, Some(1.0));
         for key in KEYS {
             assert!(uncommented_text.contains(&format!("[{key}]")), "{key}");
         }

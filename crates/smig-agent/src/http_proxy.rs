@@ -41,7 +41,7 @@ struct Connection {
 }
 
 /// Serves a local connection to its end.
-pub(crate) async fn serve(tcp: TcpStream, shared: Arc<SharedState>, stop: ShutdownReceiver) {
+pub(crate) async fn serve(tcp: TcpStream, shared: Arc<SharedState>, shutdown: ShutdownReceiver) {
     let Ok(local_addr) = tcp.local_addr() else { return };
     let local_socket = LocalSocket::new(tcp);
     let state = local_socket.state();
@@ -59,7 +59,7 @@ pub(crate) async fn serve(tcp: TcpStream, shared: Arc<SharedState>, stop: Shutdo
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(local_socket), service)
         .with_upgrades();
-    if let Err(error) = drive(http, stop, request_seen_rx).await {
+    if let Err(error) = drive(http, shutdown, request_seen_rx).await {
         tracing::debug!(%error, "local connection failed");
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -75,7 +75,7 @@ pub(crate) async fn serve(tcp: TcpStream, shared: Arc<SharedState>, stop: Shutdo
 /// Drives a connection to its end. A separate function: its state is freed before a tunnel starts.
 async fn drive<I, S>(
     http: http1::UpgradeableConnection<I, S>,
-    stop: ShutdownReceiver,
+    shutdown: ShutdownReceiver,
     mut request_seen_rx: watch::Receiver<bool>,
 ) -> hyper::Result<()>
 where
@@ -85,7 +85,7 @@ where
 {
     let mut http = Box::pin(http);
     let stop_requested = async move {
-        wait_for_shutdown(stop).await;
+        wait_for_shutdown(shutdown).await;
         // hyper would immediately close a connection without a request, although its first one may
         // be in flight.
         let _ = timeout(FIRST_REQUEST_TIMEOUT, request_seen_rx.wait_for(|&seen| seen)).await;
@@ -104,9 +104,9 @@ impl Connection {
         self.request_seen.send_replace(true);
         let method = request.method().clone();
         let result = if method == Method::CONNECT {
-            self.connect(request).await
+            self.handle_connect(request).await
         } else if request.uri().authority().is_some() {
-            self.forward(request).await
+            self.forward_request(request).await
         } else {
             Ok(self.handle_own_request(&method, request.uri().path()))
         };
@@ -116,7 +116,7 @@ impl Connection {
         })
     }
 
-    async fn connect(
+    async fn handle_connect(
         &self,
         mut request: Request<hyper::body::Incoming>,
     ) -> Result<Response<LocalBody>, LocalError> {
@@ -125,8 +125,9 @@ impl Connection {
             let text = "a CONNECT request needs host:port".to_owned();
             return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
         };
-        let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
-        let stream = self.shared.uplink.tunnel(&target, &span).await;
+        let span =
+            RequestSpan::for_local_request(&request, Some(&target), self.shared.tracer.as_ref());
+        let stream = self.shared.uplink.open_tunnel(&target, &span).await;
         span.set_status(stream.as_ref().map_or_else(LocalError::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
@@ -136,7 +137,7 @@ impl Connection {
         Ok(Response::new(LocalBody::text(Bytes::new())))
     }
 
-    async fn forward(
+    async fn forward_request(
         &self,
         request: Request<hyper::body::Incoming>,
     ) -> Result<Response<LocalBody>, LocalError> {
@@ -146,7 +147,7 @@ impl Connection {
             return Err(LocalError::new(StatusCode::BAD_REQUEST, text));
         }
         let tracer = self.shared.tracer.as_ref();
-        let span = RequestSpan::local(&request, request.uri().authority(), tracer);
+        let span = RequestSpan::for_local_request(&request, request.uri().authority(), tracer);
         let mut request = prepare_request(request)?;
         span.inject(request.headers_mut());
         let uplink = Arc::clone(&self.shared.uplink);
@@ -168,8 +169,10 @@ impl Connection {
         }
         match path {
             pac::PATH => {
-                let mut response =
-                    Response::new(LocalBody::text(pac::script(self.local_addr, self.shared.socks)));
+                let mut response = Response::new(LocalBody::text(pac::script(
+                    self.local_addr,
+                    self.shared.socks_addr,
+                )));
                 let headers = response.headers_mut();
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(pac::MEDIA_TYPE));
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

@@ -29,23 +29,23 @@ pub(crate) async fn accept_all(
     listener: TcpListener,
     protocol: LocalProtocol,
     shared: Arc<SharedState>,
-    stop: ShutdownReceiver,
+    shutdown: ShutdownReceiver,
 ) {
     let mut connections = JoinSet::new();
     loop {
-        let accepted = tokio::select! {
-            () = wait_for_shutdown(stop.clone()) => break,
+        let accept_result = tokio::select! {
+            () = wait_for_shutdown(shutdown.clone()) => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = accept(&listener, &shared) => accepted,
         };
-        match accepted {
+        match accept_result {
             Ok((tcp, permit)) => {
                 connections.spawn(serve(
                     tcp,
                     permit,
                     protocol.clone(),
                     Arc::clone(&shared),
-                    stop.clone(),
+                    shutdown.clone(),
                 ));
             }
             Err(error) => {
@@ -55,7 +55,13 @@ pub(crate) async fn accept_all(
         }
     }
     for (tcp, permit) in accept_queued(listener, &shared) {
-        connections.spawn(serve(tcp, permit, protocol.clone(), Arc::clone(&shared), stop.clone()));
+        connections.spawn(serve(
+            tcp,
+            permit,
+            protocol.clone(),
+            Arc::clone(&shared),
+            shutdown.clone(),
+        ));
     }
     while connections.join_next().await.is_some() {}
 }
@@ -65,16 +71,16 @@ async fn serve(
     permit: OwnedSemaphorePermit,
     protocol: LocalProtocol,
     shared: Arc<SharedState>,
-    stop: ShutdownReceiver,
+    shutdown: ShutdownReceiver,
 ) {
     let _permit = permit;
     // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
     match protocol {
-        LocalProtocol::Http => http_proxy::serve(tcp, shared, stop).await,
+        LocalProtocol::Http => http_proxy::serve(tcp, shared, shutdown).await,
         LocalProtocol::Socks => socks5::serve(tcp, shared).await,
         LocalProtocol::PortForward(forward) => {
-            port_forward::serve(tcp, forward, shared, stop).await
+            port_forward::serve(tcp, forward, shared, shutdown).await
         }
     }
 }
@@ -85,20 +91,20 @@ fn accept_queued(
     listener: TcpListener,
     shared: &SharedState,
 ) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
-    let mut accepted = Vec::new();
+    let mut accepted_connections = Vec::new();
     // Call accept(2) directly: the runtime may not yet have noticed that the listener is readable.
-    let Ok(listener) = listener.into_std() else { return accepted };
+    let Ok(listener) = listener.into_std() else { return accepted_connections };
     while let Ok(permit) = Arc::clone(&shared.connection_permits).try_acquire_owned()
         && let Ok((tcp, _)) = listener.accept()
     {
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
-            Ok(tcp) => accepted.push((tcp, permit)),
+            Ok(tcp) => accepted_connections.push((tcp, permit)),
             Err(error) => {
                 throttled!(warn, "local accept", %error, "local connection not accepted");
             }
         }
     }
-    accepted
+    accepted_connections
 }
 
 /// Accepts the next connection once the limit allows one more.

@@ -58,15 +58,15 @@ impl ResponseState {
 pub(crate) struct LocalSocket {
     tcp: TcpStream,
     /// Bytes that were read to detect the protocol, and not yet returned.
-    first: Bytes,
+    first_bytes: Bytes,
     state: ResponseState,
     /// All written bytes were passed to the kernel.
-    flushed: bool,
+    is_flushed: bool,
 }
 
 impl LocalSocket {
     pub(crate) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, first: Bytes::new(), state: ResponseState::default(), flushed: true }
+        Self { tcp, first_bytes: Bytes::new(), state: ResponseState::default(), is_flushed: true }
     }
 
     pub(crate) fn state(&self) -> ResponseState {
@@ -75,17 +75,17 @@ impl LocalSocket {
 
     /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
     /// returned again by the next read. Silence for `timeout`, end of file and errors count as a mismatch.
-    pub(crate) async fn begins_with(&mut self, preface: &[u8], timeout: Duration) -> bool {
-        let mut first = BytesMut::with_capacity(preface.len());
+    pub(crate) async fn detect_preface(&mut self, preface: &[u8], timeout: Duration) -> bool {
+        let mut first_bytes = BytesMut::with_capacity(preface.len());
         let deadline = Instant::now() + timeout;
-        while preface.starts_with(&first) && first.len() < preface.len() {
-            match timeout_at(deadline, self.tcp.read_buf(&mut first)).await {
+        while preface.starts_with(&first_bytes) && first_bytes.len() < preface.len() {
+            match timeout_at(deadline, self.tcp.read_buf(&mut first_bytes)).await {
                 Ok(Ok(1..)) => {}
                 _ => break,
             }
         }
-        self.first = first.freeze();
-        self.first.starts_with(preface)
+        self.first_bytes = first_bytes.freeze();
+        self.first_bytes.starts_with(preface)
     }
 }
 
@@ -97,7 +97,7 @@ impl ResetOnClose for LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        if !(self.flushed && self.state.is_complete()) {
+        if !(self.is_flushed && self.state.is_complete()) {
             self.reset_on_close();
         }
     }
@@ -109,11 +109,11 @@ impl AsyncRead for LocalSocket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
+        if self.first_bytes.is_empty() {
             return Pin::new(&mut self.tcp).poll_read(cx, buf);
         }
-        let len = self.first.len().min(buf.remaining());
-        buf.put_slice(&self.first.split_to(len));
+        let len = self.first_bytes.len().min(buf.remaining());
+        buf.put_slice(&self.first_bytes.split_to(len));
         Poll::Ready(Ok(()))
     }
 }
@@ -124,13 +124,13 @@ impl AsyncWrite for LocalSocket {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.flushed = false;
+        self.is_flushed = false;
         Pin::new(&mut self.tcp).poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.tcp).poll_flush(cx))?;
-        self.flushed = true;
+        self.is_flushed = true;
         Poll::Ready(Ok(()))
     }
 
@@ -140,7 +140,7 @@ impl AsyncWrite for LocalSocket {
             return Poll::Ready(Ok(()));
         }
         ready!(Pin::new(&mut self.tcp).poll_shutdown(cx))?;
-        self.flushed = true;
+        self.is_flushed = true;
         Poll::Ready(Ok(()))
     }
 
@@ -149,7 +149,7 @@ impl AsyncWrite for LocalSocket {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.flushed = false;
+        self.is_flushed = false;
         Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
     }
 
@@ -183,12 +183,12 @@ impl Drop for BodyGuard {
 pub(crate) struct SpanGuard {
     span: RequestSpan,
     stream: Option<StreamInfo>,
-    bytes: u64,
+    received_bytes: u64,
 }
 
 impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.span.record_end(None, self.bytes, self.stream.as_ref());
+        self.span.record_end(None, self.received_bytes, self.stream.as_ref());
     }
 }
 
@@ -203,7 +203,7 @@ impl LocalBody {
         uplink: Arc<Uplink>,
         span: RequestSpan,
     ) -> Self {
-        let span_guard = SpanGuard { span, stream: body.stream_info(), bytes: 0 };
+        let span_guard = SpanGuard { span, stream: body.stream_info(), received_bytes: 0 };
         if !body.is_end_stream() {
             state.begin();
         }
@@ -224,7 +224,8 @@ impl Body for LocalBody {
             Self::Session { body, body_guard, uplink, span_guard } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 if let Some(Ok(frame)) = &frame {
-                    span_guard.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    span_guard.received_bytes +=
+                        frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {

@@ -22,7 +22,7 @@ pub struct AgentOptions {
     /// The credentials for the gateway.
     pub credentials: Option<Credentials>,
     /// Addresses of the HTTP proxy.
-    pub listen: Vec<SocketAddr>,
+    pub http: Vec<SocketAddr>,
     /// Addresses of the SOCKS5 proxy.
     pub socks: Vec<SocketAddr>,
     /// Forwarded ports, each with one destination.
@@ -44,7 +44,7 @@ impl AgentOptions {
         Self {
             gateway,
             credentials: None,
-            listen: Vec::new(),
+            http: Vec::new(),
             socks: Vec::new(),
             forwards: Vec::new(),
             max_connections: 4096,
@@ -129,10 +129,10 @@ impl FromStr for PortForward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let invalid =
+        let invalid_forward =
             || format!("{text:?} is not a forwarded port; write LOCAL_ADDRESS:PORT=HOST:PORT");
-        let (listen, target) = text.split_once('=').ok_or_else(invalid)?;
-        let listen = listen.parse().map_err(|_| invalid())?;
+        let (listen, target) = text.split_once('=').ok_or_else(invalid_forward)?;
+        let listen = listen.parse().map_err(|_| invalid_forward())?;
         let (protocol, target) = if let Some(target) = target.strip_prefix("h2c://") {
             (PortProtocol::H2c, target)
         } else if let Some(target) = target.strip_prefix("tcp://") {
@@ -140,9 +140,9 @@ impl FromStr for PortForward {
         } else {
             (PortProtocol::Detect, target)
         };
-        let target: Authority = target.parse().map_err(|_| invalid())?;
+        let target: Authority = target.parse().map_err(|_| invalid_forward())?;
         if target.port_u16().is_none_or(|port| port == 0) || target.as_str().contains('@') {
-            return Err(invalid());
+            return Err(invalid_forward());
         }
         Ok(Self { listen, target, protocol })
     }

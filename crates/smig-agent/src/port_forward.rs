@@ -37,7 +37,7 @@ pub(crate) async fn serve(
     tcp: TcpStream,
     forward: Arc<PortForward>,
     shared: Arc<SharedState>,
-    stop: ShutdownReceiver,
+    shutdown: ShutdownReceiver,
 ) {
     let mut socket = LocalSocket::new(tcp);
     let state = socket.state();
@@ -46,17 +46,21 @@ pub(crate) async fn serve(
     let is_http2 = match forward.protocol {
         PortProtocol::Tcp => false,
         PortProtocol::H2c => true,
-        PortProtocol::Detect => socket.begins_with(PREFACE, DETECT_TIMEOUT).await,
+        PortProtocol::Detect => socket.detect_preface(PREFACE, DETECT_TIMEOUT).await,
     };
     // Without migration there is no benefit, and the gateway may not know the field `ORIGIN_PROTOCOL`.
     if is_http2
-        && shared.uplink.ready().await.is_ok_and(|protocol| protocol == NegotiatedProtocol::Smig)
+        && shared
+            .uplink
+            .wait_until_ready()
+            .await
+            .is_ok_and(|protocol| protocol == NegotiatedProtocol::Smig)
     {
         state.end();
-        return serve_http2(socket, forward, shared, stop).await;
+        return serve_http2(socket, forward, shared, shutdown).await;
     }
-    let span = RequestSpan::tunnel("TCP", &forward.target, shared.tracer.as_ref());
-    match shared.uplink.tunnel(&forward.target, &span).await {
+    let span = RequestSpan::for_local_tunnel("TCP", &forward.target, shared.tracer.as_ref());
+    match shared.uplink.open_tunnel(&forward.target, &span).await {
         Ok(stream) => {
             state.end();
             shared.relay_tunnel(TunnelKind::PortForward, Socket::new(socket), stream, span).await;
@@ -74,7 +78,7 @@ async fn serve_http2(
     socket: LocalSocket,
     forward: Arc<PortForward>,
     shared: Arc<SharedState>,
-    stop: ShutdownReceiver,
+    shutdown: ShutdownReceiver,
 ) {
     let service = service_fn(move |request| {
         let (forward, shared) = (Arc::clone(&forward), Arc::clone(&shared));
@@ -99,7 +103,7 @@ async fn serve_http2(
     );
     let result = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = wait_for_shutdown(stop) => {
+        () = wait_for_shutdown(shutdown) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -122,7 +126,8 @@ async fn handle(
         .build()
         .map_err(|error| LocalError::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     *request.uri_mut() = uri;
-    let span = RequestSpan::local(&request, Some(&forward.target), shared.tracer.as_ref());
+    let span =
+        RequestSpan::for_local_request(&request, Some(&forward.target), shared.tracer.as_ref());
     let mut request = prepare_request(request)?;
     span.inject(request.headers_mut());
     request.headers_mut().insert(ORIGIN_PROTOCOL, HeaderValue::from_static("h2c"));

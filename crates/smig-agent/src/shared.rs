@@ -18,7 +18,7 @@ use crate::uplink::Uplink;
 pub(crate) struct SharedState {
     pub(crate) uplink: Arc<Uplink>,
     /// The address of the SOCKS proxy, for the PAC file.
-    pub(crate) socks: Option<SocketAddr>,
+    pub(crate) socks_addr: Option<SocketAddr>,
     pub(crate) tunnel_idle_timeout: Option<Duration>,
     pub(crate) tunnels: TunnelRegistry,
     /// The tracer that exports spans to a collector.
@@ -57,7 +57,7 @@ impl SharedState {
 pub(crate) type ShutdownReceiver = watch::Receiver<bool>;
 
 /// Waits for the agent's shutdown.
-pub(crate) async fn wait_for_shutdown(mut stop: ShutdownReceiver) {
+pub(crate) async fn wait_for_shutdown(mut shutdown: ShutdownReceiver) {
     // A dropped sender means the same.
-    let _ = stop.wait_for(|&stop| stop).await;
+    let _ = shutdown.wait_for(|&stop| stop).await;
 }

@@ -37,8 +37,8 @@ pub(crate) async fn serve(mut tcp: TcpStream, shared: Arc<SharedState>) {
         }
         Err(_) => return tracing::debug!("SOCKS request timed out"),
     };
-    let span = RequestSpan::tunnel("SOCKS5", &target, shared.tracer.as_ref());
-    let stream = match shared.uplink.tunnel(&target, &span).await {
+    let span = RequestSpan::for_local_tunnel("SOCKS5", &target, shared.tracer.as_ref());
+    let stream = match shared.uplink.open_tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
             span.set_status(failure.status());

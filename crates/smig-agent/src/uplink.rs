@@ -52,8 +52,8 @@ pub(crate) struct Uplink {
     credentials: Option<Credentials>,
     state: watch::Sender<UplinkState>,
     /// Notified when a request finds the session closed.
-    check: Notify,
-    stop: Notify,
+    check_requested: Notify,
+    stop_requested: Notify,
 }
 
 impl Uplink {
@@ -63,8 +63,8 @@ impl Uplink {
         credentials: Option<Credentials>,
     ) -> Arc<Self> {
         let (state, _) = watch::channel(UplinkState::Connecting);
-        let (check, stop) = (Notify::new(), Notify::new());
-        Arc::new(Self { client, origin, credentials, state, check, stop })
+        let (check_requested, stop_requested) = (Notify::new(), Notify::new());
+        Arc::new(Self { client, origin, credentials, state, check_requested, stop_requested })
     }
 
     pub(crate) fn state(&self) -> watch::Receiver<UplinkState> {
@@ -77,13 +77,13 @@ impl Uplink {
 
     /// Ends [`Self::run`].
     pub(crate) fn stop(&self) {
-        self.stop.notify_one();
+        self.stop_requested.notify_one();
     }
 
     /// Connects, and reconnects whenever the connection is lost.
     pub(crate) async fn run(&self) {
         tokio::select! {
-            () = self.stop.notified() => {}
+            () = self.stop_requested.notified() => {}
             () = self.connect_repeatedly() => {}
         }
     }
@@ -96,7 +96,7 @@ impl Uplink {
                     backoff = MIN_BACKOFF;
                     self.set_state(UplinkState::Up(protocol));
                     tokio::select! {
-                        () = self.check.notified() => self.set_state(UplinkState::Connecting),
+                        () = self.check_requested.notified() => self.set_state(UplinkState::Connecting),
                         () = tokio::time::sleep(CHECK_INTERVAL) => {}
                     }
                 }
@@ -137,26 +137,26 @@ impl Uplink {
     ///
     /// # Errors
     /// The gateway is unreachable.
-    pub(crate) async fn ready(&self) -> Result<NegotiatedProtocol, LocalError> {
+    pub(crate) async fn wait_until_ready(&self) -> Result<NegotiatedProtocol, LocalError> {
         let mut state = self.state.subscribe();
         match state.wait_for(|current| *current != UplinkState::Connecting).await.as_deref() {
             Ok(UplinkState::Up(protocol)) => Ok(*protocol),
-            Ok(UplinkState::Unreachable(why)) => Err(self.unreachable(why)),
+            Ok(UplinkState::Unreachable(why)) => Err(self.unreachable_error(why)),
             Ok(UplinkState::Connecting) | Err(_) => {
-                Err(self.unreachable("the agent is shutting down"))
+                Err(self.unreachable_error("the agent is shutting down"))
             }
         }
     }
 
-    fn unreachable(&self, why: &str) -> LocalError {
+    fn unreachable_error(&self, why: &str) -> LocalError {
         let text = format!("the gateway {} cannot be reached: {why}", self.origin);
         LocalError::new(StatusCode::BAD_GATEWAY, text)
     }
 
     /// Converts an error of the session to a failure of the local request.
-    fn local_error(&self, error: &smig::Error) -> LocalError {
+    fn handle_session_error(&self, error: &smig::Error) -> LocalError {
         if error.is_connect() || error.is_transport() {
-            self.check.notify_one();
+            self.check_requested.notify_one();
         }
         let status =
             if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
@@ -167,14 +167,14 @@ impl Uplink {
     ///
     /// # Errors
     /// The gateway is unreachable, or refuses the tunnel.
-    pub(crate) async fn tunnel(
+    pub(crate) async fn open_tunnel(
         &self,
         target: &Authority,
         span: &RequestSpan,
     ) -> Result<Stream, LocalError> {
-        let mut retried = false;
+        let mut has_retried = false;
         loop {
-            self.ready().await?;
+            self.wait_until_ready().await?;
             let mut request = Request::new(());
             *request.method_mut() = Method::CONNECT;
             *request.uri_mut() = Uri::from(target.clone());
@@ -182,21 +182,21 @@ impl Uplink {
             span.inject(request.headers_mut());
             let opening =
                 timeout(TUNNEL_OPEN_TIMEOUT, tunnel::open(&self.client, &self.origin, request));
-            let Ok(opened) = opening.await else {
+            let Ok(open_result) = opening.await else {
                 let text = format!(
                     "the gateway {} did not open a tunnel to {target} in time",
                     self.origin
                 );
                 return Err(LocalError::new(StatusCode::GATEWAY_TIMEOUT, text));
             };
-            match opened {
+            match open_result {
                 Ok(ConnectResponse::Tunnel(_, stream)) => return Ok(stream),
-                Ok(ConnectResponse::Refused(response)) => return Err(refusal(response).await),
+                Ok(ConnectResponse::Refused(response)) => return Err(read_refusal(response).await),
                 // The session was just closed and did not process the request: safe to retry.
-                Err(error) if error.is_retryable() && !error.is_connect() && !retried => {
-                    retried = true;
+                Err(error) if error.is_retryable() && !error.is_connect() && !has_retried => {
+                    has_retried = true;
                 }
-                Err(error) => return Err(self.local_error(&error)),
+                Err(error) => return Err(self.handle_session_error(&error)),
             }
         }
     }
@@ -214,7 +214,7 @@ impl Uplink {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        self.ready().await?;
+        self.wait_until_ready().await?;
         self.authorize(&mut request);
         match self.client.request_to(&self.origin, request).await {
             // An origin's own 407 arrives without the challenge, which is for one hop.
@@ -222,16 +222,16 @@ impl Uplink {
                 if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
                     && response.headers().contains_key(PROXY_AUTHENTICATE) =>
             {
-                Err(refusal(response).await)
+                Err(read_refusal(response).await)
             }
             Ok(response) => Ok(response),
-            Err(error) => Err(self.local_error(&error)),
+            Err(error) => Err(self.handle_session_error(&error)),
         }
     }
 
     /// Triggers a check of the session after a stream failed.
     pub(crate) fn request_check(&self) {
-        self.check.notify_one();
+        self.check_requested.notify_one();
     }
 
     fn authorize<B>(&self, request: &mut Request<B>) {
@@ -245,7 +245,7 @@ impl Uplink {
 }
 
 /// Converts a refusal to a failure with the gateway's text.
-async fn refusal(response: Response<Incoming>) -> LocalError {
+async fn read_refusal(response: Response<Incoming>) -> LocalError {
     let status = response.status();
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         // If it were forwarded, browsers would prompt their users for a password.

@@ -30,9 +30,9 @@ unsafe impl GlobalAlloc for CountingAllocator {
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         ALLOCATED_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
+        unsafe { System.dealloc(ptr, layout) }
     }
 }
 
@@ -50,17 +50,17 @@ async fn memory_of_an_idle_tunnel_is_bounded() {
         tcp
     };
     let mut tunnels = vec![open().await];
-    let before = ALLOCATED_BYTES.load(Ordering::Relaxed);
+    let allocated_before = ALLOCATED_BYTES.load(Ordering::Relaxed);
     for _ in 0..TUNNEL_COUNT {
         tunnels.push(open().await);
     }
     let bytes_per_tunnel =
-        || ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(before) / TUNNEL_COUNT;
+        || ALLOCATED_BYTES.load(Ordering::Relaxed).saturating_sub(allocated_before) / TUNNEL_COUNT;
     // Includes the echo server's own buffer of 8 KB.
-    let max_bytes = 32 << 10;
+    let max_bytes_per_tunnel = 32 << 10;
     // Data in flight may need more time.
     for _ in 0..6000 {
-        if bytes_per_tunnel() < max_bytes {
+        if bytes_per_tunnel() < max_bytes_per_tunnel {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -69,5 +69,5 @@ async fn memory_of_an_idle_tunnel_is_bounded() {
         "{} bytes per tunnel: agent, gateway, and this test's two sockets",
         bytes_per_tunnel()
     );
-    assert!(bytes_per_tunnel() < max_bytes, "{} bytes per tunnel", bytes_per_tunnel());
+    assert!(bytes_per_tunnel() < max_bytes_per_tunnel, "{} bytes per tunnel", bytes_per_tunnel());
 }

@@ -39,7 +39,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     telemetry.headers.insert("x-key", "a key".parse().unwrap());
     let options = AgentOptions {
         credentials: Credentials::bearer("a-long-secret"),
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        http: vec!["127.0.0.1:0".parse().unwrap()],
         socks: vec!["127.0.0.1:0".parse().unwrap()],
         telemetry: Some(telemetry),
         ..AgentOptions::new(Origin::https("localhost", address.port()))
@@ -49,36 +49,41 @@ async fn agent_and_gateway_are_in_one_trace() {
 
     let target = origin.local_addrs()[0];
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\ntracestate: a=1\r\n");
-    let forwarded = get(agent.http_addrs()[0], &format!("http://{target}/x"), &parent).await;
+    let forwarded_fields = get(agent.http_addrs()[0], &format!("http://{target}/x"), &parent).await;
 
     // A SOCKS tunnel starts a new trace.
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     let mut request = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
     request.extend(target.port().to_be_bytes());
     tcp.write_all(&request).await.unwrap();
-    let mut answer = [0; 12];
-    tcp.read_exact(&mut answer).await.unwrap();
-    assert_eq!(answer[3], 0);
+    let mut reply = [0; 12];
+    tcp.read_exact(&mut reply).await.unwrap();
+    assert_eq!(reply[3], 0);
     tcp.write_all(b"GET /bytes/9 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    tcp.read_to_end(&mut answer).await.unwrap();
+    let mut response = Vec::new();
+    tcp.read_to_end(&mut response).await.unwrap();
     drop(tcp);
 
     agent.shutdown(LONG).await;
     gateway.drain(LONG).await.unwrap();
-    let all = collector.received();
-    let (first, second) = (all["smig-agent"].at("/x"), all["smig-gateway"].at("/x"));
-    assert_eq!([hex(&first.trace_id), hex(&second.trace_id)], [TRACE, TRACE]);
-    assert_eq!(hex(&first.parent_span_id), SPAN);
-    assert_eq!(second.parent_span_id, first.span_id);
-    assert_eq!(forwarded, format!("00-{TRACE}-{}-01|a=1", hex(&second.span_id)));
-    assert_eq!(texts(&first.attributes)["smig.migrations"], "0");
+    let services = collector.received();
+    let (agent_span, gateway_span) =
+        (services["smig-agent"].at("/x"), services["smig-gateway"].at("/x"));
+    assert_eq!([hex(&agent_span.trace_id), hex(&gateway_span.trace_id)], [TRACE, TRACE]);
+    assert_eq!(hex(&agent_span.parent_span_id), SPAN);
+    assert_eq!(gateway_span.parent_span_id, agent_span.span_id);
+    assert_eq!(forwarded_fields, format!("00-{TRACE}-{}-01|a=1", hex(&gateway_span.span_id)));
+    assert_eq!(texts(&agent_span.attributes)["smig.migrations"], "0");
 
-    let named = |service: &str, name| all[service].spans.iter().find(|span| span.name == name);
-    let (socks, connect) =
-        (named("smig-agent", "SOCKS5").unwrap(), named("smig-gateway", "CONNECT").unwrap());
-    assert_eq!((&socks.trace_id, &socks.span_id), (&connect.trace_id, &connect.parent_span_id));
-    let attributes = texts(&socks.attributes);
-    assert_eq!(attributes["http.response.body.size"], answer.len().to_string());
+    let find_span =
+        |service: &str, name| services[service].spans.iter().find(|span| span.name == name);
+    let (socks_span, connect_span) =
+        (find_span("smig-agent", "SOCKS5").unwrap(), find_span("smig-gateway", "CONNECT").unwrap());
+    assert_eq!(
+        (&socks_span.trace_id, &socks_span.span_id),
+        (&connect_span.trace_id, &connect_span.parent_span_id)
+    );
+    let attributes = texts(&socks_span.attributes);
+    assert_eq!(attributes["http.response.body.size"], response.len().to_string());
     assert_eq!(attributes["server.port"], target.port().to_string());
 }

@@ -52,7 +52,7 @@ enum Program {
 pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
     match &args.action {
         Action::Check { file } => {
-            let checked = if AgentConfig::is_agent_config(file) {
+            let result = if AgentConfig::is_agent_config(file) {
                 AgentConfig::load(file).map(drop).map_err(|faults| faults.to_string())
             } else if smig_gateway::config::is_gateway_file(file) {
                 smig_gateway::config::Config::load(file)
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
             } else {
                 settings::load(file, &mut Settings::default())
             };
-            checked.map_err(|faults| CliError::new(Exit::Usage, faults))?;
+            result.map_err(|faults| CliError::new(Exit::Usage, faults))?;
             let _ = writeln!(std::io::stdout(), "{}: no errors", file.display());
         }
         Action::Example { program } => {

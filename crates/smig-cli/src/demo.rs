@@ -24,7 +24,7 @@ use smig_testbed::netns::{Privilege, enter_user_namespace};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{CliError, Exit};
-use crate::interrupt::{self, INTERRUPTED};
+use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::lab::identify_build;
 use target::OutputTarget;
 
@@ -65,14 +65,14 @@ pub(crate) struct DemoArgs {
     svg: Option<PathBuf>,
     /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig [default: all; with
     /// --browser plain,smig]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
     variants: Option<Vec<Variant>>,
 
     /// Use a named link profile instead, such as 3g, wifi, ftth (smig lab profiles lists them)
-    #[arg(long, value_name = "PROFILE", value_parser = profile, conflicts_with_all = ["rate", "rtt", "queue"], help_heading = "Link")]
+    #[arg(long, value_name = "PROFILE", value_parser = parse_profile, conflicts_with_all = ["rate", "rtt", "queue"], help_heading = "Link")]
     link: Option<LinkSpec>,
     /// Rate of the link in bits per second, or with a unit: kbit, mbit, gbit
-    #[arg(long, value_parser = rate, default_value = "10mbit", help_heading = "Link")]
+    #[arg(long, value_parser = parse_rate, default_value = "10mbit", help_heading = "Link")]
     rate: Rate,
     /// Round-trip time of the idle link
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "50ms", help_heading = "Link")]
@@ -82,13 +82,13 @@ pub(crate) struct DemoArgs {
     queue: u32,
 
     /// Size of the big file
-    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "36MB", conflicts_with = "browser", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_file_size, default_value = "36MB", conflicts_with = "browser", help_heading = "Transfers")]
     big_file: u64,
     /// Size of a small object
-    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", conflicts_with = "browser", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_file_size, default_value = "10kB", conflicts_with = "browser", help_heading = "Transfers")]
     object: u64,
     /// Time from one small object's request to the next, whether or not it is complete
-    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "500ms", conflicts_with = "browser", help_heading = "Transfers")]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "500ms", conflicts_with = "browser", help_heading = "Transfers")]
     interval: Duration,
 
     /// TCP congestion control algorithm at both ends
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let result = match show(&options, privilege, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(INTERRUPTED_STATUS));
         }
         other => other?,
     };
@@ -206,13 +206,13 @@ fn screen(json: Option<&OutputTarget>) -> Screen<Box<dyn Write>> {
     }
 }
 
-fn profile(name: &str) -> Result<LinkSpec, String> {
+fn parse_profile(name: &str) -> Result<LinkSpec, String> {
     let profile = Profile::by_name(name);
     let unknown = || "unknown profile; smig lab profiles lists them".to_owned();
     profile.map(|profile| profile.spec).ok_or_else(unknown)
 }
 
-fn variant(text: &str) -> Result<Variant, String> {
+fn parse_variant(text: &str) -> Result<Variant, String> {
     match text.trim() {
         "plain" => Ok(Variant::PlainHttp2),
         "lowat" => Ok(Variant::NotsentLowat),
@@ -222,7 +222,7 @@ fn variant(text: &str) -> Result<Variant, String> {
 }
 
 /// Parses a rate in bits per second: `10000000`, `10mbit`, `2.5 Mbit/s`.
-fn rate(text: &str) -> Result<Rate, String> {
+fn parse_rate(text: &str) -> Result<Rate, String> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim().to_ascii_lowercase();
@@ -243,14 +243,14 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-fn file_size(text: &str) -> Result<u64, String> {
+fn parse_file_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err("expected at least 1 byte".into()),
         size => Ok(size),
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_time(text)?;
     if interval < Duration::from_millis(10) {
         return Err("expected at least 10ms".into());
@@ -272,8 +272,8 @@ mod tests {
 
     fn options(flags: &[&str]) -> Result<DemoOptions, String> {
         let args = ["demo"].iter().chain(flags);
-        let line = TestCli::try_parse_from(args).map_err(|error| error.to_string())?;
-        line.args.options().map_err(|failure| failure.to_string())
+        let cli = TestCli::try_parse_from(args).map_err(|error| error.to_string())?;
+        cli.args.options().map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_flag_sets_its_option() {
-        let changed = options(&[
+        let changed_options = options(&[
             "--rate=2.5mbit",
             "--rtt=20ms",
             "--queue=10",
@@ -296,17 +296,20 @@ mod tests {
             "--max-bulk-deferral=0",
         ])
         .unwrap();
-        assert_eq!(changed.link.to_client.rate, Rate::kbit(2_500));
-        assert_eq!(changed.link.round_trip(), Duration::from_millis(20));
-        assert_eq!(changed.link.to_server.queue, QueueLimit::packets(10));
+        assert_eq!(changed_options.link.to_client.rate, Rate::kbit(2_500));
+        assert_eq!(changed_options.link.round_trip(), Duration::from_millis(20));
+        assert_eq!(changed_options.link.to_server.queue, QueueLimit::packets(10));
         assert_eq!(
-            (changed.congestion_control.as_str(), changed.bulk_congestion_control),
+            (changed_options.congestion_control.as_str(), changed_options.bulk_congestion_control),
             ("reno", Some("bbr".to_owned()))
         );
-        assert_eq!((changed.big_file_bytes, changed.object_bytes), (1_000_000, 1_000));
-        assert_eq!(changed.object_interval, Duration::from_secs(1));
-        assert_eq!(changed.variants, [Variant::Smig, Variant::PlainHttp2]);
-        assert_eq!(changed.max_bulk_deferral, Duration::ZERO);
+        assert_eq!(
+            (changed_options.big_file_bytes, changed_options.object_bytes),
+            (1_000_000, 1_000)
+        );
+        assert_eq!(changed_options.object_interval, Duration::from_secs(1));
+        assert_eq!(changed_options.variants, [Variant::Smig, Variant::PlainHttp2]);
+        assert_eq!(changed_options.max_bulk_deferral, Duration::ZERO);
     }
 
     #[test]
@@ -318,10 +321,10 @@ mod tests {
 
     #[test]
     fn browser_mode_has_its_own_flags() {
-        let line = ["demo", "--browser", "--loads=2", "--link=ftth"];
-        let line = TestCli::try_parse_from(line).unwrap().args;
-        let options = browser::options(&line).unwrap();
-        assert_eq!(options.loads, 2);
+        let command_line = ["demo", "--browser", "--loads=2", "--link=ftth"];
+        let args = TestCli::try_parse_from(command_line).unwrap().args;
+        let options = browser::options(&args).unwrap();
+        assert_eq!(options.loads_per_background, 2);
         assert_eq!(options.link.to_client.rate, Rate::mbit(30));
         assert_eq!(options.variants, [Variant::PlainHttp2, Variant::Smig]);
         for invalid in [["--browser", "--object=1kB"], ["--loads=2", "--rtt=1s"]] {

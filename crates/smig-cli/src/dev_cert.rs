@@ -37,7 +37,7 @@ pub(crate) struct DevCert {
     /// Private key, PEM.
     pub(crate) key: Vec<u8>,
     /// Path of the authority's certificate, for clients.
-    pub(crate) authority: PathBuf,
+    pub(crate) authority_path: PathBuf,
     /// Whether the authority was created by this call.
     pub(crate) authority_state: AuthorityState,
 }
@@ -67,7 +67,7 @@ pub(crate) fn data_dir() -> Option<PathBuf> {
 }
 
 /// Returns the path of the authority's certificate, if the file exists.
-pub(crate) fn authority() -> Option<PathBuf> {
+pub(crate) fn authority_path() -> Option<PathBuf> {
     data_dir().map(|dir| dir.join("ca.pem")).filter(|path| path.is_file())
 }
 
@@ -96,34 +96,34 @@ fn obtain_in(dir: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert> {
     // Lock: two servers that start at the same time must create only one authority.
     let lock = File::create(dir.join("lock"))?;
     lock.lock()?;
-    let now = now.duration_since(UNIX_EPOCH)?.as_secs();
+    let now_s = now.duration_since(UNIX_EPOCH)?.as_secs();
     let path = |name: &str| dir.join(name);
     let authority_files = CertFiles::new(path("ca.pem"), path("ca.key"), path("ca.json"));
-    let (issuer, authority_state) = match authority_files.load(now) {
+    let (issuer, authority_state) = match authority_files.load(now_s) {
         Some((metadata, _, key)) => {
             (Authority::restore(&metadata, &key)?, AuthorityState::Existing)
         }
-        None => (Authority::create(&authority_files, now)?, AuthorityState::Created),
+        None => (Authority::create(&authority_files, now_s)?, AuthorityState::Created),
     };
 
     let mut names: Vec<String> = LOOPBACK_NAMES.iter().map(|&name| name.to_owned()).collect();
     names.extend(hosts.iter().filter(|host| !LOOPBACK_NAMES.contains(&host.as_str())).cloned());
     let files = CertFiles::new(path("server.pem"), path("server.key"), path("server.json"));
-    let stored = match authority_state {
+    let stored_pair = match authority_state {
         AuthorityState::Created => None,
-        AuthorityState::Existing => files.load(now).filter(|(metadata, ..)| {
+        AuthorityState::Existing => files.load(now_s).filter(|(metadata, ..)| {
             let covers = |name| metadata.names.contains(name);
             names.iter().all(covers)
         }),
     };
-    let (certificate, key) = match stored {
+    let (certificate, key) = match stored_pair {
         Some((_, certificate, key)) => (certificate, key),
-        None => issuer.sign(&files, names, now)?,
+        None => issuer.sign(&files, names, now_s)?,
     };
     Ok(DevCert {
         certificate: certificate.into_bytes(),
         key: key.into_bytes(),
-        authority: authority_files.certificate,
+        authority_path: authority_files.certificate,
         authority_state,
     })
 }
@@ -141,12 +141,12 @@ impl CertFiles {
     }
 
     /// Returns the stored files if they exist and stay valid for [`MIN_REMAINING_VALIDITY`].
-    fn load(&self, now: u64) -> Option<(CertMetadata, String, String)> {
+    fn load(&self, now_s: u64) -> Option<(CertMetadata, String, String)> {
         let metadata: CertMetadata =
             serde_json::from_slice(&fs::read(&self.metadata).ok()?).ok()?;
         let certificate = fs::read_to_string(&self.certificate).ok()?;
         let key = fs::read_to_string(&self.key).ok()?;
-        (metadata.expires >= now + MIN_REMAINING_VALIDITY.as_secs()).then_some((
+        (metadata.expires >= now_s + MIN_REMAINING_VALIDITY.as_secs()).then_some((
             metadata,
             certificate,
             key,
@@ -166,12 +166,13 @@ impl CertFiles {
 
 /// Writes a file atomically: readers see the complete content or none.
 fn write_atomically(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let new = with_suffix(path, ".new");
+    let temporary = with_suffix(path, ".new");
     let write = || {
-        let _ = fs::remove_file(&new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        let _ = fs::remove_file(&temporary);
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
         file.write_all(content)?;
-        fs::rename(&new, path)
+        fs::rename(&temporary, path)
     };
     write().with_context(|| format!("cannot write {}", path.display()))
 }
@@ -194,44 +195,44 @@ impl Authority {
         Ok(Self(Issuer::new(Self::params(name), KeyPair::from_pem(key)?)))
     }
 
-    fn create(files: &CertFiles, now: u64) -> Result<Self> {
+    fn create(files: &CertFiles, now_s: u64) -> Result<Self> {
         let key = KeyPair::generate()?;
-        let expires = now + AUTHORITY_VALIDITY.as_secs();
+        let expires = now_s + AUTHORITY_VALIDITY.as_secs();
         // The name differs from that of earlier authorities: some programs compare names only.
-        let name = format!("smig development authority {now:x}");
+        let name = format!("smig development authority {now_s:x}");
         let mut params = Self::params(&name);
-        set_validity(&mut params, now, expires)?;
+        set_validity(&mut params, now_s, expires)?;
         let certificate = params.self_signed(&key)?.pem();
         let metadata = CertMetadata { expires, names: vec![name] };
         files.store(&metadata, &certificate, &key.serialize_pem())?;
         Self::restore(&metadata, &key.serialize_pem())
     }
 
-    fn sign(&self, files: &CertFiles, names: Vec<String>, now: u64) -> Result<(String, String)> {
+    fn sign(&self, files: &CertFiles, names: Vec<String>, now_s: u64) -> Result<(String, String)> {
         if let Some(invalid) = names.iter().find(|name| !is_host(name)) {
             return Err(anyhow!("--host {invalid:?} is neither a host name nor an IP address"));
         }
         let key = KeyPair::generate()?;
-        let expires = now + CERTIFICATE_VALIDITY.as_secs();
+        let expires = now_s + CERTIFICATE_VALIDITY.as_secs();
         let mut params = CertificateParams::new(names.clone())?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "smig development certificate");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        set_validity(&mut params, now, expires)?;
+        set_validity(&mut params, now_s, expires)?;
         let certificate = params.signed_by(&key, &self.0)?.pem();
         files.store(&CertMetadata { expires, names }, &certificate, &key.serialize_pem())?;
         Ok((certificate, key.serialize_pem()))
     }
 }
 
-/// Sets the validity period. It starts a day before `now`, to tolerate clock differences.
-fn set_validity(params: &mut CertificateParams, now: u64, expires: u64) -> Result<()> {
+/// Sets the validity period. It starts a day before `now_s`, to tolerate clock differences.
+fn set_validity(params: &mut CertificateParams, now_s: u64, expires: u64) -> Result<()> {
     let date = |seconds: u64| {
         Ok::<_, anyhow::Error>(OffsetDateTime::from_unix_timestamp(i64::try_from(seconds)?)?)
     };
-    params.not_before = date(now.saturating_sub(DAY.as_secs()))?;
+    params.not_before = date(now_s.saturating_sub(DAY.as_secs()))?;
     params.not_after = date(expires)?;
     Ok(())
 }
@@ -250,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    fn at(days: u64) -> SystemTime {
+    fn time_after_days(days: u64) -> SystemTime {
         UNIX_EPOCH + DAY * 20_000 + DAY * u32::try_from(days).unwrap()
     }
 
@@ -259,19 +260,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let obtain = |hosts: &[&str], days| {
             let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
-            obtain_in(dir.path(), &hosts, at(days)).unwrap()
+            obtain_in(dir.path(), &hosts, time_after_days(days)).unwrap()
         };
-        let first = obtain(&[], 0);
-        assert_eq!(first.authority_state, AuthorityState::Created);
-        let second = obtain(&[], 300);
-        assert_eq!(second.authority_state, AuthorityState::Existing);
-        assert_eq!(second.certificate, first.certificate);
+        let first_cert = obtain(&[], 0);
+        assert_eq!(first_cert.authority_state, AuthorityState::Created);
+        let second_cert = obtain(&[], 300);
+        assert_eq!(second_cert.authority_state, AuthorityState::Existing);
+        assert_eq!(second_cert.certificate, first_cert.certificate);
 
-        let named = obtain(&["files.example"], 300);
-        assert_ne!(named.certificate, first.certificate);
-        assert_eq!(named.authority_state, AuthorityState::Existing);
-        assert_eq!(obtain(&[], 310).certificate, named.certificate, "it covers more names");
-        assert_ne!(obtain(&[], 300 + 340).certificate, named.certificate, "it expires soon");
+        let named_cert = obtain(&["files.example"], 300);
+        assert_ne!(named_cert.certificate, first_cert.certificate);
+        assert_eq!(named_cert.authority_state, AuthorityState::Existing);
+        assert_eq!(obtain(&[], 310).certificate, named_cert.certificate, "it covers more names");
+        assert_ne!(obtain(&[], 300 + 340).certificate, named_cert.certificate, "it expires soon");
         assert_eq!(obtain(&[], 3600).authority_state, AuthorityState::Created);
 
         let mode = fs::metadata(dir.path().join("ca.key")).unwrap().permissions().mode();
@@ -281,7 +282,8 @@ mod tests {
     #[test]
     fn host_names_are_validated() {
         let dir = tempfile::tempdir().unwrap();
-        let error = obtain_in(dir.path(), &["two words".to_owned()], at(0)).unwrap_err();
+        let error =
+            obtain_in(dir.path(), &["two words".to_owned()], time_after_days(0)).unwrap_err();
         assert!(error.to_string().contains("two words"), "{error}");
         assert!(is_host("a.example") && is_host("*.a.example") && is_host("2001:db8::1"));
         assert!(!is_host("") && !is_host("a..b") && !is_host("a_b/c"));

@@ -53,7 +53,7 @@ impl Exit {
 }
 
 /// Table of exit codes for `smig get --help`.
-pub(crate) const TABLE: &str = "\
+pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes (as in curl where curl has one; for several URLs, that of the first that failed):
     0  success             26  cannot read a file to send
     1  another error       28  timeout

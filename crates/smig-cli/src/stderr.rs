@@ -23,7 +23,7 @@ static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// Lines for the thread that writes them.
 struct Queue {
-    lines: Sender<Vec<u8>>,
+    line_tx: Sender<Vec<u8>>,
     queued_bytes: AtomicUsize,
     lost_lines: AtomicU64,
 }
@@ -34,10 +34,10 @@ pub(crate) struct WriterGuard(());
 
 /// Starts a thread that writes all lines from now on; without one, they are written directly.
 pub(crate) fn spawn_writer() -> WriterGuard {
-    let (lines, receiver) = channel();
+    let (line_tx, receiver) = channel();
     // A descriptor of its own: a write that blocks would hold the lock of `io::stderr`.
     if let Ok(file) = io::stderr().as_fd().try_clone_to_owned()
-        && QUEUE.set(Queue { lines, queued_bytes: 0.into(), lost_lines: 0.into() }).is_ok()
+        && QUEUE.set(Queue { line_tx, queued_bytes: 0.into(), lost_lines: 0.into() }).is_ok()
         && let Some(queue) = QUEUE.get()
     {
         let name = "smig-stderr".to_owned();
@@ -69,9 +69,9 @@ impl Drop for WriterGuard {
 
 /// Waits until all queued lines are written, for a second at most.
 pub(crate) fn flush() {
-    let end = Instant::now() + FLUSH_TIMEOUT;
+    let deadline = Instant::now() + FLUSH_TIMEOUT;
     while QUEUE.get().is_some_and(|queue| queue.queued_bytes.load(Ordering::Acquire) > 0)
-        && Instant::now() < end
+        && Instant::now() < deadline
     {
         thread::sleep(POLL_INTERVAL);
     }
@@ -91,7 +91,7 @@ impl Queue {
         self.queued_bytes.fetch_add(line.len(), Ordering::Relaxed);
         line.extend_from_slice(text);
         let len = line.len();
-        let is_sent = self.lines.send(line).is_ok();
+        let is_sent = self.line_tx.send(line).is_ok();
         if !is_sent {
             self.queued_bytes.fetch_sub(len + LINE_OVERHEAD_BYTES, Ordering::Relaxed);
         }
@@ -108,19 +108,19 @@ impl Queue {
         }
     }
 
-    fn write_all(&self, lines: &Receiver<Vec<u8>>, to: &mut impl Write) {
-        for line in lines {
-            self.write(&line, to);
+    fn write_all(&self, receiver: &Receiver<Vec<u8>>, output: &mut impl Write) {
+        for line in receiver {
+            self.write(&line, output);
         }
     }
 
     /// Writes a queued line. Errors are ignored: there is nowhere to report them.
-    fn write(&self, line: &[u8], to: &mut impl Write) {
-        let _ = to.write_all(line);
+    fn write(&self, line: &[u8], output: &mut impl Write) {
+        let _ = output.write_all(line);
         let cost = line.len() + LINE_OVERHEAD_BYTES;
         if self.queued_bytes.load(Ordering::Relaxed) == cost {
             // This was the last queued line: no later line carries the note.
-            let _ = to.write_all(&self.take_lost_note());
+            let _ = output.write_all(&self.take_lost_note());
         }
         self.queued_bytes.fetch_sub(cost, Ordering::Release);
     }
@@ -154,8 +154,8 @@ mod tests {
     use std::process::{Command, Stdio};
 
     fn queue() -> (Queue, Receiver<Vec<u8>>) {
-        let (lines, receiver) = channel();
-        (Queue { lines, queued_bytes: 0.into(), lost_lines: 0.into() }, receiver)
+        let (line_tx, receiver) = channel();
+        (Queue { line_tx, queued_bytes: 0.into(), lost_lines: 0.into() }, receiver)
     }
 
     const LOST_NOTE: &str = "(7 lines were lost: standard error was not read in time)\n";
@@ -163,42 +163,42 @@ mod tests {
     /// Fills the queue, and loses seven more lines. Returns the number of queued lines.
     fn overfill(queue: &Queue) -> usize {
         let line = [&[b'x'; 1023][..], b"\n"].concat();
-        let fit = MAX_QUEUED_BYTES / (line.len() + LINE_OVERHEAD_BYTES);
-        for _ in 0..fit + 7 {
+        let queued_lines = MAX_QUEUED_BYTES / (line.len() + LINE_OVERHEAD_BYTES);
+        for _ in 0..queued_lines + 7 {
             assert!(queue.enqueue(&line));
         }
         assert_eq!(queue.lost_lines.load(Ordering::Relaxed), 7);
-        fit
+        queued_lines
     }
 
     /// Writes the queued lines.
     fn drain(queue: &Queue, receiver: &Receiver<Vec<u8>>) -> String {
-        let mut written = Vec::new();
+        let mut output = Vec::new();
         while let Ok(line) = receiver.try_recv() {
-            queue.write(&line, &mut written);
+            queue.write(&line, &mut output);
         }
         assert_eq!(queue.queued_bytes.load(Ordering::Relaxed), 0);
-        String::from_utf8(written).unwrap()
+        String::from_utf8(output).unwrap()
     }
 
     #[test]
     fn writers_never_wait_and_lost_lines_are_counted() {
         let (queue, receiver) = queue();
-        let fit = overfill(&queue);
+        let queued_lines = overfill(&queue);
         let text = drain(&queue, &receiver);
-        assert_eq!(text.matches('x').count(), fit * 1023);
+        assert_eq!(text.matches('x').count(), queued_lines * 1023);
         assert!(text.ends_with(LOST_NOTE), "{}", &text[text.len() - 100..]);
     }
 
     #[test]
     fn the_note_is_written_in_place_of_the_lost_lines() {
         let (queue, receiver) = queue();
-        let fit = overfill(&queue);
+        let queued_lines = overfill(&queue);
         let mut first = Vec::new();
         queue.write(&receiver.recv().unwrap(), &mut first);
         assert!(queue.enqueue(b"after\n"));
         let text = drain(&queue, &receiver);
-        assert_eq!(text.matches('x').count(), (fit - 1) * 1023);
+        assert_eq!(text.matches('x').count(), (queued_lines - 1) * 1023);
         assert!(text.ends_with(&format!("x\n{LOST_NOTE}after\n")), "{}", &text[text.len() - 100..]);
     }
 
@@ -213,8 +213,8 @@ mod tests {
     /// Runs itself as a child process whose standard error is a pipe that is never read.
     #[test]
     fn panics_do_not_block_on_a_full_pipe() {
-        const CHILD: &str = "SMIG_TEST_PANICS";
-        if std::env::var_os(CHILD).is_some() {
+        const CHILD_VARIABLE: &str = "SMIG_TEST_PANICS";
+        if std::env::var_os(CHILD_VARIABLE).is_some() {
             let _guard = spawn_writer();
             for _ in 0..100 {
                 let message = "x".repeat(4096);
@@ -226,7 +226,7 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         let name = thread::current().name().unwrap().to_owned();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", &name, "--nocapture"]).env(CHILD, "1");
+        child.args(["--exact", &name, "--nocapture"]).env(CHILD_VARIABLE, "1");
         let ended = child.stdout(Stdio::null()).stderr(writer).status().unwrap();
         assert!(ended.success());
     }

@@ -21,8 +21,8 @@ pub(crate) fn anchors_for(cacert: Option<&Path>, insecure: bool, host: &str) -> 
     match (cacert, insecure) {
         (Some(path), _) => Ok(Trust::File(path.to_owned())),
         (None, true) => Ok(Trust::DangerAcceptInvalidCerts),
-        (None, false) => match dev_cert::authority().filter(|_| is_loopback(host)) {
-            Some(path) => Ok(Trust::Rustls(Arc::new(with_authority(&path)?))),
+        (None, false) => match dev_cert::authority_path().filter(|_| is_loopback(host)) {
+            Some(path) => Ok(Trust::Rustls(Arc::new(client_config_with_authority(&path)?))),
             None => Ok(Trust::System),
         },
     }
@@ -38,7 +38,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 }
 
 /// Returns a TLS configuration that trusts the system's authorities and the development authority.
-pub(crate) fn with_authority(path: &Path) -> Result<ClientConfig> {
+pub(crate) fn client_config_with_authority(path: &Path) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     // A system without authorities is not an error: the development authority is still added.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -31,10 +31,10 @@ fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
         println!("{:<44} {:>12} {:>10} {:>9}", "case", "requests/s", "ns each", "GB/s");
-        baseline(&cases()[0]);
+        measure_baseline(&cases()[0]);
         let memory = Files::new(directory.path(), FileOptions::default())?;
         run("memory", &memory, &cases()).await;
-        let options = FileOptions { cache_memory: 0, ..FileOptions::default() };
+        let options = FileOptions { cache_memory_bytes: 0, ..FileOptions::default() };
         let disk = Files::new(directory.path(), options)?;
         run("page cache", &disk, &cases()[..3]).await;
         let options = FileOptions { cache_entries: 0, ..FileOptions::default() };
@@ -55,8 +55,8 @@ fn write_files(directory: &Path) -> std::io::Result<()> {
 }
 
 fn cases() -> Vec<Case> {
-    let few = headers(&[(USER_AGENT, "h2load nghttp2/1.52.0")]);
-    let browser = headers(&[
+    let minimal_headers = headers(&[(USER_AGENT, "h2load nghttp2/1.52.0")]);
+    let browser_headers = headers(&[
         (USER_AGENT, "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
         (ACCEPT, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
         (http::header::ACCEPT_LANGUAGE, "en-US,en;q=0.5"),
@@ -67,19 +67,19 @@ fn cases() -> Vec<Case> {
         (http::HeaderName::from_static("sec-fetch-mode"), "no-cors"),
         (http::HeaderName::from_static("priority"), "u=2"),
     ]);
-    let mut revalidation = browser.clone();
-    revalidation.insert(IF_NONE_MATCH, HeaderValue::from_static("\"a\", \"b\""));
+    let mut revalidation_headers = browser_headers.clone();
+    revalidation_headers.insert(IF_NONE_MATCH, HeaderValue::from_static("\"a\", \"b\""));
     let case = |name, path, headers: &HeaderMap| Case { name, path, headers: headers.clone() };
     vec![
-        case("1 KB", "/1k", &few),
-        case("10 KB", "/10k", &few),
-        case("128 KB", "/128k", &few),
-        case("50 MB", "/50m", &few),
-        case("1 KB, a browser's headers", "/1k", &browser),
-        case("1 KB, conditional", "/1k", &revalidation),
-        case("10 KB, siblings", "/coded.js", &browser),
+        case("1 KB", "/1k", &minimal_headers),
+        case("10 KB", "/10k", &minimal_headers),
+        case("128 KB", "/128k", &minimal_headers),
+        case("50 MB", "/50m", &minimal_headers),
+        case("1 KB, a browser's headers", "/1k", &browser_headers),
+        case("1 KB, conditional", "/1k", &revalidation_headers),
+        case("10 KB, siblings", "/coded.js", &browser_headers),
         case("10 KB, a range", "/10k", &headers(&[(RANGE, "bytes=100-199")])),
-        case("404", "/missing", &few),
+        case("404", "/missing", &minimal_headers),
     ]
 }
 
@@ -97,7 +97,7 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
         }
         let mut files = files.clone();
         serve(&mut files, case).await;
-        let mut best = Duration::MAX;
+        let mut best_duration = Duration::MAX;
         let mut size = 0;
         for _ in 0..ROUNDS {
             let (start, mut count) = (Instant::now(), 0);
@@ -107,9 +107,9 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
                     count += 1;
                 }
             }
-            best = best.min(start.elapsed() / count);
+            best_duration = best_duration.min(start.elapsed() / count);
         }
-        let seconds = best.as_secs_f64();
+        let seconds = best_duration.as_secs_f64();
         println!(
             "{:<44} {:>12.0} {:>10.0} {:>9.2}",
             name,
@@ -121,16 +121,16 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
 }
 
 /// Measures the overhead of the benchmark: creating and dropping the request.
-fn baseline(case: &Case) {
-    let mut best = Duration::MAX;
+fn measure_baseline(case: &Case) {
+    let mut best_duration = Duration::MAX;
     for _ in 0..ROUNDS {
         let (start, count) = (Instant::now(), 100_000);
         for _ in 0..count {
             drop(black_box(request(case)));
         }
-        best = best.min(start.elapsed() / count);
+        best_duration = best_duration.min(start.elapsed() / count);
     }
-    println!("{:<44} {:>12} {:>10.0}", "the request alone", "", best.as_secs_f64() * 1e9);
+    println!("{:<44} {:>12} {:>10.0}", "the request alone", "", best_duration.as_secs_f64() * 1e9);
 }
 
 fn request(case: &Case) -> Request<()> {

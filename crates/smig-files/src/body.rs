@@ -24,7 +24,7 @@ use crate::reader::{OpenFile, Reader};
 pub struct FileBody {
     source: BodySource,
     /// Bytes not yet yielded.
-    remaining: u64,
+    remaining_bytes: u64,
 }
 
 enum BodySource {
@@ -57,22 +57,25 @@ impl Piece {
 
 impl FileBody {
     pub(crate) fn empty() -> Self {
-        Self { source: BodySource::Done, remaining: 0 }
+        Self { source: BodySource::Done, remaining_bytes: 0 }
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { remaining: bytes.len() as u64, source: BodySource::Memory(bytes) }
+        Self { remaining_bytes: bytes.len() as u64, source: BodySource::Memory(bytes) }
     }
 
     pub(crate) fn file(file: Arc<OpenFile>, range: ByteRange) -> Self {
         let reader = Some(Reader::new(file, range));
         let pieces = Pieces { reader, queue: VecDeque::new() };
-        Self { source: BodySource::Pieces(Box::new(pieces)), remaining: range.len() }
+        Self { source: BodySource::Pieces(Box::new(pieces)), remaining_bytes: range.len() }
     }
 
     pub(crate) fn pieces(queue: VecDeque<Piece>) -> Self {
-        let remaining = queue.iter().map(Piece::len).sum();
-        Self { source: BodySource::Pieces(Box::new(Pieces { reader: None, queue })), remaining }
+        let remaining_bytes = queue.iter().map(Piece::len).sum();
+        Self {
+            source: BodySource::Pieces(Box::new(Pieces { reader: None, queue })),
+            remaining_bytes,
+        }
     }
 }
 
@@ -103,7 +106,7 @@ impl Body for FileBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = self.get_mut();
-        if this.remaining == 0 {
+        if this.remaining_bytes == 0 {
             this.source = BodySource::Done;
             return Poll::Ready(None);
         }
@@ -114,10 +117,12 @@ impl Body for FileBody {
         };
         let result = chunk.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
         match &result {
-            Ok(bytes) => this.remaining = this.remaining.saturating_sub(bytes.len() as u64),
-            Err(_) => this.remaining = 0,
+            Ok(bytes) => {
+                this.remaining_bytes = this.remaining_bytes.saturating_sub(bytes.len() as u64)
+            }
+            Err(_) => this.remaining_bytes = 0,
         }
-        if this.remaining == 0 {
+        if this.remaining_bytes == 0 {
             // Close the file even if the caller retains the consumed body.
             this.source = BodySource::Done;
         }
@@ -125,11 +130,11 @@ impl Body for FileBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.remaining == 0
+        self.remaining_bytes == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining)
+        SizeHint::with_exact(self.remaining_bytes)
     }
 }
 
@@ -137,7 +142,7 @@ impl fmt::Debug for FileBody {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("FileBody")
-            .field("remaining", &self.remaining)
+            .field("remaining", &self.remaining_bytes)
             .finish_non_exhaustive()
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Budget {
     files: AtomicUsize,
     bytes: AtomicUsize,
     /// The number of caches. Each may use an equal share.
-    caches: AtomicUsize,
+    cache_count: AtomicUsize,
 }
 
 impl Budget {
@@ -62,7 +62,7 @@ impl Budget {
         let limit = CacheCost {
             entries: options.cache_entries,
             files: options.cache_open_files.min(open_file_limit() / 4),
-            bytes: options.cache_memory,
+            bytes: options.cache_memory_bytes,
         };
         Self::with_limit(limit)
     }
@@ -73,33 +73,33 @@ impl Budget {
             entries: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            caches: AtomicUsize::new(0),
+            cache_count: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn add_cache(&self) {
-        self.caches.fetch_add(1, Relaxed);
+        self.cache_count.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn remove_cache(&self, used: CacheCost) {
-        self.release(used);
-        self.caches.fetch_sub(1, Relaxed);
+    pub(crate) fn remove_cache(&self, usage: CacheCost) {
+        self.release(usage);
+        self.cache_count.fetch_sub(1, Relaxed);
     }
 
     /// Returns whether a cache that would use `cost` stays within its share.
     pub(crate) fn allows(&self, cost: CacheCost) -> bool {
-        let caches = self.caches.load(Relaxed).max(1);
+        let cache_count = self.cache_count.load(Relaxed).max(1);
         cost.fits(CacheCost {
-            entries: self.limit.entries / caches,
-            files: self.limit.files / caches,
-            bytes: self.limit.bytes / caches,
+            entries: self.limit.entries / cache_count,
+            files: self.limit.files / cache_count,
+            bytes: self.limit.bytes / cache_count,
         })
     }
 
     /// Reserves `cost` if all caches together stay within the limits. Concurrent threads can exceed
     /// them by one entry each.
     pub(crate) fn try_reserve(&self, cost: CacheCost) -> Reservation {
-        if !(self.used() + cost).fits(self.limit) {
+        if !(self.usage() + cost).fits(self.limit) {
             return Reservation::Refused;
         }
         self.entries.fetch_add(cost.entries, Relaxed);
@@ -114,7 +114,7 @@ impl Budget {
         self.bytes.fetch_sub(cost.bytes, Relaxed);
     }
 
-    pub(crate) fn used(&self) -> CacheCost {
+    pub(crate) fn usage(&self) -> CacheCost {
         CacheCost {
             entries: self.entries.load(Relaxed),
             files: self.files.load(Relaxed),
@@ -154,15 +154,15 @@ mod tests {
     #[test]
     fn the_sum_is_limited_in_each_dimension() {
         let budget = Budget::with_limit(CacheCost { entries: 4, files: 2, bytes: 100 });
-        let big = CacheCost { entries: 1, files: 0, bytes: 80 };
-        assert_eq!(budget.try_reserve(big), Reservation::Granted);
-        assert_eq!(budget.try_reserve(big), Reservation::Refused);
-        let file = CacheCost { entries: 1, files: 1, bytes: 5 };
-        assert_eq!(budget.try_reserve(file), Reservation::Granted);
-        assert_eq!(budget.try_reserve(file), Reservation::Granted);
-        assert_eq!(budget.try_reserve(file), Reservation::Refused);
-        budget.release(file);
-        assert_eq!(budget.try_reserve(file), Reservation::Granted);
-        assert_eq!(budget.used(), CacheCost { entries: 3, files: 2, bytes: 90 });
+        let big_cost = CacheCost { entries: 1, files: 0, bytes: 80 };
+        assert_eq!(budget.try_reserve(big_cost), Reservation::Granted);
+        assert_eq!(budget.try_reserve(big_cost), Reservation::Refused);
+        let file_cost = CacheCost { entries: 1, files: 1, bytes: 5 };
+        assert_eq!(budget.try_reserve(file_cost), Reservation::Granted);
+        assert_eq!(budget.try_reserve(file_cost), Reservation::Granted);
+        assert_eq!(budget.try_reserve(file_cost), Reservation::Refused);
+        budget.release(file_cost);
+        assert_eq!(budget.try_reserve(file_cost), Reservation::Granted);
+        assert_eq!(budget.usage(), CacheCost { entries: 3, files: 2, bytes: 90 });
     }
 }

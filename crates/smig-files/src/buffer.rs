@@ -20,7 +20,7 @@ const MAX_EXACT_BYTES: usize = CHUNK_BYTES / 4;
 const MAX_FREE_BUFFERS: usize = 16;
 
 thread_local! {
-    static FREE: RefCell<FreeList> = const { RefCell::new(FreeList { buffers: Vec::new(), takes_buffers: false }) };
+    static FREE_LIST: RefCell<FreeList> = const { RefCell::new(FreeList { buffers: Vec::new(), takes_buffers: false }) };
 }
 
 /// The free buffers of a thread.
@@ -44,7 +44,7 @@ impl Buffer {
         if len <= MAX_EXACT_BYTES {
             return Self { space: vec![0; len], len };
         }
-        let free = FREE.with_borrow_mut(|free| {
+        let free = FREE_LIST.with_borrow_mut(|free| {
             free.takes_buffers = true;
             free.buffers.pop()
         });
@@ -56,7 +56,7 @@ impl Buffer {
     }
 
     /// Returns the first `len` bytes of the space.
-    pub(crate) fn filled(mut self, len: usize) -> Bytes {
+    pub(crate) fn into_bytes(mut self, len: usize) -> Bytes {
         let mut space = std::mem::take(&mut self.space);
         if space.len() < CHUNK_BYTES {
             space.truncate(len);
@@ -95,7 +95,7 @@ fn recycle(space: Vec<u8>) {
         return;
     }
     // An error means that the thread is ending and its list is dropped: the memory is then freed.
-    let _ = FREE.try_with(|free| {
+    let _ = FREE_LIST.try_with(|free| {
         if let Ok(mut free) = free.try_borrow_mut()
             && free.takes_buffers
             && free.buffers.len() < MAX_FREE_BUFFERS
@@ -117,47 +117,47 @@ mod tests {
     fn a_chunk_is_reused_after_its_last_user_is_dropped() {
         let mut buffer = Buffer::take(CHUNK_BYTES);
         buffer.space()[..3].copy_from_slice(b"abc");
-        let mut bytes = buffer.filled(3);
-        let first = address(&bytes);
+        let mut bytes = buffer.into_bytes(3);
+        let first_address = address(&bytes);
         let part = bytes.split_off(1);
         drop(bytes);
-        let other = Buffer::take(CHUNK_BYTES).filled(1);
-        assert_ne!(address(&other), first);
+        let other = Buffer::take(CHUNK_BYTES).into_bytes(1);
+        assert_ne!(address(&other), first_address);
         assert_eq!(part, &b"bc"[..]);
         drop(part);
-        assert_eq!(address(&Buffer::take(CHUNK_BYTES).filled(1)), first);
+        assert_eq!(address(&Buffer::take(CHUNK_BYTES).into_bytes(1)), first_address);
     }
 
     #[test]
     fn an_unused_chunk_is_reused() {
         let mut buffer = Buffer::take(CHUNK_BYTES);
-        let first = buffer.space().as_ptr();
+        let first_address = buffer.space().as_ptr();
         drop(buffer);
-        assert_eq!(Buffer::take(CHUNK_BYTES).space().as_ptr(), first);
+        assert_eq!(Buffer::take(CHUNK_BYTES).space().as_ptr(), first_address);
     }
 
     #[test]
     fn small_buffers_have_the_exact_length() {
         let mut buffer = Buffer::take(10);
         assert_eq!(buffer.space().len(), 10);
-        assert_eq!(buffer.filled(4).len(), 4);
-        FREE.with_borrow(|free| assert!(free.buffers.is_empty()));
+        assert_eq!(buffer.into_bytes(4).len(), 4);
+        FREE_LIST.with_borrow(|free| assert!(free.buffers.is_empty()));
     }
 
     #[test]
     fn free_buffers_are_bounded() {
         let out: Vec<Bytes> =
-            (0..MAX_FREE_BUFFERS + 5).map(|_| Buffer::take(CHUNK_BYTES).filled(1)).collect();
+            (0..MAX_FREE_BUFFERS + 5).map(|_| Buffer::take(CHUNK_BYTES).into_bytes(1)).collect();
         drop(out);
-        FREE.with_borrow(|free| assert_eq!(free.buffers.len(), MAX_FREE_BUFFERS));
+        FREE_LIST.with_borrow(|free| assert_eq!(free.buffers.len(), MAX_FREE_BUFFERS));
     }
 
     #[test]
     fn a_thread_that_only_drops_buffers_keeps_none() {
-        let bytes = Buffer::take(CHUNK_BYTES).filled(1);
+        let bytes = Buffer::take(CHUNK_BYTES).into_bytes(1);
         let thread = std::thread::spawn(move || {
             drop(bytes);
-            FREE.with_borrow(|free| free.buffers.len())
+            FREE_LIST.with_borrow(|free| free.buffers.len())
         });
         assert_eq!(thread.join().unwrap(), 0);
     }

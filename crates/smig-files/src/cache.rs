@@ -18,7 +18,7 @@ pub(crate) struct Cache {
     slots: Vec<Slot>,
     hand: usize,
     ttl: Duration,
-    used: CacheCost,
+    usage: CacheCost,
     budget: Arc<Budget>,
 }
 
@@ -29,7 +29,7 @@ struct Slot {
     /// The time of its last comparison with the file system.
     checked_at: Instant,
     /// Reference bit: whether it was looked up since the hand's last pass.
-    referenced: bool,
+    is_referenced: bool,
 }
 
 /// The result of a lookup.
@@ -50,7 +50,7 @@ impl Cache {
             slots: Vec::new(),
             hand: 0,
             ttl,
-            used: CacheCost::default(),
+            usage: CacheCost::default(),
             budget,
         }
     }
@@ -58,7 +58,7 @@ impl Cache {
     pub(crate) fn lookup(&mut self, key: &[u8], now: Instant) -> Lookup<'_> {
         let slot = self.index.get(key).and_then(|index| self.slots.get_mut(*index));
         let Some(slot) = slot else { return Lookup::Unknown };
-        slot.referenced = true;
+        slot.is_referenced = true;
         if now.saturating_duration_since(slot.checked_at) < self.ttl {
             Lookup::Fresh(&slot.resource)
         } else {
@@ -69,12 +69,12 @@ impl Cache {
     /// Replaces a path's entry. The new resource is cached only if there is room for it.
     pub(crate) fn insert(&mut self, key: &[u8], resource: Arc<Resource>, checked_at: Instant) {
         // Keep the old entry's reference bit; replace the rest.
-        let referenced = self.remove_path(key);
+        let is_referenced = self.remove_path(key);
         let cost = resource.cost();
         if !self.budget.allows(cost) {
             return;
         }
-        while !self.budget.allows(self.used + cost) {
+        while !self.budget.allows(self.usage + cost) {
             if !self.evict() {
                 return;
             }
@@ -84,10 +84,10 @@ impl Cache {
                 return;
             }
         }
-        self.used = self.used + cost;
+        self.usage = self.usage + cost;
         let key: Arc<[u8]> = key.into();
         self.index.insert(Arc::clone(&key), self.slots.len());
-        self.slots.push(Slot { key, resource, checked_at, referenced });
+        self.slots.push(Slot { key, resource, checked_at, is_referenced });
     }
 
     /// Removes a path. Returns whether it was looked up recently.
@@ -115,7 +115,7 @@ impl Cache {
                 self.hand = 0;
             }
             let Some(slot) = self.slots.get_mut(self.hand) else { return false };
-            if !std::mem::take(&mut slot.referenced) {
+            if !std::mem::take(&mut slot.is_referenced) {
                 self.remove_slot(self.hand);
                 return true;
             }
@@ -130,14 +130,14 @@ impl Cache {
             self.index.insert(Arc::clone(&swapped.key), index);
         }
         let cost = slot.resource.cost();
-        self.used = self.used - cost;
+        self.usage = self.usage - cost;
         self.budget.release(cost);
-        slot.referenced
+        slot.is_referenced
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.budget.remove_cache(self.used);
+        self.budget.remove_cache(self.usage);
     }
 }

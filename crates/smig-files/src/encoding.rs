@@ -42,7 +42,7 @@ impl Coding {
         }
     }
 
-    pub(crate) fn header(self) -> HeaderValue {
+    pub(crate) fn header_value(self) -> HeaderValue {
         HeaderValue::from_static(self.token())
     }
 
@@ -71,35 +71,36 @@ struct AcceptEncoding {
 /// section 12.5.3 allows.
 pub(crate) fn choose(
     headers: &HeaderMap,
-    existing: impl Iterator<Item = Coding>,
+    existing_codings: impl Iterator<Item = Coding>,
 ) -> Option<Coding> {
-    let accepted = parse_accept_encoding(headers);
-    let mut best: Option<(QValue, Coding)> = None;
-    for coding in existing {
-        let weight = accepted.codings[coding as usize].or(accepted.wildcard).unwrap_or(0);
-        let better = best.is_none_or(|(known, other)| (weight, other) > (known, coding));
+    let accept_encoding = parse_accept_encoding(headers);
+    let mut best_candidate: Option<(QValue, Coding)> = None;
+    for coding in existing_codings {
+        let weight =
+            accept_encoding.codings[coding as usize].or(accept_encoding.wildcard).unwrap_or(0);
+        let better = best_candidate.is_none_or(|(known, other)| (weight, other) > (known, coding));
         if weight > 0 && better {
-            best = Some((weight, coding));
+            best_candidate = Some((weight, coding));
         }
     }
-    let (weight, coding) = best?;
-    (weight >= accepted.identity.unwrap_or(0)).then_some(coding)
+    let (weight, coding) = best_candidate?;
+    (weight >= accept_encoding.identity.unwrap_or(0)).then_some(coding)
 }
 
 fn parse_accept_encoding(headers: &HeaderMap) -> AcceptEncoding {
-    let mut accepted = AcceptEncoding::default();
+    let mut accept_encoding = AcceptEncoding::default();
     let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     for element in lines.flat_map(|line| line.split(',')) {
         let Some((token, weight)) = parse_element(element) else { continue };
         if token == "*" {
-            accepted.wildcard = Some(weight);
+            accept_encoding.wildcard = Some(weight);
         } else if token.eq_ignore_ascii_case("identity") {
-            accepted.identity = Some(weight);
+            accept_encoding.identity = Some(weight);
         } else if let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.is_named(token)) {
-            accepted.codings[coding as usize] = Some(weight);
+            accept_encoding.codings[coding as usize] = Some(weight);
         }
     }
-    accepted
+    accept_encoding
 }
 
 /// Parses a list element: token and weight. `None` if it is malformed; it is then skipped.
@@ -122,13 +123,13 @@ fn parse_element(element: &str) -> Option<(&str, QValue)> {
 }
 
 fn parse_weight(value: &str) -> Option<QValue> {
-    let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
+    let (integer_part, decimals) = value.split_once('.').unwrap_or((value, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let digits = decimals.bytes().chain([b'0'; 3]).take(3);
     let thousandths = digits.fold(0, |sum, digit| sum * 10 + QValue::from(digit - b'0'));
-    match whole {
+    match integer_part {
         "0" => Some(thousandths),
         "1" if thousandths == 0 => Some(MAX_QVALUE),
         _ => None,
@@ -139,10 +140,10 @@ fn parse_weight(value: &str) -> Option<QValue> {
 mod tests {
     use super::*;
 
-    fn chosen(value: &str, existing: &[Coding]) -> Option<Coding> {
+    fn choose_for(value: &str, existing_codings: &[Coding]) -> Option<Coding> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap());
-        choose(&headers, existing.iter().copied())
+        choose(&headers, existing_codings.iter().copied())
     }
 
     #[test]
@@ -178,15 +179,15 @@ mod tests {
             (",,;", None),
         ];
         for (value, expected) in table {
-            assert_eq!(chosen(value, &Coding::ALL), expected, "{value}");
+            assert_eq!(choose_for(value, &Coding::ALL), expected, "{value}");
         }
     }
 
     #[test]
     fn only_existing_siblings_are_chosen() {
-        assert_eq!(chosen("br, gzip;q=0.1", &[Coding::Gzip]), Some(Coding::Gzip));
-        assert_eq!(chosen("br", &[Coding::Gzip]), None);
-        assert_eq!(chosen("br", &[]), None);
+        assert_eq!(choose_for("br, gzip;q=0.1", &[Coding::Gzip]), Some(Coding::Gzip));
+        assert_eq!(choose_for("br", &[Coding::Gzip]), None);
+        assert_eq!(choose_for("br", &[]), None);
         assert_eq!(choose(&HeaderMap::new(), Coding::ALL.into_iter()), None);
     }
 

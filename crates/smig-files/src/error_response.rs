@@ -59,7 +59,7 @@ impl ErrorResponse {
 
     /// Returns the response, with a short text as body (omitted for HEAD).
     pub(crate) fn response(self, send_content: SendContent) -> Response<FileBody> {
-        let mut response = text(self.status(), self.text(), send_content);
+        let mut response = text_response(self.status(), self.text(), send_content);
         match self {
             Self::MethodNotAllowed => drop(response.headers_mut().insert(ALLOW, ALLOWED_METHODS)),
             Self::Busy => {
@@ -108,7 +108,7 @@ pub(crate) enum SendContent {
 }
 
 /// Returns a response with a short text.
-pub(crate) fn text(
+pub(crate) fn text_response(
     status: StatusCode,
     text: &'static str,
     send_content: SendContent,
@@ -127,7 +127,7 @@ pub(crate) fn text(
 }
 
 /// Returns the response to OPTIONS.
-pub(crate) fn options() -> Response<FileBody> {
+pub(crate) fn options_response() -> Response<FileBody> {
     let mut response = Response::new(FileBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(ALLOW, ALLOWED_METHODS);

@@ -25,12 +25,12 @@ pub(crate) struct FileVersion {
     size: u64,
     modified: FileTime,
     /// Also changed by rename, unlink and chmod; but unlike `modified` it cannot be set back.
-    changed: FileTime,
+    status_changed: FileTime,
 }
 
 impl FileVersion {
     /// Returns the state and the type of an open file.
-    pub(crate) fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
+    pub(crate) fn fstat(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
         let stat = rustix::fs::fstat(fd)?;
         Ok((Self::from_stat(&stat), FileType::from_raw_mode(stat.st_mode)))
     }
@@ -41,7 +41,7 @@ impl FileVersion {
             inode: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: FileTime { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec },
-            changed: FileTime { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec },
+            status_changed: FileTime { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec },
         }
     }
 
@@ -51,13 +51,13 @@ impl FileVersion {
     }
 
     /// Returns when the content last changed, in seconds since 1970; `None` before that.
-    pub(crate) fn modified(&self) -> Option<u64> {
+    pub(crate) fn modified_unix_seconds(&self) -> Option<u64> {
         u64::try_from(self.modified.seconds).ok()
     }
 
     /// Returns whether any change from `now` on is certain to change the version.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
-        let seconds = u64::try_from(self.changed.seconds).unwrap_or(0);
+        let seconds = u64::try_from(self.status_changed.seconds).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         now.duration_since(changed).is_ok_and(|age| age > MIN_SETTLED_AGE)
     }
@@ -82,15 +82,15 @@ impl FileVersion {
 mod tests {
     use super::*;
 
-    const CHANGED: FileTime = FileTime { seconds: 1_000, nanoseconds: 5 };
+    const STATUS_CHANGED: FileTime = FileTime { seconds: 1_000, nanoseconds: 5 };
 
     fn version(size: u64, modified: i64) -> FileVersion {
         let modified = FileTime { seconds: modified, nanoseconds: 255 };
-        FileVersion { device: 1, inode: 0xabc, size, modified, changed: CHANGED }
+        FileVersion { device: 1, inode: 0xabc, size, modified, status_changed: STATUS_CHANGED }
     }
 
     #[test]
-    fn etags() {
+    fn etags_include_size_time_inode_and_suffix() {
         assert_eq!(version(16, 0).etag(""), "\"10-ff-abc\"");
         assert_eq!(version(16, 1).etag("-gz"), "\"10-3b9acaff-abc-gz\"");
         assert_ne!(version(16, -1).etag(""), version(16, 1).etag(""));

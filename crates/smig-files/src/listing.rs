@@ -19,20 +19,21 @@ use crate::root::Root;
 /// The maximum number of names on a page. The page states if there are more.
 const MAX_NAMES: usize = 10_000;
 
-/// Everything but the unreserved characters (RFC 3986 section 2.3).
-const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The characters that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3).
+const PERCENT_ENCODED: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// An entry of the page. Directories sort before files.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ListingEntry {
-    Directory { name: Vec<u8>, modified: Option<u64> },
-    File { name: Vec<u8>, modified: Option<u64>, size: u64 },
+    Directory { name: Vec<u8>, modified_unix_seconds: Option<u64> },
+    File { name: Vec<u8>, modified_unix_seconds: Option<u64>, size: u64 },
 }
 
 /// Returns the page for a directory. Blocks on the disk.
-pub(crate) fn page(
+pub(crate) fn build_page(
     root: &Root,
-    relative: &[u8],
+    relative_path: &[u8],
     directory: OwnedFd,
     options: &FileOptions,
 ) -> Result<Bytes, ErrorResponse> {
@@ -40,17 +41,17 @@ pub(crate) fn page(
     let mut is_truncated = false;
     for entry in Dir::new(directory)? {
         let name = entry?.file_name().to_bytes().to_vec();
-        if !is_listed(&name, options.hidden) {
+        if !is_listed(&name, options.hidden_files) {
             continue;
         }
         if entries.len() == MAX_NAMES {
             is_truncated = true;
             break;
         }
-        entries.extend(list_entry(root, relative, name));
+        entries.extend(list_entry(root, relative_path, name));
     }
     entries.sort_unstable();
-    Ok(render(relative, &entries, is_truncated.then_some(MAX_NAMES)).into())
+    Ok(render(relative_path, &entries, is_truncated.then_some(MAX_NAMES)).into())
 }
 
 fn is_listed(name: &[u8], hidden: HiddenFiles) -> bool {
@@ -59,23 +60,27 @@ fn is_listed(name: &[u8], hidden: HiddenFiles) -> bool {
 }
 
 /// Returns an entry of the page, or `None` for one that cannot be served.
-fn list_entry(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<ListingEntry> {
-    let mut path = relative.to_vec();
+fn list_entry(root: &Root, relative_path: &[u8], name: Vec<u8>) -> Option<ListingEntry> {
+    let mut path = relative_path.to_vec();
     if !path.is_empty() {
         path.push(b'/');
     }
     path.extend_from_slice(&name);
-    let (version, file_type) = FileVersion::of(root.open_for_stat(&path).ok()?).ok()?;
-    let modified = version.modified();
+    let (version, file_type) = FileVersion::fstat(root.open_for_stat(&path).ok()?).ok()?;
+    let modified = version.modified_unix_seconds();
     match file_type {
-        FileType::Directory => Some(ListingEntry::Directory { name, modified }),
-        FileType::RegularFile => Some(ListingEntry::File { name, modified, size: version.size() }),
+        FileType::Directory => {
+            Some(ListingEntry::Directory { name, modified_unix_seconds: modified })
+        }
+        FileType::RegularFile => {
+            Some(ListingEntry::File { name, modified_unix_seconds: modified, size: version.size() })
+        }
         _ => None,
     }
 }
 
-fn render(relative: &[u8], entries: &[ListingEntry], truncated_at: Option<usize>) -> String {
-    let title = escape(&String::from_utf8_lossy(relative));
+fn render(relative_path: &[u8], entries: &[ListingEntry], truncated_at: Option<usize>) -> String {
+    let title = escape(&String::from_utf8_lossy(relative_path));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>/{title}</title>\n\
@@ -83,17 +88,21 @@ fn render(relative: &[u8], entries: &[ListingEntry], truncated_at: Option<usize>
          <tr><th align=\"left\">Name</th><th align=\"right\">Bytes</th>\
          <th align=\"left\">Last modified</th></tr>\n"
     );
-    if !relative.is_empty() {
+    if !relative_path.is_empty() {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
     for entry in entries {
         let (name, slash, size, modified) = match entry {
-            ListingEntry::Directory { name, modified } => (name, "/", String::new(), modified),
-            ListingEntry::File { name, modified, size } => (name, "", size.to_string(), modified),
+            ListingEntry::Directory { name, modified_unix_seconds: modified } => {
+                (name, "/", String::new(), modified)
+            }
+            ListingEntry::File { name, modified_unix_seconds: modified, size } => {
+                (name, "", size.to_string(), modified)
+            }
         };
-        let link = percent_encode(name, &RESERVED);
+        let link = percent_encode(name, &PERCENT_ENCODED);
         let text = escape(&String::from_utf8_lossy(name));
-        let date = modified.and_then(date).unwrap_or_default();
+        let date = modified.and_then(format_date).unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = writeln!(
             page,
@@ -109,7 +118,7 @@ fn render(relative: &[u8], entries: &[ListingEntry], truncated_at: Option<usize>
     page
 }
 
-fn date(seconds: u64) -> Option<String> {
+fn format_date(seconds: u64) -> Option<String> {
     // Dates after the year 9999 cannot be formatted.
     const MAX_SECONDS: u64 = 253_402_300_799;
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
@@ -118,16 +127,16 @@ fn date(seconds: u64) -> Option<String> {
 
 /// Escapes text for HTML content and for quoted attributes.
 fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
+    let mut escaped_text = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
+            '&' => escaped_text.push_str("&amp;"),
+            '<' => escaped_text.push_str("&lt;"),
+            '>' => escaped_text.push_str("&gt;"),
+            '"' => escaped_text.push_str("&quot;"),
+            '\'' => escaped_text.push_str("&#39;"),
+            other => escaped_text.push(other),
         }
     }
-    escaped
+    escaped_text
 }

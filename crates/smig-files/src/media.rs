@@ -4,18 +4,18 @@ use std::path::Path;
 
 use http::HeaderValue;
 
-const UNKNOWN: &str = "application/octet-stream";
+const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// Returns the value of content-type for a file name. Text is labelled as UTF-8.
 pub(crate) fn content_type(name: &Path) -> HeaderValue {
     let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or("");
-    let essence = mime_guess::from_ext(extension).first_raw().unwrap_or(UNKNOWN);
+    let essence = mime_guess::from_ext(extension).first_raw().unwrap_or(DEFAULT_TYPE);
     let textual = essence.starts_with("text/") || essence == "application/javascript";
     if !textual {
         return HeaderValue::from_static(essence);
     }
     HeaderValue::from_str(&format!("{essence}; charset=utf-8"))
-        .unwrap_or(HeaderValue::from_static(UNKNOWN))
+        .unwrap_or(HeaderValue::from_static(DEFAULT_TYPE))
 }
 
 #[cfg(test)]
@@ -36,10 +36,10 @@ mod tests {
             ("a.png", "image/png"),
             ("a.mp4", "video/mp4"),
             ("a.tar.gz", "application/gzip"),
-            ("a.unheard-of", UNKNOWN),
-            ("README", UNKNOWN),
-            (".html", UNKNOWN),
-            ("a.", UNKNOWN),
+            ("a.unheard-of", DEFAULT_TYPE),
+            ("README", DEFAULT_TYPE),
+            (".html", DEFAULT_TYPE),
+            ("a.", DEFAULT_TYPE),
         ];
         for (name, expected) in table {
             assert_eq!(content_type(Path::new(name)), expected, "{name}");

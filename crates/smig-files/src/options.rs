@@ -54,15 +54,15 @@ pub enum PrecompressedFiles {
 #[derive(Debug, Clone)]
 pub struct FileOptions {
     /// Name of the file that is served for a directory; `None` serves no index file.
-    pub index: Option<String>,
+    pub index_file: Option<String>,
     /// Names that begin with a dot.
-    pub hidden: HiddenFiles,
+    pub hidden_files: HiddenFiles,
     /// Symlinks below the directory.
     pub symlinks: Symlinks,
     /// Directories without an index file.
     pub listing: Listing,
     /// Precompressed siblings.
-    pub precompressed: PrecompressedFiles,
+    pub precompressed_files: PrecompressedFiles,
     /// Value of `cache-control` in 200, 206 and 304 responses; `None` omits the header field.
     pub cache_control: Option<HeaderValue>,
     /// How long a cached path is valid before it is compared with the file system again. A change
@@ -76,26 +76,26 @@ pub struct FileOptions {
     pub cache_open_files: usize,
     /// Maximum number of bytes of file contents cached between requests, over all threads. With zero,
     /// every response is read from its file.
-    pub cache_memory: usize,
+    pub cache_memory_bytes: usize,
     /// The largest file, in bytes, whose content is cached in memory. Reading a file for each response
     /// instead costs about 2 microseconds for system calls and 50 per megabyte for copying.
-    pub cache_max_file_size: usize,
+    pub cache_max_file_bytes: usize,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
         Self {
-            index: Some("index.html".to_owned()),
-            hidden: HiddenFiles::default(),
+            index_file: Some("index.html".to_owned()),
+            hidden_files: HiddenFiles::default(),
             symlinks: Symlinks::default(),
             listing: Listing::default(),
-            precompressed: PrecompressedFiles::default(),
+            precompressed_files: PrecompressedFiles::default(),
             cache_control: None,
             cache_ttl: Duration::from_secs(1),
             cache_entries: 16_384,
             cache_open_files: 4_096,
-            cache_memory: 64 << 20,
-            cache_max_file_size: 128 << 10,
+            cache_memory_bytes: 64 << 20,
+            cache_max_file_bytes: 128 << 10,
         }
     }
 }

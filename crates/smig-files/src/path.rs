@@ -19,24 +19,26 @@ pub(crate) struct RequestPath<'a>(Cow<'a, [u8]>);
 
 impl<'a> RequestPath<'a> {
     /// Decodes and checks the path component of a request's URI.
-    pub(crate) fn parse(raw: &'a str, hidden: HiddenFiles) -> Result<Self, ErrorResponse> {
-        let decoded: Cow<'a, [u8]> = if is_encoded(raw) {
-            check_encoding(raw.as_bytes())?;
-            percent_decode_str(raw).into()
+    pub(crate) fn parse(raw_path: &'a str, hidden: HiddenFiles) -> Result<Self, ErrorResponse> {
+        let decoded_path: Cow<'a, [u8]> = if is_encoded(raw_path) {
+            check_encoding(raw_path.as_bytes())?;
+            percent_decode_str(raw_path).into()
         } else {
-            Cow::Borrowed(raw.as_bytes())
+            Cow::Borrowed(raw_path.as_bytes())
         };
-        let Some(inside) = decoded.strip_prefix(b"/") else { return Err(ErrorResponse::BadPath) };
-        if decoded.iter().any(|byte| matches!(byte, 0 | b'\\')) {
+        let Some(path_below_root) = decoded_path.strip_prefix(b"/") else {
+            return Err(ErrorResponse::BadPath);
+        };
+        if decoded_path.iter().any(|byte| matches!(byte, 0 | b'\\')) {
             return Err(ErrorResponse::BadPath);
         }
-        let inside = inside.strip_suffix(b"/").unwrap_or(inside);
-        if decoded.len() > 1 {
-            for (depth, segment) in inside.split(|byte| *byte == b'/').enumerate() {
+        let path_below_root = path_below_root.strip_suffix(b"/").unwrap_or(path_below_root);
+        if decoded_path.len() > 1 {
+            for (depth, segment) in path_below_root.split(|byte| *byte == b'/').enumerate() {
                 check_segment(depth, segment, hidden)?;
             }
         }
-        Ok(Self(decoded))
+        Ok(Self(decoded_path))
     }
 
     /// Returns the decoded path with its leading slash: the same for every spelling of one path.
@@ -60,23 +62,23 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// Returns whether a raw path has to be decoded. Any other is its own canonical form.
-pub(crate) fn is_encoded(raw: &str) -> bool {
-    raw.as_bytes().contains(&b'%')
+/// Returns whether a path has to be decoded. Any other is its own canonical form.
+pub(crate) fn is_encoded(raw_path: &str) -> bool {
+    raw_path.as_bytes().contains(&b'%')
 }
 
 /// Checks that every `%` is followed by two hexadecimal digits that do not encode a slash.
-fn check_encoding(raw: &[u8]) -> Result<(), ErrorResponse> {
-    let mut rest = raw;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        let Some([high, low]) = rest.get(at + 1..at + 3) else {
+fn check_encoding(raw_path: &[u8]) -> Result<(), ErrorResponse> {
+    let mut rest = raw_path;
+    while let Some(index) = rest.iter().position(|byte| *byte == b'%') {
+        let Some([high, low]) = rest.get(index + 1..index + 3) else {
             return Err(ErrorResponse::BadPath);
         };
-        let slash = *high == b'2' && low.eq_ignore_ascii_case(&b'f');
-        if slash || !high.is_ascii_hexdigit() || !low.is_ascii_hexdigit() {
+        let is_slash = *high == b'2' && low.eq_ignore_ascii_case(&b'f');
+        if is_slash || !high.is_ascii_hexdigit() || !low.is_ascii_hexdigit() {
             return Err(ErrorResponse::BadPath);
         }
-        rest = &rest[at + 3..];
+        rest = &rest[index + 3..];
     }
     Ok(())
 }
@@ -95,8 +97,8 @@ fn check_segment(depth: usize, segment: &[u8], hidden: HiddenFiles) -> Result<()
 mod tests {
     use super::*;
 
-    fn relative(raw: &str) -> Result<String, ErrorResponse> {
-        let path = RequestPath::parse(raw, HiddenFiles::Refuse)?;
+    fn parse_relative(raw_path: &str) -> Result<String, ErrorResponse> {
+        let path = RequestPath::parse(raw_path, HiddenFiles::Refuse)?;
         Ok(String::from_utf8_lossy(path.relative()).into_owned())
     }
 
@@ -118,7 +120,7 @@ mod tests {
             ("/a?b", "a?b"),
         ];
         for (raw, expected) in table {
-            assert_eq!(relative(raw).as_deref(), Ok(expected), "{raw}");
+            assert_eq!(parse_relative(raw).as_deref(), Ok(expected), "{raw}");
         }
     }
 
@@ -157,7 +159,7 @@ mod tests {
             ("/a/.well-known/x", ErrorResponse::NotFound),
         ];
         for (raw, expected) in table {
-            assert_eq!(relative(raw), Err(expected), "{raw}");
+            assert_eq!(parse_relative(raw), Err(expected), "{raw}");
         }
     }
 
@@ -180,10 +182,10 @@ mod tests {
                     proptest::prop_assert!(segment != b".." && segment != b".");
                     proptest::prop_assert!(!segment.is_empty() || relative.is_empty());
                 }
-                let again = std::str::from_utf8(path.canonical()).unwrap();
-                if !is_encoded(again) {
-                    let again = RequestPath::parse(again, HiddenFiles::Serve).unwrap();
-                    proptest::prop_assert_eq!(again.canonical(), path.canonical());
+                let canonical = std::str::from_utf8(path.canonical()).unwrap();
+                if !is_encoded(canonical) {
+                    let reparsed = RequestPath::parse(canonical, HiddenFiles::Serve).unwrap();
+                    proptest::prop_assert_eq!(reparsed.canonical(), path.canonical());
                 }
             }
         }

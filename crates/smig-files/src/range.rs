@@ -63,13 +63,13 @@ pub(crate) fn select(headers: &HeaderMap, size: u64) -> RangeSelection {
 
 /// Returns the satisfiable ranges; `None` if the header field is to be ignored.
 fn parse_ranges(value: &str, size: u64) -> Option<Vec<ByteRange>> {
-    let (unit, set) = value.split_once('=')?;
+    let (unit, range_set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
     let mut ranges = Vec::new();
     let mut count = 0;
-    for part in set.split(',').map(|part| part.trim_matches([' ', '\t'])) {
+    for part in range_set.split(',').map(|part| part.trim_matches([' ', '\t'])) {
         if part.is_empty() {
             continue;
         }
@@ -87,14 +87,14 @@ fn parse_ranges(value: &str, size: u64) -> Option<Vec<ByteRange>> {
 
 /// Parses one range: outer `None` is a syntax error, inner `None` is not satisfiable.
 fn parse_range(part: &str, size: u64) -> Option<Option<ByteRange>> {
-    let (first, last) = part.split_once('-')?;
-    if first.is_empty() {
-        let suffix = parse_number(last)?;
+    let (first_pos, last_pos) = part.split_once('-')?;
+    if first_pos.is_empty() {
+        let suffix = parse_number(last_pos)?;
         let range = ByteRange { start: size.saturating_sub(suffix), end: size };
         return Some((suffix > 0).then_some(range));
     }
-    let start = parse_number(first)?;
-    let end = match last {
+    let start = parse_number(first_pos)?;
+    let end = match last_pos {
         "" => size,
         last => {
             let last = parse_number(last)?;
@@ -121,53 +121,53 @@ mod tests {
 
     use super::*;
 
-    fn selected(value: &str, size: u64) -> RangeSelection {
+    fn select_from_value(value: &str, size: u64) -> RangeSelection {
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, HeaderValue::from_str(value).unwrap());
         select(&headers, size)
     }
 
-    fn single(start: u64, end: u64) -> RangeSelection {
+    fn single_range(start: u64, end: u64) -> RangeSelection {
         RangeSelection::Single(ByteRange { start, end })
     }
 
     #[test]
-    fn a_single_range_is_selected() {
+    fn a_range_is_single_or_unsatisfiable() {
         let table = [
-            ("bytes=0-0", single(0, 1)),
-            ("bytes=0-", single(0, 100)),
-            ("bytes=10-19", single(10, 20)),
-            ("bytes=99-", single(99, 100)),
-            ("bytes=90-1000", single(90, 100)),
-            ("bytes=-1", single(99, 100)),
-            ("bytes=-100", single(0, 100)),
-            ("bytes=-1000", single(0, 100)),
-            ("BYTES=0-0", single(0, 1)),
-            ("bytes= 5-6 ,", single(5, 7)),
-            ("bytes=0-18446744073709551615", single(0, 100)),
-            ("bytes=0-99999999999999999999999", single(0, 100)),
-            ("bytes=-99999999999999999999999", single(0, 100)),
+            ("bytes=0-0", single_range(0, 1)),
+            ("bytes=0-", single_range(0, 100)),
+            ("bytes=10-19", single_range(10, 20)),
+            ("bytes=99-", single_range(99, 100)),
+            ("bytes=90-1000", single_range(90, 100)),
+            ("bytes=-1", single_range(99, 100)),
+            ("bytes=-100", single_range(0, 100)),
+            ("bytes=-1000", single_range(0, 100)),
+            ("BYTES=0-0", single_range(0, 1)),
+            ("bytes= 5-6 ,", single_range(5, 7)),
+            ("bytes=0-18446744073709551615", single_range(0, 100)),
+            ("bytes=0-99999999999999999999999", single_range(0, 100)),
+            ("bytes=-99999999999999999999999", single_range(0, 100)),
             ("bytes=100-", RangeSelection::Unsatisfiable),
             ("bytes=100-200", RangeSelection::Unsatisfiable),
             ("bytes=-0", RangeSelection::Unsatisfiable),
             ("bytes=99999999999999999999999-", RangeSelection::Unsatisfiable),
-            ("bytes=5-6,200-300", single(5, 7)),
+            ("bytes=5-6,200-300", single_range(5, 7)),
             ("bytes=200-,300-", RangeSelection::Unsatisfiable),
         ];
         for (value, expected) in table {
-            assert_eq!(selected(value, 100), expected, "{value}");
+            assert_eq!(select_from_value(value, 100), expected, "{value}");
         }
     }
 
     #[test]
     fn several_ranges_keep_their_order() {
         let ranges = vec![ByteRange { start: 50, end: 60 }, ByteRange { start: 0, end: 1 }];
-        assert_eq!(selected("bytes=50-59, 0-0", 100), RangeSelection::Multiple(ranges));
+        assert_eq!(select_from_value("bytes=50-59, 0-0", 100), RangeSelection::Multiple(ranges));
     }
 
     #[test]
     fn invalid_ranges_are_ignored() {
-        let many = format!("bytes={}", vec!["0-0"; MAX_RANGES + 1].join(","));
+        let too_many_ranges = format!("bytes={}", vec!["0-0"; MAX_RANGES + 1].join(","));
         let table = [
             "bytes",
             "bytes=",
@@ -185,13 +185,13 @@ mod tests {
             "bytes=0-1,x",
             "bytes=0-,0-",
             "bytes=0-60,40-99",
-            &many,
+            &too_many_ranges,
         ];
         for value in table {
-            assert_eq!(selected(value, 100), RangeSelection::Complete, "{value}");
+            assert_eq!(select_from_value(value, 100), RangeSelection::Complete, "{value}");
         }
-        assert_eq!(selected("bytes=0-0", 0), RangeSelection::Complete);
-        assert_eq!(selected("bytes=-5", 0), RangeSelection::Complete);
+        assert_eq!(select_from_value("bytes=0-0", 0), RangeSelection::Complete);
+        assert_eq!(select_from_value("bytes=-5", 0), RangeSelection::Complete);
     }
 
     #[test]
@@ -206,15 +206,15 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn ranges_are_within_the_representation(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){1,5}", size in 0..500_u64) {
-            let spans = match selected(&value, size) {
+            let ranges = match select_from_value(&value, size) {
                 RangeSelection::Complete | RangeSelection::Unsatisfiable => Vec::new(),
-                RangeSelection::Single(span) => vec![span],
-                RangeSelection::Multiple(spans) => spans,
+                RangeSelection::Single(range) => vec![range],
+                RangeSelection::Multiple(ranges) => ranges,
             };
-            for span in &spans {
-                proptest::prop_assert!(span.start < span.end && span.end <= size);
+            for range in &ranges {
+                proptest::prop_assert!(range.start < range.end && range.end <= size);
             }
-            proptest::prop_assert!(spans.iter().map(|span| span.len()).sum::<u64>() <= size);
+            proptest::prop_assert!(ranges.iter().map(|range| range.len()).sum::<u64>() <= size);
         }
     }
 

@@ -48,24 +48,25 @@ impl OpenFile {
 
     /// Returns whether the file is unchanged since it was opened.
     pub(crate) fn is_current(&self) -> bool {
-        FileVersion::of(&self.fd).is_ok_and(|(now, _)| now == self.version)
+        FileVersion::fstat(&self.fd)
+            .is_ok_and(|(current_version, _)| current_version == self.version)
     }
 
     /// Replaces the recorded version by the file's current one, and returns it.
     pub(crate) fn refresh_version(&mut self) -> Result<FileVersion, Errno> {
-        let (version, _) = FileVersion::of(&self.fd)?;
+        let (version, _) = FileVersion::fstat(&self.fd)?;
         self.version = version;
         Ok(version)
     }
 
     /// Reads data that is in the page cache; `None` if the read would block.
-    pub(crate) fn read_cached(&self, at: u64, into: &mut [u8]) -> Result<Option<usize>, Errno> {
+    pub(crate) fn read_cached(&self, offset: u64, buf: &mut [u8]) -> Result<Option<usize>, Errno> {
         if !self.supports_nowait.load(Ordering::Relaxed) {
             return Ok(None);
         }
         loop {
-            let into = &mut [IoSliceMut::new(into)];
-            match preadv2(&self.fd, into, at, ReadWriteFlags::NOWAIT) {
+            let slices = &mut [IoSliceMut::new(buf)];
+            match preadv2(&self.fd, slices, offset, ReadWriteFlags::NOWAIT) {
                 Ok(count) => return Ok(Some(count)),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
@@ -81,19 +82,19 @@ impl OpenFile {
     /// Reads, blocking on the disk if necessary.
     pub(crate) fn read_blocking(
         &self,
-        at: u64,
-        into: &mut [IoSliceMut<'_>],
+        offset: u64,
+        slices: &mut [IoSliceMut<'_>],
     ) -> Result<usize, Errno> {
-        rustix::io::retry_on_intr(|| preadv(&self.fd, into, at))
+        rustix::io::retry_on_intr(|| preadv(&self.fd, slices, offset))
     }
 
     /// Returns an error if the bytes are not those that were announced.
     fn check_unchanged(&self) -> io::Result<()> {
-        let (now, _) = FileVersion::of(&self.fd)?;
-        if now.size() < self.version.size() {
+        let (current_version, _) = FileVersion::fstat(&self.fd)?;
+        if current_version.size() < self.version.size() {
             return Err(truncated_error());
         }
-        if self.version.is_prefix_of(&now) { Ok(()) } else { Err(changed_error()) }
+        if self.version.is_prefix_of(&current_version) { Ok(()) } else { Err(changed_error()) }
     }
 }
 
@@ -111,36 +112,36 @@ fn changed_error() -> io::Error {
 pub(crate) struct Reader {
     file: Arc<OpenFile>,
     /// The next byte to read.
-    at: u64,
+    offset: u64,
     end: u64,
     /// The position at which the next check is due.
-    check_at: u64,
-    cache_state: CacheState,
+    next_check_offset: u64,
+    last_source: ReadSource,
     /// Chunks read but not yet yielded.
-    ready: VecDeque<Bytes>,
+    ready_chunks: VecDeque<Bytes>,
     /// A read on a blocking thread.
-    pending: Option<Offload<io::Result<Vec<Bytes>>>>,
+    pending_read: Option<Offload<io::Result<Vec<Bytes>>>>,
 }
 
 /// Where the last bytes were read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CacheState {
+enum ReadSource {
     /// The page cache: one chunk is read on demand.
-    Hit,
+    PageCache,
     /// The disk: one read is kept ahead of the demand.
-    Miss,
+    Disk,
 }
 
 impl Reader {
     pub(crate) fn new(file: Arc<OpenFile>, range: ByteRange) -> Self {
         Self {
             file,
-            at: range.start,
+            offset: range.start,
             end: range.end,
-            check_at: range.start.saturating_add(CHECK_INTERVAL_BYTES),
-            cache_state: CacheState::Hit,
-            ready: VecDeque::new(),
-            pending: None,
+            next_check_offset: range.start.saturating_add(CHECK_INTERVAL_BYTES),
+            last_source: ReadSource::PageCache,
+            ready_chunks: VecDeque::new(),
+            pending_read: None,
         }
     }
 
@@ -149,9 +150,9 @@ impl Reader {
         match ready!(self.poll_inner(cx)) {
             Ok(chunk) => Poll::Ready(chunk.map(Ok)),
             Err(error) => {
-                self.at = self.end;
-                self.ready.clear();
-                self.pending = None;
+                self.offset = self.end;
+                self.ready_chunks.clear();
+                self.pending_read = None;
                 Poll::Ready(Some(Err(error)))
             }
         }
@@ -159,20 +160,20 @@ impl Reader {
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
-            if let Some(chunk) = self.ready.pop_front() {
+            if let Some(chunk) = self.ready_chunks.pop_front() {
                 self.read_ahead()?;
                 return Poll::Ready(Ok(Some(chunk)));
             }
-            if let Some(pending) = &mut self.pending {
+            if let Some(pending) = &mut self.pending_read {
                 let chunks = ready!(pending.poll(cx));
-                self.pending = None;
+                self.pending_read = None;
                 for chunk in chunks?? {
                     self.advance(chunk.len())?;
-                    self.ready.push_back(chunk);
+                    self.ready_chunks.push_back(chunk);
                 }
                 continue;
             }
-            if self.at == self.end {
+            if self.offset == self.end {
                 return Poll::Ready(Ok(None));
             }
             match self.read_cached()? {
@@ -184,12 +185,13 @@ impl Reader {
 
     /// If the disk is the source, starts the next read before the current one is used up.
     fn read_ahead(&mut self) -> io::Result<()> {
-        let idle = self.ready.is_empty() && self.pending.is_none() && self.at < self.end;
-        if !idle || self.cache_state == CacheState::Hit {
+        let idle =
+            self.ready_chunks.is_empty() && self.pending_read.is_none() && self.offset < self.end;
+        if !idle || self.last_source == ReadSource::PageCache {
             return Ok(());
         }
         match self.read_cached()? {
-            Some(chunk) => self.ready.push_back(chunk),
+            Some(chunk) => self.ready_chunks.push_back(chunk),
             None => self.start_blocking_read(),
         }
         Ok(())
@@ -197,12 +199,12 @@ impl Reader {
 
     fn read_cached(&mut self) -> io::Result<Option<Bytes>> {
         let mut buffer = Buffer::take(self.remaining());
-        let Some(count) = self.file.read_cached(self.at, buffer.space())? else {
-            self.cache_state = CacheState::Miss;
+        let Some(count) = self.file.read_cached(self.offset, buffer.space())? else {
+            self.last_source = ReadSource::Disk;
             return Ok(None);
         };
-        self.cache_state = CacheState::Hit;
-        let chunk = buffer.filled(count);
+        self.last_source = ReadSource::PageCache;
+        let chunk = buffer.into_bytes(count);
         self.advance(count)?;
         Ok(Some(chunk))
     }
@@ -214,37 +216,37 @@ impl Reader {
             buffers.push(Buffer::take(remaining));
             remaining = remaining.saturating_sub(CHUNK_BYTES);
         }
-        let (file, at) = (Arc::clone(&self.file), self.at);
-        self.pending = Some(Offload::start(move || read_blocking(&file, at, buffers)));
+        let (file, offset) = (Arc::clone(&self.file), self.offset);
+        self.pending_read = Some(Offload::start(move || read_blocking(&file, offset, buffers)));
     }
 
     /// Returns the number of bytes left, saturating at `usize::MAX`.
     fn remaining(&self) -> usize {
-        usize::try_from(self.end - self.at).unwrap_or(usize::MAX)
+        usize::try_from(self.end - self.offset).unwrap_or(usize::MAX)
     }
 
     fn advance(&mut self, count: usize) -> io::Result<()> {
         if count == 0 {
             return Err(truncated_error());
         }
-        self.at += count as u64;
-        if self.at < self.check_at && self.at < self.end {
+        self.offset += count as u64;
+        if self.offset < self.next_check_offset && self.offset < self.end {
             return Ok(());
         }
-        self.check_at = self.at.saturating_add(CHECK_INTERVAL_BYTES);
+        self.next_check_offset = self.offset.saturating_add(CHECK_INTERVAL_BYTES);
         self.file.check_unchanged()
     }
 }
 
 /// Runs on a blocking thread. Returns at least one chunk, which is empty at the end of the file.
-fn read_blocking(file: &OpenFile, at: u64, mut buffers: Vec<Buffer>) -> io::Result<Vec<Bytes>> {
+fn read_blocking(file: &OpenFile, offset: u64, mut buffers: Vec<Buffer>) -> io::Result<Vec<Bytes>> {
     let mut slices: Vec<_> =
         buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer.space())).collect();
-    let mut count = file.read_blocking(at, &mut slices)?;
+    let mut count = file.read_blocking(offset, &mut slices)?;
     let mut chunks = Vec::with_capacity(buffers.len());
     for mut buffer in buffers {
         let len = count.min(buffer.space().len());
-        chunks.push(buffer.filled(len));
+        chunks.push(buffer.into_bytes(len));
         count -= len;
         if count == 0 {
             break;
@@ -265,23 +267,23 @@ mod tests {
     fn offloaded_file(content: &[u8]) -> (File, Arc<OpenFile>) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
-        let (version, _) = FileVersion::of(&file).unwrap();
-        let open = OpenFile::new(file.try_clone().unwrap().into(), version);
-        open.supports_nowait.store(false, Ordering::Relaxed);
-        (file, Arc::new(open))
+        let (version, _) = FileVersion::fstat(&file).unwrap();
+        let open_file = OpenFile::new(file.try_clone().unwrap().into(), version);
+        open_file.supports_nowait.store(false, Ordering::Relaxed);
+        (file, Arc::new(open_file))
     }
 
     fn pattern(size: usize) -> Vec<u8> {
         (0..size).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
     }
 
-    async fn chunk(reader: &mut Reader) -> Option<io::Result<Bytes>> {
+    async fn next_chunk(reader: &mut Reader) -> Option<io::Result<Bytes>> {
         std::future::poll_fn(|context| reader.poll_chunk(context)).await
     }
 
-    async fn all(mut reader: Reader) -> io::Result<Vec<u8>> {
+    async fn read_to_end(mut reader: Reader) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = chunk(&mut reader).await {
+        while let Some(chunk) = next_chunk(&mut reader).await {
             bytes.extend_from_slice(&chunk?);
         }
         Ok(bytes)
@@ -290,11 +292,11 @@ mod tests {
     #[tokio::test]
     async fn offloaded_reads_return_the_content() {
         let content = pattern(BLOCKING_READ_CHUNKS * CHUNK_BYTES * 2 + 1000);
-        let (_file, open) = offloaded_file(&content);
+        let (_file, open_file) = offloaded_file(&content);
         for (start, end) in [(0, 1), (0, CHUNK_BYTES), (5, CHUNK_BYTES * 5 + 7), (0, content.len())]
         {
             let range = ByteRange { start: start as u64, end: end as u64 };
-            let bytes = all(Reader::new(Arc::clone(&open), range)).await.unwrap();
+            let bytes = read_to_end(Reader::new(Arc::clone(&open_file), range)).await.unwrap();
             assert!(bytes == content[start..end], "{start} to {end}");
         }
     }
@@ -302,36 +304,36 @@ mod tests {
     #[tokio::test]
     async fn at_most_one_read_is_ahead() {
         let content = pattern(BLOCKING_READ_CHUNKS * CHUNK_BYTES * 4);
-        let (_file, open) = offloaded_file(&content);
+        let (_file, open_file) = offloaded_file(&content);
         let range = ByteRange { start: 0, end: content.len() as u64 };
-        let mut reader = Reader::new(open, range);
-        let mut yielded = 0;
-        while let Some(bytes) = chunk(&mut reader).await {
-            yielded += bytes.unwrap().len();
-            let buffered: usize = reader.ready.iter().map(Bytes::len).sum();
+        let mut reader = Reader::new(open_file, range);
+        let mut yielded_len = 0;
+        while let Some(bytes) = next_chunk(&mut reader).await {
+            yielded_len += bytes.unwrap().len();
+            let buffered: usize = reader.ready_chunks.iter().map(Bytes::len).sum();
             assert!(buffered < BLOCKING_READ_CHUNKS * CHUNK_BYTES);
-            let ahead = reader.pending.is_some();
+            let ahead = reader.pending_read.is_some();
             // The last chunk of a read has been yielded, so the next read is in progress.
-            assert_eq!(ahead, buffered == 0 && yielded < content.len(), "{yielded}");
+            assert_eq!(ahead, buffered == 0 && yielded_len < content.len(), "{yielded_len}");
         }
-        assert_eq!(yielded, content.len());
+        assert_eq!(yielded_len, content.len());
     }
 
     #[tokio::test]
     async fn truncation_during_a_read_is_an_error() {
-        let (file, open) = offloaded_file(&pattern(CHUNK_BYTES * 20));
+        let (file, open_file) = offloaded_file(&pattern(CHUNK_BYTES * 20));
         let range = ByteRange { start: 0, end: CHUNK_BYTES as u64 * 20 };
-        let mut reader = Reader::new(open, range);
-        assert_eq!(chunk(&mut reader).await.unwrap().unwrap().len(), CHUNK_BYTES);
+        let mut reader = Reader::new(open_file, range);
+        assert_eq!(next_chunk(&mut reader).await.unwrap().unwrap().len(), CHUNK_BYTES);
         file.set_len(CHUNK_BYTES as u64).unwrap();
-        assert_eq!(all(reader).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(read_to_end(reader).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
     fn without_a_runtime_reads_block() {
         let content = pattern(CHUNK_BYTES * 9);
-        let (_file, open) = offloaded_file(&content);
-        let mut reader = Reader::new(open, ByteRange { start: 0, end: content.len() as u64 });
+        let (_file, open_file) = offloaded_file(&content);
+        let mut reader = Reader::new(open_file, ByteRange { start: 0, end: content.len() as u64 });
         let mut bytes = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(chunk)) = reader.poll_chunk(&mut context) {

@@ -25,20 +25,20 @@ use crate::media::content_type;
 use crate::options::{FileOptions, Listing, PrecompressedFiles};
 use crate::path::RequestPath;
 use crate::reader::OpenFile;
-use crate::resource::{ContentReuse, ContentSource, Presentation, Representation, Resource, Vary};
+use crate::resource::{ContentReuse, ContentSource, Representation, Resource, StaticHeaders, Vary};
 use crate::root::{Blocking, Root};
 
 /// Maximum number of attempts to read a small file that changes during the read.
-const MAX_ATTEMPTS: usize = 3;
+const MAX_READ_ATTEMPTS: usize = 3;
 
 /// The result of a path's resolution.
 #[derive(Debug)]
-pub(crate) enum Resolved {
+pub(crate) enum Resolution {
     File(Arc<Resource>),
     /// A directory, but the path has no trailing slash.
     Directory,
     /// A directory listing.
-    Page(Bytes),
+    Listing(Bytes),
 }
 
 /// Why a path could not be resolved.
@@ -57,8 +57,8 @@ impl From<ErrorResponse> for ResolveError {
     }
 }
 
-/// An open file and its metadata.
-struct OpenedFile {
+/// The open file or directory of a path, and its metadata.
+struct OpenedPath {
     fd: OwnedFd,
     version: FileVersion,
     file_type: FileType,
@@ -72,62 +72,64 @@ pub(crate) struct DocumentRoot {
 }
 
 impl DocumentRoot {
-    /// Resolves a path. `known` is its earlier resource; contents that have not changed are reused.
+    /// Resolves a path. `known_resource` is its earlier resource; contents that have not changed are reused.
     pub(crate) fn resolve(
         &self,
         path: &RequestPath<'_>,
-        known: Option<&Resource>,
+        known_resource: Option<&Resource>,
         blocking: Blocking,
-    ) -> Result<Resolved, ResolveError> {
-        let relative = path.relative();
+    ) -> Result<Resolution, ResolveError> {
+        let relative_path = path.relative();
         if path.names_directory() {
-            return self.resolve_directory(relative, known, blocking);
+            return self.resolve_directory(relative_path, known_resource, blocking);
         }
-        let opened = self.open(relative, blocking)?;
-        match opened.file_type {
-            FileType::RegularFile => self.resource(relative, opened, known, blocking),
-            FileType::Directory => Ok(Resolved::Directory),
+        let opened_path = self.open(relative_path, blocking)?;
+        match opened_path.file_type {
+            FileType::RegularFile => {
+                self.load_resource(relative_path, opened_path, known_resource, blocking)
+            }
+            FileType::Directory => Ok(Resolution::Directory),
             _ => Err(ErrorResponse::NotFound.into()),
         }
     }
 
     fn resolve_directory(
         &self,
-        relative: &[u8],
-        known: Option<&Resource>,
+        relative_path: &[u8],
+        known_resource: Option<&Resource>,
         blocking: Blocking,
-    ) -> Result<Resolved, ResolveError> {
-        if let Some(index) = &self.options.index {
-            let mut name = relative.to_vec();
+    ) -> Result<Resolution, ResolveError> {
+        if let Some(index) = &self.options.index_file {
+            let mut name = relative_path.to_vec();
             if !name.is_empty() {
                 name.push(b'/');
             }
             name.extend_from_slice(index.as_bytes());
             match self.open(&name, blocking) {
                 Ok(opened) if opened.file_type == FileType::RegularFile => {
-                    return self.resource(&name, opened, known, blocking);
+                    return self.load_resource(&name, opened, known_resource, blocking);
                 }
                 Ok(_) | Err(ResolveError::Refused(ErrorResponse::NotFound)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let opened = self.open(relative, blocking)?;
-        match (opened.file_type, self.options.listing, blocking) {
+        let opened_path = self.open(relative_path, blocking)?;
+        match (opened_path.file_type, self.options.listing, blocking) {
             (FileType::Directory, Listing::Off, _) => Err(ErrorResponse::Forbidden.into()),
             (FileType::Directory, Listing::On, Blocking::Forbidden) => {
                 Err(ResolveError::WouldBlock)
             }
-            (FileType::Directory, Listing::On, Blocking::Allowed) => {
-                Ok(Resolved::Page(listing::page(&self.root, relative, opened.fd, &self.options)?))
-            }
+            (FileType::Directory, Listing::On, Blocking::Allowed) => Ok(Resolution::Listing(
+                listing::build_page(&self.root, relative_path, opened_path.fd, &self.options)?,
+            )),
             _ => Err(ErrorResponse::NotFound.into()),
         }
     }
 
-    fn open(&self, relative: &[u8], blocking: Blocking) -> Result<OpenedFile, ResolveError> {
-        let result = self.root.open(relative, blocking).and_then(|fd| {
-            let (version, file_type) = FileVersion::of(&fd)?;
-            Ok(OpenedFile { fd, version, file_type })
+    fn open(&self, relative_path: &[u8], blocking: Blocking) -> Result<OpenedPath, ResolveError> {
+        let result = self.root.open(relative_path, blocking).and_then(|fd| {
+            let (version, file_type) = FileVersion::fstat(&fd)?;
+            Ok(OpenedPath { fd, version, file_type })
         });
         result.map_err(|errno| match (errno, blocking) {
             (Errno::AGAIN, Blocking::Forbidden) => ResolveError::WouldBlock,
@@ -136,51 +138,60 @@ impl DocumentRoot {
         })
     }
 
-    fn resource(
+    fn load_resource(
         &self,
-        relative: &[u8],
-        opened: OpenedFile,
-        known: Option<&Resource>,
+        relative_path: &[u8],
+        opened_path: OpenedPath,
+        known_resource: Option<&Resource>,
         blocking: Blocking,
-    ) -> Result<Resolved, ResolveError> {
+    ) -> Result<Resolution, ResolveError> {
         let mut siblings = Vec::new();
-        if self.options.precompressed == PrecompressedFiles::Serve {
+        if self.options.precompressed_files == PrecompressedFiles::Serve {
             for coding in Coding::ALL {
-                if let Some(sibling) = self.sibling(relative, coding, &opened.version, blocking)? {
+                if let Some(sibling) =
+                    self.open_sibling(relative_path, coding, &opened_path.version, blocking)?
+                {
                     siblings.push((coding, sibling));
                 }
             }
         }
-        let presentation = Presentation {
-            content_type: content_type(Path::new(OsStr::from_bytes(relative))),
+        let static_headers = StaticHeaders {
+            content_type: content_type(Path::new(OsStr::from_bytes(relative_path))),
             cache_control: self.options.cache_control.clone(),
             vary: if siblings.is_empty() { Vary::No } else { Vary::ByEncoding },
         };
-        let source = self.source(opened, known.map(|known| &*known.plain), blocking)?;
-        let plain = Arc::new(Representation::new(source, None, &presentation));
-        let mut coded = Vec::with_capacity(siblings.len());
+        let source = self.load_source(
+            opened_path,
+            known_resource.map(|known| &*known.plain_representation),
+            blocking,
+        )?;
+        let plain_representation = Arc::new(Representation::new(source, None, &static_headers));
+        let mut coded_representations = Vec::with_capacity(siblings.len());
         for (coding, sibling) in siblings {
-            let known = known.and_then(|known| known.coded(coding)).map(|known| &**known);
-            let source = self.source(sibling, known, blocking)?;
-            let representation = Representation::new(source, Some(coding), &presentation);
-            coded.push((coding, Arc::new(representation)));
+            let known_representation = known_resource
+                .and_then(|known| known.coded_representation(coding))
+                .map(|known| &**known);
+            let source = self.load_source(sibling, known_representation, blocking)?;
+            let representation = Representation::new(source, Some(coding), &static_headers);
+            coded_representations.push((coding, Arc::new(representation)));
         }
-        Ok(Resolved::File(Arc::new(Resource { plain, coded })))
+        Ok(Resolution::File(Arc::new(Resource { plain_representation, coded_representations })))
     }
 
     /// Returns the sibling of a file in one coding, if it exists and is not older than the file.
-    fn sibling(
+    fn open_sibling(
         &self,
-        relative: &[u8],
+        relative_path: &[u8],
         coding: Coding,
-        original: &FileVersion,
+        original_version: &FileVersion,
         blocking: Blocking,
-    ) -> Result<Option<OpenedFile>, ResolveError> {
-        let name = [relative, b".", coding.extension().as_bytes()].concat();
+    ) -> Result<Option<OpenedPath>, ResolveError> {
+        let name = [relative_path, b".", coding.extension().as_bytes()].concat();
         match self.open(&name, blocking) {
             Ok(opened) => {
                 let usable = opened.file_type == FileType::RegularFile
-                    && opened.version.modified() >= original.modified();
+                    && opened.version.modified_unix_seconds()
+                        >= original_version.modified_unix_seconds();
                 Ok(usable.then_some(opened))
             }
             Err(ResolveError::Refused(_)) => Ok(None),
@@ -189,29 +200,29 @@ impl DocumentRoot {
     }
 
     /// Returns the source of a file's bytes: memory if the file is small.
-    fn source(
+    fn load_source(
         &self,
-        opened: OpenedFile,
-        known: Option<&Representation>,
+        opened_path: OpenedPath,
+        known_representation: Option<&Representation>,
         blocking: Blocking,
     ) -> Result<ContentSource, ResolveError> {
-        let OpenedFile { fd, mut version, .. } = opened;
-        if let Some(known) = known
+        let OpenedPath { fd, mut version, .. } = opened_path;
+        if let Some(known_representation) = known_representation
             && let ContentSource::Memory {
                 version: old_version,
                 reuse: ContentReuse::UntilChanged,
                 ..
-            } = &known.source
+            } = &known_representation.source
             && *old_version == version
         {
-            return Ok(known.source.clone());
+            return Ok(known_representation.source.clone());
         }
         let mut file = OpenFile::new(fd, version);
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let in_memory_size = usize::try_from(version.size())
                 .ok()
-                .filter(|size| *size <= self.options.cache_max_file_size)
-                .filter(|_| self.options.cache_memory > 0);
+                .filter(|size| *size <= self.options.cache_max_file_bytes)
+                .filter(|_| self.options.cache_memory_bytes > 0);
             let Some(size) = in_memory_size else { break };
             let reuse = if version.is_settled(SystemTime::now()) {
                 ContentReuse::UntilChanged
@@ -233,23 +244,23 @@ impl DocumentRoot {
 /// Returns the first `size` bytes of a file, or fewer if it is shorter.
 fn read_all(file: &OpenFile, size: usize, blocking: Blocking) -> Result<Vec<u8>, ResolveError> {
     let mut bytes = vec![0; size];
-    let mut filled = 0;
-    while filled < size {
-        let space = &mut bytes[filled..];
+    let mut filled_len = 0;
+    while filled_len < size {
+        let space = &mut bytes[filled_len..];
         let result = match blocking {
-            Blocking::Forbidden => file.read_cached(filled as u64, space),
+            Blocking::Forbidden => file.read_cached(filled_len as u64, space),
             Blocking::Allowed => {
-                file.read_blocking(filled as u64, &mut [IoSliceMut::new(space)]).map(Some)
+                file.read_blocking(filled_len as u64, &mut [IoSliceMut::new(space)]).map(Some)
             }
         };
         match result {
             Ok(None) => return Err(ResolveError::WouldBlock),
             Ok(Some(0)) => break,
-            Ok(Some(count)) => filled += count,
+            Ok(Some(count)) => filled_len += count,
             Err(errno) => return Err(ResolveError::Refused(errno.into())),
         }
     }
-    bytes.truncate(filled);
+    bytes.truncate(filled_len);
     Ok(bytes)
 }
 
@@ -261,13 +272,13 @@ mod tests {
     fn load(document_root: &DocumentRoot, known: Option<&Resource>) -> Arc<Resource> {
         let path = RequestPath::parse("/a", HiddenFiles::Refuse).unwrap();
         match document_root.resolve(&path, known, Blocking::Allowed) {
-            Ok(Resolved::File(resource)) => resource,
+            Ok(Resolution::File(resource)) => resource,
             other => panic!("{other:?}"),
         }
     }
 
     fn content(resource: &Resource) -> &Bytes {
-        match &resource.plain.source {
+        match &resource.plain_representation.source {
             ContentSource::Memory { bytes, .. } => bytes,
             ContentSource::File(_) => panic!("a small file is in memory"),
         }
@@ -275,15 +286,15 @@ mod tests {
 
     /// Returns the same resource, with this `reuse`.
     fn with_reuse(resource: &Resource, reuse: ContentReuse) -> Resource {
-        let presentation = Presentation {
+        let static_headers = StaticHeaders {
             content_type: content_type(Path::new("a")),
             cache_control: None,
             vary: Vary::No,
         };
-        let version = *resource.plain.source.version();
+        let version = *resource.plain_representation.source.version();
         let source = ContentSource::Memory { version, bytes: content(resource).clone(), reuse };
-        let plain = Arc::new(Representation::new(source, None, &presentation));
-        Resource { plain, coded: Vec::new() }
+        let plain = Arc::new(Representation::new(source, None, &static_headers));
+        Resource { plain_representation: plain, coded_representations: Vec::new() }
     }
 
     /// Content that was read just after a change is read again at the next lookup, however late.
@@ -294,19 +305,20 @@ mod tests {
         let options = FileOptions::default();
         let root = Root::new(directory.path(), options.symlinks).unwrap();
         let document_root = DocumentRoot { root, options };
-        let first = load(&document_root, None);
+        let first_resource = load(&document_root, None);
         for (reuse, is_reused) in [(ContentReuse::Once, false), (ContentReuse::UntilChanged, true)]
         {
-            let again = load(&document_root, Some(&with_reuse(&first, reuse)));
-            assert_eq!(content(&again), "a");
+            let second_resource = load(&document_root, Some(&with_reuse(&first_resource, reuse)));
+            assert_eq!(content(&second_resource), "a");
             assert_eq!(
-                content(&again).as_ptr() == content(&first).as_ptr(),
+                content(&second_resource).as_ptr() == content(&first_resource).as_ptr(),
                 is_reused,
                 "{reuse:?}"
             );
         }
         std::fs::write(directory.path().join("a"), "ab").unwrap();
-        let changed = load(&document_root, Some(&with_reuse(&first, ContentReuse::UntilChanged)));
-        assert_eq!(content(&changed), "ab");
+        let changed_resource =
+            load(&document_root, Some(&with_reuse(&first_resource, ContentReuse::UntilChanged)));
+        assert_eq!(content(&changed_resource), "ab");
     }
 }

@@ -56,12 +56,12 @@ pub(crate) struct Representation {
     pub(crate) headers: HeaderMap,
     etag: HeaderValue,
     /// Last-Modified, in seconds since 1970.
-    modified: Option<u64>,
+    modified_unix_seconds: Option<u64>,
 }
 
 /// The header fields that do not depend on the file's state.
 #[derive(Debug, Clone)]
-pub(crate) struct Presentation {
+pub(crate) struct StaticHeaders {
     pub(crate) content_type: HeaderValue,
     pub(crate) cache_control: Option<HeaderValue>,
     pub(crate) vary: Vary,
@@ -78,7 +78,7 @@ impl Representation {
     pub(crate) fn new(
         source: ContentSource,
         coding: Option<Coding>,
-        presentation: &Presentation,
+        static_headers: &StaticHeaders,
     ) -> Self {
         let version = source.version();
         let suffix = coding.map_or("", Coding::etag_suffix);
@@ -87,10 +87,10 @@ impl Representation {
             .unwrap_or(HeaderValue::from_static("\"\""));
         // A time in the future must not be sent (RFC 9110 section 8.8.2.1).
         let now = unix_seconds(SystemTime::now()).unwrap_or(0);
-        let modified = version.modified().filter(|modified| *modified <= now);
+        let modified = version.modified_unix_seconds().filter(|modified| *modified <= now);
 
         let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(CONTENT_TYPE, presentation.content_type.clone());
+        headers.insert(CONTENT_TYPE, static_headers.content_type.clone());
         headers.insert(CONTENT_LENGTH, HeaderValue::from(version.size()));
         headers.insert(ETAG, etag.clone());
         if let Some(modified) = modified {
@@ -100,16 +100,16 @@ impl Representation {
             }
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        if let Some(value) = &presentation.cache_control {
+        if let Some(value) = &static_headers.cache_control {
             headers.insert(CACHE_CONTROL, value.clone());
         }
         if let Some(coding) = coding {
-            headers.insert(CONTENT_ENCODING, coding.header());
+            headers.insert(CONTENT_ENCODING, coding.header_value());
         }
-        if presentation.vary == Vary::ByEncoding {
+        if static_headers.vary == Vary::ByEncoding {
             headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        Self { source, headers, etag, modified }
+        Self { source, headers, etag, modified_unix_seconds: modified }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -117,7 +117,7 @@ impl Representation {
     }
 
     pub(crate) fn validators(&self) -> Validators<'_> {
-        Validators { etag: self.etag.as_bytes(), modified: self.modified }
+        Validators { etag: self.etag.as_bytes(), modified_unix_seconds: self.modified_unix_seconds }
     }
 
     /// Returns whether its header fields still match its content. Content in memory is valid until it
@@ -142,27 +142,34 @@ impl Representation {
 /// The resource that a path names.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(crate) plain: Arc<Representation>,
-    pub(crate) coded: Vec<(Coding, Arc<Representation>)>,
+    pub(crate) plain_representation: Arc<Representation>,
+    pub(crate) coded_representations: Vec<(Coding, Arc<Representation>)>,
 }
 
 impl Resource {
     /// Returns the representation for a request.
     pub(crate) fn select(&self, headers: &HeaderMap) -> &Arc<Representation> {
-        if self.coded.is_empty() {
-            return &self.plain;
+        if self.coded_representations.is_empty() {
+            return &self.plain_representation;
         }
-        let chosen = choose(headers, self.coded.iter().map(|(coding, _)| *coding));
-        chosen.and_then(|coding| self.coded(coding)).unwrap_or(&self.plain)
+        let chosen = choose(headers, self.coded_representations.iter().map(|(coding, _)| *coding));
+        chosen
+            .and_then(|coding| self.coded_representation(coding))
+            .unwrap_or(&self.plain_representation)
     }
 
-    pub(crate) fn coded(&self, requested: Coding) -> Option<&Arc<Representation>> {
-        self.coded.iter().find(|(coding, _)| *coding == requested).map(|(_, coded)| coded)
+    pub(crate) fn coded_representation(&self, requested: Coding) -> Option<&Arc<Representation>> {
+        self.coded_representations
+            .iter()
+            .find(|(coding, _)| *coding == requested)
+            .map(|(_, coded)| coded)
     }
 
     /// Returns the cost of caching this resource.
     pub(crate) fn cost(&self) -> CacheCost {
         let entry = CacheCost { entries: 1, files: 0, bytes: 0 };
-        self.coded.iter().fold(entry + self.plain.cost(), |sum, (_, coded)| sum + coded.cost())
+        self.coded_representations
+            .iter()
+            .fold(entry + self.plain_representation.cost(), |sum, (_, coded)| sum + coded.cost())
     }
 }

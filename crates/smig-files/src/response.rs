@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 
 use crate::body::{FileBody, Piece};
 use crate::conditional::{PreconditionResult, evaluate, range_applies};
-use crate::error_response::{ErrorResponse, SendContent, text};
+use crate::error_response::{ErrorResponse, SendContent, text_response};
 use crate::multipart::Multipart;
 use crate::range::{ByteRange, RangeSelection, select};
 use crate::resource::{ContentSource, Representation};
@@ -26,19 +26,19 @@ const SELECTIVE_FIELDS: [HeaderName; 5] =
     [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
 
 /// Returns whether the response is the complete file: the request has none of these fields.
-pub(crate) fn is_plain(request: &HeaderMap) -> bool {
-    !request.keys().any(|name| SELECTIVE_FIELDS.contains(name))
+pub(crate) fn requests_complete_file(request_headers: &HeaderMap) -> bool {
+    !request_headers.keys().any(|name| SELECTIVE_FIELDS.contains(name))
 }
 
 /// Returns the response to GET or HEAD for a representation.
 pub(crate) fn respond(
     representation: &Representation,
-    request: &HeaderMap,
+    request_headers: &HeaderMap,
     send_content: SendContent,
 ) -> Response<FileBody> {
-    match evaluate(request, representation.validators()) {
+    match evaluate(request_headers, representation.validators()) {
         PreconditionResult::Proceed => {}
-        PreconditionResult::NotModified => return not_modified(representation),
+        PreconditionResult::NotModified => return not_modified_response(representation),
         PreconditionResult::Failed => {
             return with_vary(
                 ErrorResponse::PreconditionFailed.response(send_content),
@@ -48,16 +48,16 @@ pub(crate) fn respond(
     }
     // Range is defined only for GET (section 14.2).
     let has_range = send_content == SendContent::Yes
-        && request.contains_key(RANGE)
-        && range_applies(request, representation.validators(), SystemTime::now());
+        && request_headers.contains_key(RANGE)
+        && range_applies(request_headers, representation.validators(), SystemTime::now());
     if !has_range {
-        return complete(representation, send_content);
+        return complete_response(representation, send_content);
     }
-    match select(request, representation.size()) {
-        RangeSelection::Complete => complete(representation, send_content),
-        RangeSelection::Single(range) => single_range(representation, range),
-        RangeSelection::Multiple(ranges) => multiple_ranges(representation, &ranges),
-        RangeSelection::Unsatisfiable => unsatisfiable(representation),
+    match select(request_headers, representation.size()) {
+        RangeSelection::Complete => complete_response(representation, send_content),
+        RangeSelection::Single(range) => single_range_response(representation, range),
+        RangeSelection::Multiple(ranges) => multiple_ranges_response(representation, &ranges),
+        RangeSelection::Unsatisfiable => unsatisfiable_response(representation),
     }
 }
 
@@ -70,7 +70,7 @@ fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<
 
 /// Returns the response with the complete file.
 #[inline]
-pub(crate) fn complete(
+pub(crate) fn complete_response(
     representation: &Representation,
     send_content: SendContent,
 ) -> Response<FileBody> {
@@ -86,10 +86,10 @@ pub(crate) fn complete(
     response
 }
 
-fn single_range(representation: &Representation, range: ByteRange) -> Response<FileBody> {
+fn single_range_response(representation: &Representation, range: ByteRange) -> Response<FileBody> {
     let mut headers = representation.headers.clone();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
-    headers.insert(CONTENT_RANGE, ascii(&range.content_range(representation.size())));
+    headers.insert(CONTENT_RANGE, ascii_header_value(&range.content_range(representation.size())));
     let body = match piece(representation, range) {
         Piece::Memory(bytes) => FileBody::full(bytes),
         Piece::File(file, range) => FileBody::file(file, range),
@@ -97,14 +97,17 @@ fn single_range(representation: &Representation, range: ByteRange) -> Response<F
     response(StatusCode::PARTIAL_CONTENT, headers, body)
 }
 
-fn multiple_ranges(representation: &Representation, ranges: &[ByteRange]) -> Response<FileBody> {
+fn multiple_ranges_response(
+    representation: &Representation,
+    ranges: &[ByteRange],
+) -> Response<FileBody> {
     let mut headers = representation.headers.clone();
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let mut parts = Multipart::new(content_type, representation.size());
     for range in ranges {
         parts.push(*range, piece(representation, *range));
     }
-    headers.insert(CONTENT_TYPE, ascii(&parts.content_type()));
+    headers.insert(CONTENT_TYPE, ascii_header_value(&parts.content_type()));
     let (queue, length) = parts.finish();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     response(StatusCode::PARTIAL_CONTENT, headers, FileBody::pieces(queue))
@@ -123,7 +126,7 @@ fn piece(representation: &Representation, range: ByteRange) -> Piece {
 
 /// Returns a 304 with the fields that a cache needs for its update, without content (section
 /// 15.4.5).
-fn not_modified(representation: &Representation) -> Response<FileBody> {
+fn not_modified_response(representation: &Representation) -> Response<FileBody> {
     let mut headers = representation.headers.clone();
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
         headers.remove(name);
@@ -131,11 +134,11 @@ fn not_modified(representation: &Representation) -> Response<FileBody> {
     response(StatusCode::NOT_MODIFIED, headers, FileBody::empty())
 }
 
-fn unsatisfiable(representation: &Representation) -> Response<FileBody> {
+fn unsatisfiable_response(representation: &Representation) -> Response<FileBody> {
     const TEXT: &str = "416: the file does not have this range\n";
-    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, SendContent::Yes);
+    let mut response = text_response(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, SendContent::Yes);
     let range = format!("bytes */{}", representation.size());
-    response.headers_mut().insert(CONTENT_RANGE, ascii(&range));
+    response.headers_mut().insert(CONTENT_RANGE, ascii_header_value(&range));
     response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     with_vary(response, representation)
 }
@@ -163,13 +166,13 @@ pub(crate) fn redirect(uri: &Uri, send_content: SendContent) -> Response<FileBod
     let Ok(location) = HeaderValue::from_str(&location) else {
         return ErrorResponse::BadPath.response(send_content);
     };
-    let mut response = text(StatusCode::PERMANENT_REDIRECT, TEXT, send_content);
+    let mut response = text_response(StatusCode::PERMANENT_REDIRECT, TEXT, send_content);
     response.headers_mut().insert(LOCATION, location);
     response
 }
 
 /// Returns the response with a directory listing.
-pub(crate) fn listing(page: Bytes, send_content: SendContent) -> Response<FileBody> {
+pub(crate) fn listing_response(page: Bytes, send_content: SendContent) -> Response<FileBody> {
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(page.len()));
@@ -181,6 +184,6 @@ pub(crate) fn listing(page: Bytes, send_content: SendContent) -> Response<FileBo
 }
 
 /// Builds a header value from generated text: digits, letters and punctuation.
-fn ascii(value: &str) -> HeaderValue {
+fn ascii_header_value(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(""))
 }

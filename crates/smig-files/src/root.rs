@@ -63,30 +63,30 @@ impl Root {
         Ok(Self { directory, symlinks, confinement })
     }
 
-    /// Opens `relative` for reading; the empty path is the directory itself.
+    /// Opens `relative_path` for reading; the empty path is the directory itself.
     ///
-    /// `relative` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
+    /// `relative_path` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
     /// [`Errno::AGAIN`] with [`Blocking::Forbidden`]: retry with [`Blocking::Allowed`].
-    pub(crate) fn open(&self, relative: &[u8], blocking: Blocking) -> Result<OwnedFd, Errno> {
-        self.open_with(relative, OPEN_FLAGS, blocking)
+    pub(crate) fn open(&self, relative_path: &[u8], blocking: Blocking) -> Result<OwnedFd, Errno> {
+        self.open_with(relative_path, OPEN_FLAGS, blocking)
     }
 
     /// Like [`Self::open`], but the descriptor is only for `fstat`.
-    pub(crate) fn open_for_stat(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
-        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Blocking::Allowed)
+    pub(crate) fn open_for_stat(&self, relative_path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_with(relative_path, OFlags::PATH | OFlags::CLOEXEC, Blocking::Allowed)
     }
 
     fn open_with(
         &self,
-        relative: &[u8],
+        relative_path: &[u8],
         flags: OFlags,
         blocking: Blocking,
     ) -> Result<OwnedFd, Errno> {
-        let relative = if relative.is_empty() { b"." } else { relative };
+        let relative_path = if relative_path.is_empty() { b"." } else { relative_path };
         match (self.confinement, blocking) {
             (Confinement::KernelCached, Blocking::Forbidden) => openat2(
                 &self.directory,
-                relative,
+                relative_path,
                 flags,
                 Mode::empty(),
                 self.cached_resolve_flags(),
@@ -95,11 +95,11 @@ impl Root {
                 Err(Errno::AGAIN)
             }
             (Confinement::KernelCached | Confinement::Kernel, Blocking::Allowed) => {
-                self.open_beneath(relative, flags)
+                self.open_with_retries(relative_path, flags)
             }
-            (Confinement::Walk, Blocking::Allowed) => self.walk(relative, flags),
+            (Confinement::Walk, Blocking::Allowed) => self.walk(relative_path, flags),
             (Confinement::Off, Blocking::Allowed) => {
-                openat(&self.directory, relative, flags, Mode::empty())
+                openat(&self.directory, relative_path, flags, Mode::empty())
             }
         }
     }
@@ -117,28 +117,34 @@ impl Root {
         symlink_flags | ResolveFlags::NO_MAGICLINKS
     }
 
-    fn open_beneath(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn open_with_retries(&self, relative_path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut attempts = 0..MAX_OPEN_ATTEMPTS;
         loop {
             attempts.next();
-            match openat2(&self.directory, relative, flags, Mode::empty(), self.resolve_flags()) {
+            match openat2(
+                &self.directory,
+                relative_path,
+                flags,
+                Mode::empty(),
+                self.resolve_flags(),
+            ) {
                 Err(Errno::AGAIN | Errno::INTR) if !attempts.is_empty() => {}
                 result => return result,
             }
         }
     }
 
-    fn walk(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn walk(&self, relative_path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let directory_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut segments = relative.split(|byte| *byte == b'/');
-        let last = segments.next_back().unwrap_or(relative);
+        let mut segments = relative_path.split(|byte| *byte == b'/');
+        let last_segment = segments.next_back().unwrap_or(relative_path);
         let mut directory: Option<OwnedFd> = None;
         for segment in segments {
             let parent = directory.as_ref().unwrap_or(&self.directory);
             directory = Some(openat(parent, segment, directory_flags, Mode::empty())?);
         }
         let parent = directory.as_ref().unwrap_or(&self.directory);
-        let file = openat(parent, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        let file = openat(parent, last_segment, flags | OFlags::NOFOLLOW, Mode::empty())?;
         if flags.contains(OFlags::PATH) {
             // With O_PATH, O_NOFOLLOW opens the symlink instead of refusing it.
             let mode = rustix::fs::fstat(&file)?.st_mode;
@@ -172,20 +178,20 @@ mod tests {
 
     use super::*;
 
-    fn tree() -> tempfile::TempDir {
-        let outer = tempfile::tempdir().unwrap();
-        fs::create_dir_all(outer.path().join("root/a/b")).unwrap();
-        fs::write(outer.path().join("root/a/b/file"), "inside").unwrap();
-        fs::write(outer.path().join("secret"), "outside").unwrap();
-        let root = outer.path().join("root");
+    fn create_tree() -> tempfile::TempDir {
+        let outer_directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(outer_directory.path().join("root/a/b")).unwrap();
+        fs::write(outer_directory.path().join("root/a/b/file"), "inside").unwrap();
+        fs::write(outer_directory.path().join("secret"), "outside").unwrap();
+        let root = outer_directory.path().join("root");
         symlink("a/b/file", root.join("good")).unwrap();
         symlink("../a/b", root.join("a/folder")).unwrap();
         symlink("../secret", root.join("up")).unwrap();
-        symlink(outer.path().join("secret"), root.join("absolute")).unwrap();
-        symlink(outer.path(), root.join("away")).unwrap();
+        symlink(outer_directory.path().join("secret"), root.join("absolute")).unwrap();
+        symlink(outer_directory.path(), root.join("away")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
-        outer
+        outer_directory
     }
 
     fn content(root: &Root, path: &str) -> Result<String, Errno> {
@@ -200,8 +206,8 @@ mod tests {
 
     #[test]
     fn symlinks_inside_are_followed() {
-        let outer = tree();
-        let root = Root::new(&outer.path().join("root"), Symlinks::Inside).unwrap();
+        let outer_directory = create_tree();
+        let root = Root::new(&outer_directory.path().join("root"), Symlinks::Inside).unwrap();
         for path in ["a/b/file", "good", "a/folder/file"] {
             let expected = if root.confinement == Confinement::Walk && path != "a/b/file" {
                 Err(())
@@ -219,8 +225,8 @@ mod tests {
 
     #[test]
     fn symlinks_are_refused() {
-        let outer = tree();
-        let mut root = Root::new(&outer.path().join("root"), Symlinks::Refuse).unwrap();
+        let outer_directory = create_tree();
+        let mut root = Root::new(&outer_directory.path().join("root"), Symlinks::Refuse).unwrap();
         let probed = root.confinement;
         for confinement in [probed, Confinement::Walk] {
             root.confinement = confinement;
@@ -239,16 +245,16 @@ mod tests {
 
     #[test]
     fn all_symlinks_are_followed() {
-        let outer = tree();
-        let root = Root::new(&outer.path().join("root"), Symlinks::Follow).unwrap();
+        let outer_directory = create_tree();
+        let root = Root::new(&outer_directory.path().join("root"), Symlinks::Follow).unwrap();
         assert_eq!(content(&root, "up").as_deref(), Ok("outside"));
         assert_eq!(content(&root, "away/secret").as_deref(), Ok("outside"));
     }
 
     #[test]
     fn the_root_must_be_a_directory() {
-        let outer = tree();
-        assert!(Root::new(&outer.path().join("secret"), Symlinks::Inside).is_err());
-        assert!(Root::new(&outer.path().join("missing"), Symlinks::Inside).is_err());
+        let outer_directory = create_tree();
+        assert!(Root::new(&outer_directory.path().join("secret"), Symlinks::Inside).is_err());
+        assert!(Root::new(&outer_directory.path().join("missing"), Symlinks::Inside).is_err());
     }
 }

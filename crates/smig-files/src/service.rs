@@ -17,13 +17,15 @@ use tower_service::Service;
 use crate::body::FileBody;
 use crate::budget::Budget;
 use crate::cache::{Cache, Lookup};
-use crate::error_response::{ErrorResponse, SendContent, options};
+use crate::error_response::{ErrorResponse, SendContent, options_response};
 use crate::offload::Offload;
 use crate::options::FileOptions;
 use crate::path::{RequestPath, is_encoded};
-use crate::resolve::{DocumentRoot, ResolveError, Resolved};
+use crate::resolve::{DocumentRoot, Resolution, ResolveError};
 use crate::resource::{Representation, Resource};
-use crate::response::{complete, is_plain, listing, redirect, respond};
+use crate::response::{
+    complete_response, listing_response, redirect, requests_complete_file, respond,
+};
 use crate::root::{Blocking, Root};
 
 /// Serves the files below one directory.
@@ -36,11 +38,11 @@ use crate::root::{Blocking, Root};
 /// deployment that swaps a symlink), create a new `Files`.
 #[derive(Debug, Clone)]
 pub struct Files {
-    shared: Arc<Shared>,
+    shared: Arc<FilesState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FilesState {
     document_root: Arc<DocumentRoot>,
     budget: Arc<Budget>,
     caches: ThreadLocal<RefCell<Cache>>,
@@ -61,7 +63,9 @@ impl Files {
         let budget = Arc::new(Budget::new(&options));
         let root = Root::new(root, options.symlinks).map_err(explain)?;
         let document_root = Arc::new(DocumentRoot { root, options });
-        Ok(Self { shared: Arc::new(Shared { document_root, budget, caches: ThreadLocal::new() }) })
+        Ok(Self {
+            shared: Arc::new(FilesState { document_root, budget, caches: ThreadLocal::new() }),
+        })
     }
 }
 
@@ -72,47 +76,49 @@ impl Files {
 #[derive(Debug)]
 enum LazyResponse {
     Complete(Arc<Representation>, SendContent),
-    Other(Box<Response<FileBody>>),
+    Built(Box<Response<FileBody>>),
 }
 
 impl LazyResponse {
     fn new(
         representation: &Arc<Representation>,
-        request: &HeaderMap,
+        request_headers: &HeaderMap,
         send_content: SendContent,
     ) -> Self {
-        if is_plain(request) {
+        if requests_complete_file(request_headers) {
             Self::Complete(Arc::clone(representation), send_content)
         } else {
-            respond(representation, request, send_content).into()
+            respond(representation, request_headers, send_content).into()
         }
     }
 
     fn into_response(self) -> Response<FileBody> {
         match self {
-            Self::Complete(representation, send_content) => complete(&representation, send_content),
-            Self::Other(response) => *response,
+            Self::Complete(representation, send_content) => {
+                complete_response(&representation, send_content)
+            }
+            Self::Built(response) => *response,
         }
     }
 }
 
 impl From<Response<FileBody>> for LazyResponse {
     fn from(response: Response<FileBody>) -> Self {
-        Self::Other(Box::new(response))
+        Self::Built(Box::new(response))
     }
 }
 
 /// The result of handling a request without blocking.
-enum FastPath {
+enum FastPathResult {
     Answered(LazyResponse),
     /// The request must wait for the disk.
     Wait {
         path: RequestPath<'static>,
-        known: Option<Arc<Resource>>,
+        known_resource: Option<Arc<Resource>>,
     },
 }
 
-impl Shared {
+impl FilesState {
     fn cache(&self) -> &RefCell<Cache> {
         self.caches.get_or(|| {
             let ttl = self.document_root.options.cache_ttl;
@@ -120,48 +126,49 @@ impl Shared {
         })
     }
 
-    fn try_without_blocking<B>(&self, request: &Request<B>) -> FastPath {
+    fn try_respond_without_blocking<B>(&self, request: &Request<B>) -> FastPathResult {
         let send_content = match *request.method() {
             Method::GET => SendContent::Yes,
             Method::HEAD => SendContent::No,
-            Method::OPTIONS => return FastPath::Answered(options().into()),
+            Method::OPTIONS => return FastPathResult::Answered(options_response().into()),
             _ => {
-                return FastPath::Answered(
+                return FastPathResult::Answered(
                     ErrorResponse::MethodNotAllowed.response(SendContent::Yes).into(),
                 );
             }
         };
-        let raw = request.uri().path();
+        let raw_path = request.uri().path();
         let now = Instant::now();
-        let mut known = None;
+        let mut known_resource = None;
         // Cached paths have been checked, so a path that needs no decoding is looked up before it
         // is checked.
-        if !is_encoded(raw) {
-            match self.lookup_cached(raw.as_bytes(), request, send_content, now) {
-                Ok(response) => return FastPath::Answered(response),
-                Err(stale) => known = stale,
+        if !is_encoded(raw_path) {
+            match self.lookup_cached(raw_path.as_bytes(), request, send_content, now) {
+                Ok(response) => return FastPathResult::Answered(response),
+                Err(stale) => known_resource = stale,
             }
         }
-        let path = match RequestPath::parse(raw, self.document_root.options.hidden) {
+        let path = match RequestPath::parse(raw_path, self.document_root.options.hidden_files) {
             Ok(path) => path,
-            Err(refusal) => return FastPath::Answered(refusal.response(send_content).into()),
+            Err(refusal) => return FastPathResult::Answered(refusal.response(send_content).into()),
         };
-        if is_encoded(raw) {
+        if is_encoded(raw_path) {
             match self.lookup_cached(path.canonical(), request, send_content, now) {
-                Ok(response) => return FastPath::Answered(response),
-                Err(stale) => known = stale,
+                Ok(response) => return FastPathResult::Answered(response),
+                Err(stale) => known_resource = stale,
             }
         }
-        let result = self.document_root.resolve(&path, known.as_deref(), Blocking::Forbidden);
+        let result =
+            self.document_root.resolve(&path, known_resource.as_deref(), Blocking::Forbidden);
         if matches!(result, Err(ResolveError::OutOfFiles)) {
             // Responses in progress keep their own descriptors.
             self.cache().borrow_mut().close_files();
         }
         if matches!(result, Err(ResolveError::WouldBlock | ResolveError::OutOfFiles)) {
-            return FastPath::Wait { path: path.into_owned(), known };
+            return FastPathResult::Wait { path: path.into_owned(), known_resource };
         }
         let head = (request.uri(), request.headers());
-        FastPath::Answered(self.cache_and_respond(&path, result, head, send_content, now))
+        FastPathResult::Answered(self.cache_and_respond(&path, result, head, send_content, now))
     }
 
     /// Returns the response from the cache; the error is the stale entry, if any, which must be
@@ -192,19 +199,19 @@ impl Shared {
     fn cache_and_respond(
         &self,
         path: &RequestPath<'_>,
-        result: Result<Resolved, ResolveError>,
+        result: Result<Resolution, ResolveError>,
         (uri, headers): (&Uri, &HeaderMap),
         send_content: SendContent,
         checked_at: Instant,
     ) -> LazyResponse {
         let error = match result {
-            Ok(Resolved::File(resource)) => {
+            Ok(Resolution::File(resource)) => {
                 let response = LazyResponse::new(resource.select(headers), headers, send_content);
                 self.cache().borrow_mut().insert(path.canonical(), resource, checked_at);
                 return response;
             }
-            Ok(Resolved::Directory) => return redirect(uri, send_content).into(),
-            Ok(Resolved::Page(bytes)) => return listing(bytes, send_content).into(),
+            Ok(Resolution::Directory) => return redirect(uri, send_content).into(),
+            Ok(Resolution::Listing(bytes)) => return listing_response(bytes, send_content).into(),
             Err(error) => error,
         };
         let mut cache = self.cache().borrow_mut();
@@ -231,15 +238,15 @@ impl<B> Service<Request<B>> for Files {
     }
 
     fn call(&mut self, request: Request<B>) -> FilesFuture {
-        let state = match self.shared.try_without_blocking(&request) {
-            FastPath::Answered(response) => State::Answered(response),
-            FastPath::Wait { path, known } => {
+        let state = match self.shared.try_respond_without_blocking(&request) {
+            FastPathResult::Answered(response) => FilesFutureState::Answered(response),
+            FastPathResult::Wait { path, known_resource } => {
                 let (head, _) = request.into_parts();
-                State::Waiting(Box::new(PendingLookup::start(
+                FilesFutureState::Waiting(Box::new(PendingResolution::start(
                     Arc::clone(&self.shared),
                     head,
                     path,
-                    known,
+                    known_resource,
                 )))
             }
         };
@@ -252,43 +259,43 @@ impl<B> Service<Request<B>> for Files {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct FilesFuture {
-    state: State,
+    state: FilesFutureState,
 }
 
 #[derive(Debug)]
-enum State {
+enum FilesFutureState {
     Answered(LazyResponse),
-    Waiting(Box<PendingLookup>),
+    Waiting(Box<PendingResolution>),
     /// The response was already returned.
     Done,
 }
 
 /// A request whose path is resolved on a blocking thread.
 #[derive(Debug)]
-struct PendingLookup {
-    shared: Arc<Shared>,
+struct PendingResolution {
+    shared: Arc<FilesState>,
     head: request::Parts,
     path: Arc<RequestPath<'static>>,
     checked_at: Instant,
-    lookup: Offload<Result<Resolved, ResolveError>>,
+    resolution: Offload<Result<Resolution, ResolveError>>,
 }
 
-impl PendingLookup {
+impl PendingResolution {
     fn start(
-        shared: Arc<Shared>,
+        shared: Arc<FilesState>,
         head: request::Parts,
         path: RequestPath<'static>,
-        known: Option<Arc<Resource>>,
+        known_resource: Option<Arc<Resource>>,
     ) -> Self {
         let path = Arc::new(path);
         let (document_root, lookup_path) = (Arc::clone(&shared.document_root), Arc::clone(&path));
-        let lookup = Offload::start(move || {
-            document_root.resolve(&lookup_path, known.as_deref(), Blocking::Allowed)
+        let resolution = Offload::start(move || {
+            document_root.resolve(&lookup_path, known_resource.as_deref(), Blocking::Allowed)
         });
-        Self { shared, head, path, checked_at: Instant::now(), lookup }
+        Self { shared, head, path, checked_at: Instant::now(), resolution }
     }
 
-    fn finish(&self, result: io::Result<Result<Resolved, ResolveError>>) -> LazyResponse {
+    fn finish(&self, result: io::Result<Result<Resolution, ResolveError>>) -> LazyResponse {
         let result = result.unwrap_or(Err(ResolveError::Refused(ErrorResponse::Busy)));
         let Self { shared, head, path, checked_at, .. } = self;
         let send_content =
@@ -307,17 +314,19 @@ impl Future for FilesFuture {
     type Output = Result<Response<FileBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Answered(response) => Poll::Ready(Ok(response.into_response())),
-            State::Waiting(mut pending) => {
-                let Poll::Ready(result) = pending.lookup.poll(context) else {
-                    self.state = State::Waiting(pending);
+        match std::mem::replace(&mut self.state, FilesFutureState::Done) {
+            FilesFutureState::Answered(response) => Poll::Ready(Ok(response.into_response())),
+            FilesFutureState::Waiting(mut pending) => {
+                let Poll::Ready(result) = pending.resolution.poll(context) else {
+                    self.state = FilesFutureState::Waiting(pending);
                     return Poll::Pending;
                 };
                 Poll::Ready(Ok(pending.finish(result).into_response()))
             }
             // A poll after completion is the caller's error, but need not panic.
-            State::Done => Poll::Ready(Ok(ErrorResponse::Internal.response(SendContent::Yes))),
+            FilesFutureState::Done => {
+                Poll::Ready(Ok(ErrorResponse::Internal.response(SendContent::Yes)))
+            }
         }
     }
 }

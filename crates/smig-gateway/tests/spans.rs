@@ -81,7 +81,7 @@ async fn a_span_ends_with_its_stream_and_records_bytes_and_migrations(
     let observer_in_handler = AdminObserver::new();
     let observer = Arc::clone(&observer_in_handler);
     let handler = move |request: Request<Incoming>| {
-        let span = RequestSpan::begin(
+        let span = RequestSpan::for_route(
             &request,
             request.uri().authority(),
             "/files/",

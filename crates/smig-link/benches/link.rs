@@ -29,7 +29,8 @@ fn main() {
     run("constant, codel, 2 x overload", &with(Qdisc::codel()), 2.0);
     run("constant, fq, 100 flows", &with(Qdisc::fq_codel()), 1.0);
     run("constant, fq, 100 flows, 2 x overload", &with(Qdisc::fq_codel()), 2.0);
-    let normal = NormalJitter { deviation: Duration::from_millis(5), every: Duration::ZERO };
+    let normal =
+        NormalJitter { deviation: Duration::from_millis(5), redraw_interval: Duration::ZERO };
     let bursts =
         GilbertElliott { good_to_bad: 0.001, bad_to_good: 0.25, loss_bad: 1.0, loss_good: 0.0 };
     let impaired = DirectionSpec {
@@ -55,17 +56,17 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
     let mut link = Link::with_log(spec, 1, ByteCountLog::default()).expect("a valid spec");
     let gap = Duration::from_secs_f64(1.0 / GIGABIT_PACKETS_PER_S / load);
     // Packet buffers are reused, as in the thread that forwards real packets.
-    let mut spare: Vec<Vec<u8>> = (0..64).map(packet).collect();
+    let mut free_packets: Vec<Vec<u8>> = (0..64).map(packet).collect();
     let begin = Instant::now();
     for index in 0..PACKETS {
         let now = Time::ZERO + gap * index;
         while let Some(arrival) = link.pop(now) {
-            spare.push(arrival.packet);
+            free_packets.push(arrival.packet);
         }
-        spare.extend(link.reclaim());
-        let packet = spare.pop().unwrap_or_else(|| packet(index));
+        free_packets.extend(link.reclaim());
+        let packet = free_packets.pop().unwrap_or_else(|| packet(index));
         if let smig_link::EnqueueResult::Dropped(packet) = link.enqueue(now, packet) {
-            spare.push(packet);
+            free_packets.push(packet);
         }
         black_box(link.next_event());
     }

@@ -35,7 +35,7 @@ pub struct NormalJitter {
     pub deviation: Duration,
     /// How long a drawn delay is used; 0 draws one for each packet.
     #[serde(with = "millis", rename = "every_ms", default = "default_redraw_interval")]
-    pub every: Duration,
+    pub redraw_interval: Duration,
 }
 
 /// Parameters of [`JitterSpec::Uniform`].
@@ -47,7 +47,7 @@ pub struct UniformJitter {
     pub width: Duration,
     /// How long a drawn delay is used; 0 draws one for each packet.
     #[serde(with = "millis", rename = "every_ms", default = "default_redraw_interval")]
-    pub every: Duration,
+    pub redraw_interval: Duration,
 }
 
 /// Parameters of [`JitterSpec::Ramp`].
@@ -56,13 +56,13 @@ pub struct UniformJitter {
 pub struct DelayRamp {
     /// The delay added in each step.
     #[serde(with = "millis", rename = "add_ms")]
-    pub add: Duration,
+    pub step_increment: Duration,
     /// The time between steps.
     #[serde(with = "millis", rename = "every_ms")]
-    pub every: Duration,
+    pub step_interval: Duration,
     /// The maximum added delay.
     #[serde(with = "millis", rename = "up_to_ms")]
-    pub up_to: Duration,
+    pub max_added: Duration,
 }
 
 /// Default time for which a drawn delay is used.
@@ -73,7 +73,7 @@ const fn default_redraw_interval() -> Duration {
 impl JitterSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         match self {
-            Self::Ramp(slowdown) if slowdown.every.is_zero() => {
+            Self::Ramp(slowdown) if slowdown.step_interval.is_zero() => {
                 Err(SpecError::Value("jitter.slowdown.every_ms must be more than 0".into()))
             }
             _ => Ok(()),
@@ -131,25 +131,27 @@ impl Delays {
     fn delay_at(&mut self, jitter: JitterSpec, departure: Time) -> Duration {
         let age = departure.since(self.origin);
         match jitter {
-            JitterSpec::Ramp(DelayRamp { add, every, up_to }) => {
-                let times = age.as_nanos() / every.as_nanos().max(1);
-                let times = u32::try_from(times).unwrap_or(u32::MAX);
-                self.base + add.saturating_mul(times).min(up_to)
+            JitterSpec::Ramp(DelayRamp {
+                step_increment: add,
+                step_interval: every,
+                max_added: up_to,
+            }) => {
+                let step_count = age.as_nanos() / every.as_nanos().max(1);
+                let step_count = u32::try_from(step_count).unwrap_or(u32::MAX);
+                self.base + add.saturating_mul(step_count).min(up_to)
             }
-            JitterSpec::Normal(NormalJitter { deviation, every }) => {
-                self.draw_per_interval(age, every, |base, random| {
+            JitterSpec::Normal(NormalJitter { deviation, redraw_interval: every }) => self
+                .draw_per_interval(age, every, |base, random| {
                     base + deviation.as_secs_f64() * random.normal()
-                })
-            }
-            JitterSpec::Uniform(UniformJitter { width, every }) => {
-                self.draw_per_interval(age, every, |base, random| {
+                }),
+            JitterSpec::Uniform(UniformJitter { width, redraw_interval: every }) => self
+                .draw_per_interval(age, every, |base, random| {
                     base + width.as_secs_f64() * (random.next_f64() - 0.5)
-                })
-            }
+                }),
         }
     }
 
-    /// Draws once per interval, or per packet if `every` is zero. An interval's value
+    /// Draws once per interval, or per packet if `redraw_interval` is zero. An interval's value
     /// depends on the seed alone, not on packets in other intervals.
     fn draw_per_interval(
         &mut self,

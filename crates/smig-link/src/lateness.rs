@@ -46,21 +46,21 @@ impl Default for LatenessHistogram {
 
 impl LatenessHistogram {
     /// Records the lateness of one packet.
-    pub fn record(&mut self, late: Duration) {
-        let micros = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+    pub fn record(&mut self, lateness: Duration) {
+        let micros = u64::try_from(lateness.as_micros()).unwrap_or(u64::MAX);
         self.counts[bucket_index(micros)] += 1;
         self.total += 1;
-        self.max = self.max.max(late);
+        self.max = self.max.max(lateness);
     }
 
     /// Returns the `q`-quantile, `q` from 0 to 1; zero if nothing was recorded.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (self.total as f64 * q.clamp(0.0, 1.0)).ceil() as u64;
-        let mut seen = 0;
+        let mut cumulative_count = 0;
         for (index, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank.max(1) {
+            cumulative_count += count;
+            if cumulative_count >= rank.max(1) {
                 return Duration::from_micros(upper_bound(index)).min(self.max);
             }
         }

@@ -28,14 +28,14 @@ pub struct GilbertElliott {
     #[serde(rename = "leave")]
     pub bad_to_good: f64,
     /// The probability that a packet is lost on the bad link.
-    #[serde(default = "one", rename = "inside")]
+    #[serde(default = "default_loss_bad", rename = "inside")]
     pub loss_bad: f64,
     /// The probability that a packet is lost on the good link.
     #[serde(default, rename = "outside")]
     pub loss_good: f64,
 }
 
-const fn one() -> f64 {
+const fn default_loss_bad() -> f64 {
     1.0
 }
 
@@ -102,7 +102,7 @@ impl LossSpec {
 pub(super) struct Loss {
     spec: Option<LossSpec>,
     random: SplitMix64,
-    bad: bool,
+    is_bad: bool,
 }
 
 impl Loss {
@@ -112,7 +112,7 @@ impl Loss {
             Some(LossSpec::Bursts(bursts)) => random.bernoulli(bursts.share_bad()),
             _ => false,
         };
-        Self { spec, random, bad }
+        Self { spec, random, is_bad: bad }
     }
 
     /// Returns whether the next packet is lost, and advances the state.
@@ -127,10 +127,10 @@ impl Loss {
                 loss_bad,
                 loss_good,
             })) => {
-                let lost = self.random.bernoulli(if self.bad { loss_bad } else { loss_good });
-                let change =
-                    self.random.bernoulli(if self.bad { bad_to_good } else { good_to_bad });
-                self.bad ^= change;
+                let lost = self.random.bernoulli(if self.is_bad { loss_bad } else { loss_good });
+                let changes_state =
+                    self.random.bernoulli(if self.is_bad { bad_to_good } else { good_to_bad });
+                self.is_bad ^= changes_state;
                 lost
             }
         }

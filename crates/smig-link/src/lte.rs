@@ -57,14 +57,14 @@ impl LteSpec {
         let mut random = self
             .seed
             .map_or_else(|| SplitMix64::for_purpose(run_seed, Purpose::Rate), SplitMix64::new);
-        let shape = shape(&mut random, ticks);
-        // Outages, bounds and chance move the mean of the shape away from 1.
-        let mean_of_shape = shape.iter().sum::<f64>() / f64::from(ticks);
+        let relative_rates = draw_relative_rates(&mut random, ticks);
+        // Outages, bounds and chance move the mean of the relative rates away from 1.
+        let mean_relative_rate = relative_rates.iter().sum::<f64>() / f64::from(ticks);
         let packets_per_second =
             self.mean.as_bits_per_second() as f64 / (OPPORTUNITY_BYTES * 8) as f64;
-        let scale = packets_per_second * TICK_SECONDS / mean_of_shape.max(1e-9);
+        let scale = packets_per_second * TICK_SECONDS / mean_relative_rate.max(1e-9);
         let mut millis = Vec::new();
-        for (tick, rate) in (1..=ticks).zip(shape) {
+        for (tick, rate) in (1..=ticks).zip(relative_rates) {
             let packets = random.poisson(rate * scale);
             millis.extend((0..packets).map(|_| tick));
         }
@@ -77,16 +77,16 @@ impl LteSpec {
 
     /// Returns the length of the trace.
     #[must_use]
-    pub const fn duration(&self) -> Duration {
+    pub const fn period(&self) -> Duration {
         Duration::from_secs(self.period_s as u64)
     }
 }
 
 /// Returns the rate in each tick, relative to the mean.
-fn shape(random: &mut SplitMix64, ticks: u32) -> Vec<f64> {
+fn draw_relative_rates(random: &mut SplitMix64, ticks: u32) -> Vec<f64> {
     let step = VOLATILITY * TICK_SECONDS.sqrt();
     let (mut rate, mut outage) = (1.0_f64, false);
-    let next = |_| {
+    let next_rate = |_| {
         if outage {
             outage = !random.bernoulli(TICK_SECONDS / MEAN_OUTAGE_SECONDS);
             rate = RATE_AFTER_OUTAGE;
@@ -97,7 +97,7 @@ fn shape(random: &mut SplitMix64, ticks: u32) -> Vec<f64> {
         outage = rate == 0.0;
         rate
     };
-    (0..ticks).map(next).collect()
+    (0..ticks).map(next_rate).collect()
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
         let fixed = LteSpec { seed: Some(2), ..per_run };
         assert_eq!(fixed.generate(1), fixed.generate(2));
         assert_ne!(fixed.generate(1), LteSpec { seed: Some(3), ..fixed }.generate(1));
-        assert_eq!(per_run.generate(1).length(), per_run.duration());
+        assert_eq!(per_run.generate(1).length(), per_run.period());
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
 
         let trace = LteSpec::default().generate(1);
         let mut packets_in_second = vec![0_u32; 300];
-        for at in trace.millis() {
+        for at in trace.times_ms() {
             packets_in_second[(*at as usize - 1) / 1_000] += 1;
         }
         let (min, max) = (packets_in_second.iter().min(), packets_in_second.iter().max());
@@ -135,7 +135,7 @@ mod tests {
     fn outages_end() {
         let longest = |seed| {
             let trace = LteSpec { period_s: 120, ..LteSpec::default() }.generate(seed);
-            trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+            trace.times_ms().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
         };
         let worst = (0..60).map(longest).max().unwrap_or(0);
         assert!((300..12_000).contains(&worst), "of 60 links the longest outage: {worst} ms");

@@ -122,19 +122,19 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             self.drop_packet(self.now, DropReason::TooBig, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
-        let idle = self.queue_packets == 0 && self.busy_until <= self.now;
-        if !idle && !self.make_room(bytes) {
+        let is_idle = self.queue_packets == 0 && self.busy_until <= self.now;
+        if !is_idle && !self.make_room(bytes) {
             self.drop_packet(self.now, DropReason::Full, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
-        if idle {
+        if is_idle {
             self.free_at = self.transmitter.earliest_start(self.now);
         }
         self.queue_bytes += bytes;
         self.queue_packets += 1;
         self.queue.push(QueuedPacket { packet, bytes, ports, enqueued_at: self.now });
         self.record(self.now, LinkEventKind::Enqueue, bytes, ports);
-        if idle {
+        if is_idle {
             self.advance(now);
         }
         self.counters.max_queue_packets = self.counters.max_queue_packets.max(self.queue_packets);
@@ -182,8 +182,8 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
 
     /// Returns the bytes that the link sends between two times if its queue is never empty.
     #[must_use]
-    pub fn capacity(&self, from: Time, to: Time) -> f64 {
-        self.transmitter.capacity(from, to)
+    pub fn capacity_bytes(&self, from: Time, to: Time) -> f64 {
+        self.transmitter.capacity_bytes(from, to)
     }
 
     /// Returns the counters.

@@ -10,7 +10,7 @@ pub trait Packet {
 
     /// Returns a hash that is equal for all packets of a flow. Which flows
     /// collide depends on `perturbation`.
-    fn flow(&self, perturbation: u64) -> u64 {
+    fn flow_hash(&self, perturbation: u64) -> u64 {
         perturbation
     }
 
@@ -34,12 +34,12 @@ impl Packet for Vec<u8> {
         self.len()
     }
 
-    fn flow(&self, perturbation: u64) -> u64 {
+    fn flow_hash(&self, perturbation: u64) -> u64 {
         flow_hash(self, perturbation)
     }
 
     fn ports(&self) -> Ports {
-        let both = five_tuple(self).map_or(0, |key| key.ports);
+        let both = five_tuple(self).map_or(0, |key| key.packed_ports);
         Ports { source: (both >> 16) as u16, destination: both as u16 }
     }
 }
@@ -47,7 +47,7 @@ impl Packet for Vec<u8> {
 /// Hashes addresses, protocol and, if present, ports.
 fn flow_hash(packet: &[u8], perturbation: u64) -> u64 {
     let Some(key) = five_tuple(packet) else { return mix(perturbation) };
-    let FiveTuple { addresses, protocol, ports } = key;
+    let FiveTuple { addresses, protocol, packed_ports: ports } = key;
     let mut state = mix(perturbation ^ u64::from(protocol));
     for chunk in addresses.chunks(8) {
         let mut word = [0; 8];
@@ -63,7 +63,7 @@ struct FiveTuple<'a> {
     addresses: &'a [u8],
     protocol: u8,
     /// Source and destination; 0 for fragments and for protocols without ports.
-    ports: u32,
+    packed_ports: u32,
 }
 
 fn five_tuple(packet: &[u8]) -> Option<FiveTuple<'_>> {
@@ -76,14 +76,14 @@ fn five_tuple(packet: &[u8]) -> Option<FiveTuple<'_>> {
 
 /// Parses an IPv4 header (RFC 791, section 3.1).
 fn parse_ipv4(packet: &[u8]) -> Option<FiveTuple<'_>> {
-    let header = usize::from(packet[0] & 0x0f) * 4;
+    let header_bytes = usize::from(packet[0] & 0x0f) * 4;
     let protocol = *packet.get(9)?;
     let addresses = packet.get(12..20)?;
     // A fragment has the more-fragments flag or an offset. Only the first one has ports, so the
     // ports of fragments are not used.
     let unfragmented = packet[6] & 0x3f == 0 && packet[7] == 0;
-    let ports = if unfragmented { ports(packet, header, protocol) } else { 0 };
-    Some(FiveTuple { addresses, protocol, ports })
+    let ports = if unfragmented { parse_ports(packet, header_bytes, protocol) } else { 0 };
+    Some(FiveTuple { addresses, protocol, packed_ports: ports })
 }
 
 /// Parses an IPv6 header and its extension headers (RFC 8200, sections 3 and 4).
@@ -96,11 +96,11 @@ fn parse_ipv6(packet: &[u8]) -> Option<FiveTuple<'_>> {
     {
         (protocol, at) = (*next, at + (usize::from(*length) + 1) * 8);
     }
-    Some(FiveTuple { addresses, protocol, ports: ports(packet, at, protocol) })
+    Some(FiveTuple { addresses, protocol, packed_ports: parse_ports(packet, at, protocol) })
 }
 
 /// Returns both ports of TCP, UDP, DCCP, SCTP or UDP-Lite.
-fn ports(packet: &[u8], at: usize, protocol: u8) -> u32 {
+fn parse_ports(packet: &[u8], at: usize, protocol: u8) -> u32 {
     let bytes = packet.get(at..at + 4).filter(|_| matches!(protocol, 6 | 17 | 33 | 132 | 136));
     bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
@@ -128,19 +128,19 @@ mod tests {
 
     #[test]
     fn ports_distinguish_flows() {
-        let one = ipv4(6, [443, 50_000]);
-        assert_eq!(one.flow(7), ipv4(6, [443, 50_000]).flow(7));
-        assert_ne!(one.flow(7), ipv4(6, [443, 50_001]).flow(7));
-        assert_ne!(one.flow(7), ipv4(17, [443, 50_000]).flow(7));
-        assert_ne!(one.flow(7), one.flow(8), "another perturbation");
-        assert_ne!(ipv6(6, &[], [443, 1]).flow(7), ipv6(6, &[], [443, 2]).flow(7));
+        let packet = ipv4(6, [443, 50_000]);
+        assert_eq!(packet.flow_hash(7), ipv4(6, [443, 50_000]).flow_hash(7));
+        assert_ne!(packet.flow_hash(7), ipv4(6, [443, 50_001]).flow_hash(7));
+        assert_ne!(packet.flow_hash(7), ipv4(17, [443, 50_000]).flow_hash(7));
+        assert_ne!(packet.flow_hash(7), packet.flow_hash(8), "another perturbation");
+        assert_ne!(ipv6(6, &[], [443, 1]).flow_hash(7), ipv6(6, &[], [443, 2]).flow_hash(7));
     }
 
     #[test]
     fn a_fragment_has_no_ports() {
         let mut fragment = ipv4(17, [1, 2]);
         fragment[7] = 185; // offset 1480
-        assert_eq!(five_tuple(&fragment).map(|key| key.ports), Some(0));
+        assert_eq!(five_tuple(&fragment).map(|key| key.packed_ports), Some(0));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let options = [17, 0, 1, 4, 0, 0, 0, 0];
         let packet = ipv6(0, &options, [443, 7]);
         let key = five_tuple(&packet).unwrap();
-        assert_eq!((key.protocol, key.ports), (17, 443 << 16 | 7));
+        assert_eq!((key.protocol, key.packed_ports), (17, 443 << 16 | 7));
         assert_eq!(packet.ports(), Ports { source: 443, destination: 7 });
     }
 
@@ -156,9 +156,9 @@ mod tests {
     fn truncated_packets_do_not_panic() {
         for packet in [ipv4(6, [1, 2]), ipv6(0, &[0, 255, 0, 0, 0, 0, 0, 0], [1, 2])] {
             for length in 0..packet.len() {
-                let _ = packet[..length].to_vec().flow(1);
+                let _ = packet[..length].to_vec().flow_hash(1);
             }
         }
-        assert_eq!(vec![0_u8; 60].flow(3), vec![1_u8; 9].flow(3));
+        assert_eq!(vec![0_u8; 60].flow_hash(3), vec![1_u8; 9].flow_hash(3));
     }
 }

@@ -59,9 +59,9 @@ fn with_default_queues(
     name: &'static str,
     about: &'static str,
     rates: [Rate; 2],
-    round_trip: u64,
+    round_trip_ms: u64,
 ) -> Profile {
-    let half = ms(round_trip) / 2;
+    let half = ms(round_trip_ms) / 2;
     let direction = |rate| DirectionSpec::new(rate, half, default_queue(rate));
     let [to_client, to_server] = rates.map(direction);
     Profile { name, about, spec: LinkSpec { to_client, to_server } }
@@ -124,7 +124,7 @@ fn lte_like() -> Profile {
 fn jitter() -> Profile {
     let rate = Rate::mbit(40);
     let every = ms(100);
-    let normal = JitterSpec::Normal(NormalJitter { deviation: ms(70), every });
+    let normal = JitterSpec::Normal(NormalJitter { deviation: ms(70), redraw_interval: every });
     let mut to_client = DirectionSpec::new(rate, ms(50), default_queue(rate));
     to_client.jitter = Some(normal);
     let to_server = DirectionSpec::new(rate, Duration::from_micros(2_500), default_queue(rate));
@@ -142,7 +142,7 @@ fn slowdown() -> Profile {
         [Rate::mbit(80); 2],
         5,
     );
-    let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
+    let slowdown = DelayRamp { step_increment: ms(15), step_interval: ms(100), max_added: ms(300) };
     profile.spec.to_client.jitter = Some(JitterSpec::Ramp(slowdown));
     profile
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_hold_200_ms() {
+    fn queues_hold_200_ms_but_at_least_20_packets() {
         let cable = Profile::by_name("sitespeed-cable").unwrap().spec;
         assert_eq!(cable.to_client.queue, QueueLimit::packets(83));
         assert_eq!(cable.to_server.queue, QueueLimit::packets(20));

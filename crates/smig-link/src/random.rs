@@ -43,8 +43,8 @@ impl SplitMix64 {
             // In parts, so that the exponential does not underflow.
             let part = remaining.min(500.0);
             remaining -= part;
-            let (end, mut product) = ((-part).exp(), self.next_f64());
-            while product > end {
+            let (threshold, mut product) = ((-part).exp(), self.next_f64());
+            while product > threshold {
                 count += 1;
                 product *= self.next_f64();
             }

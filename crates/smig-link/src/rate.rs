@@ -33,7 +33,7 @@ pub struct RateSteps {
     /// The steps in order of time; the first is at 0.
     pub steps: Vec<RateStep>,
     /// Period after which they repeat; if absent, the last step lasts forever.
-    pub repeat: Option<Duration>,
+    pub period: Option<Duration>,
 }
 
 /// A step of a rate.
@@ -80,7 +80,7 @@ impl RateSpec {
     }
 
     /// Reads the trace file, or generates the trace of the run with this seed; `None` for other rates.
-    pub(super) fn trace(&self, seed: u64) -> Result<Option<Trace>, SpecError> {
+    pub(super) fn load_or_generate_trace(&self, seed: u64) -> Result<Option<Trace>, SpecError> {
         match self {
             Self::Constant(_) | Self::Steps(_) => Ok(None),
             Self::Lte(lte) => Ok(Some(lte.generate(seed))),
@@ -106,14 +106,14 @@ impl RateSteps {
             )));
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
-        if self.repeat.is_some_and(|repeat| repeat <= last) {
+        if self.period.is_some_and(|repeat| repeat <= last) {
             return Err(SpecError::Value("rate.repeat_ms must be after the last step".into()));
         }
         Ok(())
     }
 
     fn mean(&self) -> Option<Rate> {
-        let Some(repeat) = self.repeat else { return self.steps.last().map(|step| step.rate) };
+        let Some(repeat) = self.period else { return self.steps.last().map(|step| step.rate) };
         let ends = self.steps.iter().skip(1).map(|step| step.at).chain([repeat]);
         let bits: f64 = (self.steps.iter().zip(ends))
             .map(|(step, end)| {
@@ -174,7 +174,7 @@ impl Serialize for RateSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let table = match self {
             Self::Constant(rate) => return rate.serialize(serializer),
-            Self::Steps(RateSteps { steps, repeat }) => Table {
+            Self::Steps(RateSteps { steps, period: repeat }) => Table {
                 steps: steps.clone(),
                 repeat_ms: repeat.map(millis::of),
                 ..Table::default()
@@ -224,7 +224,7 @@ impl<'de> Visitor<'de> for RateSpecVisitor {
             repeat.transpose().map_err(|_| Error::custom("repeat_ms is not a duration"))?;
         match table {
             Table { steps, trace: None, lte: None, .. } if !steps.is_empty() => {
-                Ok(RateSpec::Steps(RateSteps { steps, repeat }))
+                Ok(RateSpec::Steps(RateSteps { steps, period: repeat }))
             }
             _ if repeat.is_some() => Err(Error::custom("repeat_ms applies only to steps")),
             Table { steps, trace: Some(file), lte: None, .. } if steps.is_empty() => {

@@ -93,7 +93,7 @@ impl DirectionSpec {
         self.jitter.as_ref().map_or(Ok(()), JitterSpec::check)?;
         self.loss.as_ref().map_or(Ok(()), LossSpec::check)?;
         self.discipline.check()?;
-        match (&self.rate, self.rate.trace(seed)?) {
+        match (&self.rate, self.rate.load_or_generate_trace(seed)?) {
             (_, Some(trace)) => Ok(Transmitter::trace(trace)),
             (RateSpec::Steps(steps), None) => {
                 steps.check()?;

@@ -16,7 +16,7 @@ pub const OPPORTUNITY_BYTES: u64 = 1_500;
 /// A periodic sequence of delivery opportunities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    millis: Vec<u32>,
+    times_ms: Vec<u32>,
 }
 
 impl Trace {
@@ -31,42 +31,43 @@ impl Trace {
         }
         match millis.last() {
             None | Some(0) => Err(TraceError::ZeroLength),
-            Some(_) => Ok(Self { millis }),
+            Some(_) => Ok(Self { times_ms: millis }),
         }
     }
 
     /// Creates a trace of a constant rate, as evenly spaced as whole milliseconds allow.
     #[must_use]
     pub fn constant(rate: Rate, length: Duration) -> Self {
-        let length = u32::try_from(length.as_millis()).unwrap_or(u32::MAX).max(1);
+        let length_ms = u32::try_from(length.as_millis()).unwrap_or(u32::MAX).max(1);
         let bits = OPPORTUNITY_BYTES * 8;
-        let opportunities = (u128::from(rate.as_bits_per_second()) * u128::from(length)
+        let opportunities = (u128::from(rate.as_bits_per_second()) * u128::from(length_ms)
             / u128::from(bits * 1_000))
         .max(1) as u64;
         // The last opportunity is at the end of the trace and defines its length.
-        let at = |index: u64| (index * u64::from(length)).div_ceil(opportunities) as u32;
-        Self { millis: (1..=opportunities).map(at).collect() }
+        let at = |index: u64| (index * u64::from(length_ms)).div_ceil(opportunities) as u32;
+        Self { times_ms: (1..=opportunities).map(at).collect() }
     }
 
     /// Returns the rate in each interval of this length, without a partial interval at the end.
     #[must_use]
     pub fn rates(&self, interval: Duration) -> Vec<Rate> {
-        let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(1);
-        let count_until = |at: u32| self.millis.partition_point(|&millis| millis <= at);
-        let rate = |round: u32| {
+        let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(1);
+        let count_until = |at: u32| self.times_ms.partition_point(|&millis| millis <= at);
+        let rate = |interval_index: u32| {
             // The first interval also includes the opportunities at 0.
-            let before = if round == 0 { 0 } else { count_until(round * interval) };
-            let opportunities = (count_until((round + 1) * interval) - before) as u64;
+            let before =
+                if interval_index == 0 { 0 } else { count_until(interval_index * interval_ms) };
+            let opportunities = (count_until((interval_index + 1) * interval_ms) - before) as u64;
             let bits = opportunities * OPPORTUNITY_BYTES * 8;
-            Rate::bits_per_second(bits * 1_000 / u64::from(interval))
+            Rate::bits_per_second(bits * 1_000 / u64::from(interval_ms))
         };
-        (0..self.length_ms() / interval).map(rate).collect()
+        (0..self.length_ms() / interval_ms).map(rate).collect()
     }
 
     /// Returns the times of the opportunities in milliseconds, not decreasing.
     #[must_use]
-    pub fn millis(&self) -> &[u32] {
-        &self.millis
+    pub fn times_ms(&self) -> &[u32] {
+        &self.times_ms
     }
 
     /// Returns the period of the trace.
@@ -76,13 +77,13 @@ impl Trace {
     }
 
     pub(super) fn length_ms(&self) -> u32 {
-        self.millis.last().copied().unwrap_or(1)
+        self.times_ms.last().copied().unwrap_or(1)
     }
 
     /// Returns the average rate.
     #[must_use]
     pub fn mean(&self) -> Rate {
-        let bits = u128::from(OPPORTUNITY_BYTES * 8) * self.millis.len() as u128;
+        let bits = u128::from(OPPORTUNITY_BYTES * 8) * self.times_ms.len() as u128;
         let rate = bits * 1_000 / u128::from(self.length_ms());
         Rate::bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
     }
@@ -90,10 +91,10 @@ impl Trace {
     /// Returns the number of opportunities up to and including this time, repetitions included.
     pub(super) fn opportunities_by(&self, since_start: Duration) -> u64 {
         let millis = since_start.as_millis();
-        let length = u128::from(self.length_ms());
-        let (rounds, remainder) = ((millis / length) as u64, (millis % length) as u32);
-        let in_partial_round = self.millis.partition_point(|&at| at <= remainder) as u64;
-        rounds * self.millis.len() as u64 + in_partial_round
+        let length_ms = u128::from(self.length_ms());
+        let (rounds, remainder) = ((millis / length_ms) as u64, (millis % length_ms) as u32);
+        let in_partial_round = self.times_ms.partition_point(|&at| at <= remainder) as u64;
+        rounds * self.times_ms.len() as u64 + in_partial_round
     }
 }
 
@@ -121,7 +122,7 @@ impl FromStr for Trace {
 /// Formats the trace as in the file.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.millis.iter().try_for_each(|at| writeln!(f, "{at}"))
+        self.times_ms.iter().try_for_each(|at| writeln!(f, "{at}"))
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn a_trace_round_trips_through_text() {
         let trace: Trace = "0\n3\n3\n10\n".parse().unwrap();
-        assert_eq!(trace.millis(), [0, 3, 3, 10]);
+        assert_eq!(trace.times_ms(), [0, 3, 3, 10]);
         assert_eq!(trace.to_string(), "0\n3\n3\n10\n");
         assert_eq!(trace.length(), Duration::from_millis(10));
         assert_eq!(trace.mean(), Rate::kbit(4 * 1_200));
@@ -162,12 +163,12 @@ mod tests {
     #[test]
     fn steps_become_a_trace_and_the_trace_has_their_rates() {
         let step = |at, mbit| RateStep { at: Duration::from_secs(at), rate: Rate::mbit(mbit) };
-        let steps = RateSteps { steps: vec![step(0, 12), step(1, 3), step(3, 24)], repeat: None };
+        let steps = RateSteps { steps: vec![step(0, 12), step(1, 3), step(3, 24)], period: None };
         let trace = Trace::from_steps(&steps, Duration::from_secs(4)).unwrap();
         assert_eq!(trace.length(), Duration::from_secs(4));
         let rates = trace.rates(Duration::from_secs(1));
         assert_eq!(rates, [12, 3, 3, 24].map(Rate::mbit));
-        let late = RateSteps { steps: vec![step(1, 12)], repeat: None };
+        let late = RateSteps { steps: vec![step(1, 12)], period: None };
         assert!(Trace::from_steps(&late, Duration::from_secs(4)).is_err());
     }
 

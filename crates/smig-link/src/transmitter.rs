@@ -20,18 +20,21 @@ pub(super) enum Transmitter {
 
 impl Transmitter {
     pub(super) const fn constant(rate: Rate) -> Self {
-        Self::Constant(ConstantRate { rate: rate.as_bits_per_second(), remainder: Remainder::NONE })
+        Self::Constant(ConstantRate {
+            bits_per_second: rate.as_bits_per_second(),
+            remainder: Remainder::NONE,
+        })
     }
 
     pub(super) fn steps(steps: RateSteps) -> Self {
         let origin = Time::ZERO;
-        let RateSteps { steps, repeat } = steps;
-        Self::Steps(SteppedRate { steps, repeat, origin, remainder: Remainder::NONE })
+        let RateSteps { steps, period: repeat } = steps;
+        Self::Steps(SteppedRate { steps, period: repeat, origin, remainder: Remainder::NONE })
     }
 
     pub(super) const fn trace(trace: Trace) -> Self {
         let (origin, current) = (Time::ZERO, (Time::ZERO, 0));
-        Self::Trace(TraceCursor { trace, origin, round: 0, index: 0, current })
+        Self::Trace(TraceCursor { trace, origin, round: 0, index: 0, last_opportunity: current })
     }
 
     /// Sets the origin of steps and traces.
@@ -42,7 +45,7 @@ impl Transmitter {
             Self::Trace(cursor) => {
                 cursor.origin = origin;
                 (cursor.round, cursor.index) = (0, 0);
-                cursor.current = (origin, 0);
+                cursor.last_opportunity = (origin, 0);
             }
         }
     }
@@ -56,7 +59,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends `bytes` from `start`, a time that [`ready`](Self::ready) returned. Returns when the last
+    /// Sends `bytes` from `start`, a time that `earliest_start` returned. Returns when the last
     /// bit leaves.
     #[inline]
     pub(super) fn transmit(&mut self, start: Time, bytes: u64) -> Time {
@@ -68,10 +71,12 @@ impl Transmitter {
     }
 
     /// Returns the bytes sent in this time if there is always a packet to send.
-    pub(super) fn capacity(&self, from: Time, to: Time) -> f64 {
+    pub(super) fn capacity_bytes(&self, from: Time, to: Time) -> f64 {
         match self {
-            Self::Constant(constant) => constant.rate as f64 / 8.0 * to.since(from).as_secs_f64(),
-            Self::Steps(steps) => steps.capacity(from, to),
+            Self::Constant(constant) => {
+                constant.bits_per_second as f64 / 8.0 * to.since(from).as_secs_f64()
+            }
+            Self::Steps(steps) => steps.capacity_bytes(from, to),
             Self::Trace(cursor) => {
                 let opportunities_until =
                     |at: Time| cursor.trace.opportunities_by(at.since(cursor.origin));
@@ -105,15 +110,15 @@ fn work_of(bytes: u64) -> u64 {
 
 #[derive(Debug)]
 pub(super) struct ConstantRate {
-    rate: u64,
+    bits_per_second: u64,
     remainder: Remainder,
 }
 
 impl ConstantRate {
     fn transmit(&mut self, start: Time, bytes: u64) -> Time {
         let work = work_of(bytes).saturating_add(self.remainder.carried_into(start));
-        let at = start + Duration::from_nanos(work / self.rate);
-        self.remainder = Remainder { at, work: work % self.rate };
+        let at = start + Duration::from_nanos(work / self.bits_per_second);
+        self.remainder = Remainder { at, work: work % self.bits_per_second };
         at
     }
 }
@@ -121,7 +126,7 @@ impl ConstantRate {
 #[derive(Debug)]
 pub(super) struct SteppedRate {
     steps: Vec<RateStep>,
-    repeat: Option<Duration>,
+    period: Option<Duration>,
     origin: Time,
     remainder: Remainder,
 }
@@ -149,22 +154,22 @@ impl SteppedRate {
     /// Returns the rate at this time, and the time of the next step.
     fn segment(&self, at: Time) -> (u64, Option<Time>) {
         let elapsed = at.since(self.origin);
-        let (round_start, elapsed_in_round) = match self.repeat {
+        let (round_start, elapsed_in_round) = match self.period {
             Some(repeat) => {
                 let rounds = elapsed.as_nanos() / repeat.as_nanos().max(1);
-                let round = repeat.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
-                (round, elapsed.saturating_sub(round))
+                let round_start = repeat.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+                (round_start, elapsed.saturating_sub(round_start))
             }
             None => (Duration::ZERO, elapsed),
         };
         let next = self.steps.partition_point(|step| step.at <= elapsed_in_round);
         let rate =
             self.steps.get(next.saturating_sub(1)).map_or(1, |step| step.rate.as_bits_per_second());
-        let end = self.steps.get(next).map(|step| step.at).or(self.repeat);
+        let end = self.steps.get(next).map(|step| step.at).or(self.period);
         (rate, end.map(|end| self.origin + round_start + end))
     }
 
-    fn capacity(&self, from: Time, to: Time) -> f64 {
+    fn capacity_bytes(&self, from: Time, to: Time) -> f64 {
         let (mut at, mut bits) = (from, 0.0);
         while at < to {
             let (rate, end) = self.segment(at);
@@ -186,65 +191,65 @@ pub(super) struct TraceCursor {
     /// Index of the next opportunity.
     index: usize,
     /// Time of the last opportunity, and its unused bytes.
-    current: (Time, u64),
+    last_opportunity: (Time, u64),
 }
 
 impl TraceCursor {
     fn earliest_start(&mut self, at: Time) -> Time {
-        let (current, unused) = self.current;
+        let (current, unused) = self.last_opportunity;
         if unused > 0 && current >= at {
             return current;
         }
-        if self.next() < at {
+        if self.next_opportunity_at() < at {
             self.skip_to(at);
         }
-        self.next()
+        self.next_opportunity_at()
     }
 
     /// The unused part of an opportunity is lost unless a packet is queued at
     /// that time, as in Mahimahi.
     fn transmit(&mut self, start: Time, bytes: u64) -> Time {
         let mut unsent = bytes;
-        if self.current.0 == start {
-            let used = unsent.min(self.current.1);
+        if self.last_opportunity.0 == start {
+            let used = unsent.min(self.last_opportunity.1);
             unsent -= used;
-            self.current.1 -= used;
+            self.last_opportunity.1 -= used;
         }
         while unsent > 0 {
-            let at = self.next();
+            let at = self.next_opportunity_at();
             self.index += 1;
-            if self.index == self.trace.millis().len() {
+            if self.index == self.trace.times_ms().len() {
                 (self.round, self.index) = (self.round + 1, 0);
             }
             let used = unsent.min(OPPORTUNITY_BYTES);
             unsent -= used;
-            self.current = (at, OPPORTUNITY_BYTES - used);
+            self.last_opportunity = (at, OPPORTUNITY_BYTES - used);
         }
-        self.current.0
+        self.last_opportunity.0
     }
 
     /// Returns the time of the next opportunity.
-    fn next(&self) -> Time {
-        let millis = self.trace.millis().get(self.index).copied().unwrap_or_default();
-        let length = u64::from(self.trace.length_ms());
-        let since = self.round.saturating_mul(length).saturating_add(u64::from(millis));
+    fn next_opportunity_at(&self) -> Time {
+        let millis = self.trace.times_ms().get(self.index).copied().unwrap_or_default();
+        let length_ms = u64::from(self.trace.length_ms());
+        let since = self.round.saturating_mul(length_ms).saturating_add(u64::from(millis));
         self.origin + Duration::from_millis(since)
     }
 
     /// Skips the opportunities before `at`.
     fn skip_to(&mut self, at: Time) {
         let elapsed = at.since(self.origin).as_nanos().div_ceil(1_000_000) as u64;
-        let length = u64::from(self.trace.length_ms());
-        let (round, offset_ms) = (elapsed / length, (elapsed % length) as u32);
+        let length_ms = u64::from(self.trace.length_ms());
+        let (round, offset_ms) = (elapsed / length_ms, (elapsed % length_ms) as u32);
         // The end of one round is also the start of the next: an opportunity at the
         // end of the trace belongs to the round that ends there.
         let (round, offset_ms) = if offset_ms == 0 && round > 0 {
-            (round - 1, length as u32)
+            (round - 1, length_ms as u32)
         } else {
             (round, offset_ms)
         };
         self.round = round;
-        self.index = self.trace.millis().partition_point(|&millis| millis < offset_ms);
+        self.index = self.trace.times_ms().partition_point(|&millis| millis < offset_ms);
     }
 }
 

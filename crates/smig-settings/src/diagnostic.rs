@@ -29,11 +29,11 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Returns the fault of a file that cannot be read; `what` describes the file.
+    /// Returns the fault of a file that cannot be read; `description` describes the file.
     #[must_use]
-    pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
-        let what = format!("cannot read {what}: {error}");
-        let diagnostic = Diagnostic { line: 1, key: String::new(), message: what };
+    pub fn unreadable(file: &Path, description: &str, error: &std::io::Error) -> Self {
+        let message = format!("cannot read {description}: {error}");
+        let diagnostic = Diagnostic { line: 1, key: String::new(), message };
         Self { file: file.display().to_string(), diagnostics: vec![diagnostic] }
     }
 }
@@ -64,13 +64,13 @@ impl std::error::Error for Diagnostics {}
 
 /// Returns the known word that a word most probably stands for: a misspelt one, or one that it begins.
 #[must_use]
-pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggest<'a>(word: &str, known_words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typos = |known: &str| strsim::damerau_levenshtein(word, known);
     let letters = word.chars().count();
     let is_prefix = |known: &str| letters >= MIN_PREFIX_LETTERS && known.starts_with(word);
     let is_misspelt =
         |known: &str| letters > 0 && typos(known) <= (letters / LETTERS_PER_TYPO).max(1);
-    let similar = known.into_iter().filter(|known| is_prefix(known) || is_misspelt(known));
+    let similar = known_words.into_iter().filter(|known| is_prefix(known) || is_misspelt(known));
     similar.min_by_key(|known| (!is_prefix(known), typos(known)))
 }
 

@@ -10,7 +10,7 @@ use crate::{Diagnostic, KeyLocations, Schema};
 
 /// A value with its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AtKey<T> {
+pub struct ValueAtKey<T> {
     /// The path of its key.
     pub path: Vec<String>,
     /// The value.
@@ -21,7 +21,7 @@ pub struct AtKey<T> {
 #[derive(Debug)]
 pub struct Document<'a> {
     locations: KeyLocations<'a>,
-    unread: Table,
+    unread_keys: Table,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -34,10 +34,10 @@ impl<'a> Document<'a> {
         let diagnostic = |line, what| Diagnostic { line, key: String::new(), message: what };
         let locations = KeyLocations::parse(text).map_err(|(line, what)| diagnostic(line, what))?;
         // The same text was parsed above: this does not fail.
-        let unread = text
+        let unread_keys = text
             .parse()
             .map_err(|error: toml::de::Error| diagnostic(1, error.message().to_owned()))?;
-        Ok(Self { locations, unread, diagnostics: Vec::new() })
+        Ok(Self { locations, unread_keys, diagnostics: Vec::new() })
     }
 
     /// Reads the sections of a schema.
@@ -48,7 +48,7 @@ impl<'a> Document<'a> {
                 && schema.has_section(name)
             {
                 schema.apply_section(&self.locations, name, table, settings, &mut self.diagnostics);
-                self.unread.remove(name);
+                self.unread_keys.remove(name);
             }
         }
     }
@@ -56,18 +56,18 @@ impl<'a> Document<'a> {
     /// Returns whether the file has a top-level key that was not read yet.
     #[must_use]
     pub fn contains(&self, key: &str) -> bool {
-        self.unread.contains_key(key)
+        self.unread_keys.contains_key(key)
     }
 
     /// Reads a top-level key.
-    pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Option<AtKey<T>> {
-        let value = self.unread.remove(key)?;
+    pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Option<ValueAtKey<T>> {
+        let value = self.unread_keys.remove(key)?;
         self.deserialize(value, vec![key.to_owned()])
     }
 
     /// Reads an array of tables.
-    pub fn take_array<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
-        match self.unread.remove(key) {
+    pub fn take_array<T: DeserializeOwned>(&mut self, key: &str) -> Vec<ValueAtKey<T>> {
+        match self.unread_keys.remove(key) {
             None => Vec::new(),
             Some(Value::Array(items)) => {
                 let items = items.into_iter().enumerate();
@@ -82,8 +82,8 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a table of named tables.
-    pub fn take_tables<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
-        match self.unread.remove(key) {
+    pub fn take_tables<T: DeserializeOwned>(&mut self, key: &str) -> Vec<ValueAtKey<T>> {
+        match self.unread_keys.remove(key) {
             None => Vec::new(),
             Some(Value::Table(items)) => {
                 let at = |name: String| vec![key.to_owned(), name];
@@ -103,9 +103,9 @@ impl<'a> Document<'a> {
         &mut self,
         value: Value,
         mut path: Vec<String>,
-    ) -> Option<AtKey<T>> {
+    ) -> Option<ValueAtKey<T>> {
         match serde_path_to_error::deserialize(value) {
-            Ok(value) => Some(AtKey { path, value }),
+            Ok(value) => Some(ValueAtKey { path, value }),
             Err(error) => {
                 path.extend(error.path().iter().filter_map(segment_text));
                 let mut message = error.inner().message().trim_end().to_owned();
@@ -122,22 +122,22 @@ impl<'a> Document<'a> {
     }
 
     /// Reports a fault at a key, or at the existing prefix of its path.
-    pub fn report(&mut self, path: &[String], what: impl Into<String>) {
+    pub fn report(&mut self, path: &[String], message: impl Into<String>) {
         let line = self.locations.find(path).line;
-        self.diagnostics.push(Diagnostic { line, key: path.join("."), message: what.into() });
+        self.diagnostics.push(Diagnostic { line, key: path.join("."), message: message.into() });
     }
 
-    /// Finishes reading. Keys that were not read are unknown; `known` are the file's top-level keys.
+    /// Finishes reading. Keys that were not read are unknown; `known_keys` are the file's top-level keys.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Diagnostic>> {
-        for key in std::mem::take(&mut self.unread).into_iter().map(|(key, _)| key) {
-            let message = match suggest(&key, known.iter().copied()) {
+    pub fn finish(mut self, known_keys: &[&str]) -> Result<(), Vec<Diagnostic>> {
+        for key in std::mem::take(&mut self.unread_keys).into_iter().map(|(key, _)| key) {
+            let message = match suggest(&key, known_keys.iter().copied()) {
                 // A known key with a value of the wrong form.
                 Some(same) if same == key => format!("this is a table; write it as [{key}]"),
                 Some(similar) => format!("unknown key; did you mean {similar}?"),
-                None => format!("unknown key; known keys: {}", known.join(", ")),
+                None => format!("unknown key; known keys: {}", known_keys.join(", ")),
             };
             self.report(&[key], message);
         }
@@ -161,15 +161,15 @@ fn segment_text(segment: &Segment) -> Option<String> {
 }
 
 /// Returns the key of serde's "unknown field `key`, expected one of `a`, `b`", and a better message.
-fn unknown_key(what: &str) -> Option<(String, String)> {
-    let (key, rest) = what.strip_prefix("unknown field `")?.split_once('`')?;
+fn unknown_key(message: &str) -> Option<(String, String)> {
+    let (key, rest) = message.strip_prefix("unknown field `")?.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let improved = match suggest(key, known.iter().copied()) {
+    let improved_message = match suggest(key, known.iter().copied()) {
         Some(similar) => format!("unknown key; did you mean {similar}?"),
         None if known.is_empty() => "unknown key; this table has no keys".to_owned(),
         None => format!("unknown key; known keys: {}", known.join(", ")),
     };
-    Some((key.to_owned(), improved))
+    Some((key.to_owned(), improved_message))
 }
 
 #[cfg(test)]

@@ -5,22 +5,22 @@ use std::fmt::Write as _;
 use crate::Schema;
 
 impl<T: Default> Schema<T> {
-    /// Returns every key with its default, commented out; with `flags`, also the equivalent flag.
+    /// Returns every key with its default, commented out; if `with_flags`, also the equivalent flag.
     #[must_use]
-    pub fn example(&self, flags: bool) -> String {
+    pub fn example(&self, with_flags: bool) -> String {
         let defaults = T::default();
         let mut text = String::new();
         for (section, about) in &self.sections {
             let _ = write!(text, "\n# {about}.\n[{section}]\n");
             for setting in self.settings.iter().filter(|setting| setting.section() == *section) {
-                let shown = (setting.show)(&defaults);
+                let default_text = (setting.show)(&defaults);
                 let _ = write!(text, "\n# {}.", setting.help);
-                let _ = if flags {
+                let _ = if with_flags {
                     writeln!(text, " Flag: --{}", setting.flag)
                 } else {
                     writeln!(text)
                 };
-                let _ = writeln!(text, "#{} = {shown}", setting.name());
+                let _ = writeln!(text, "#{} = {default_text}", setting.name());
             }
         }
         text
@@ -29,7 +29,7 @@ impl<T: Default> Schema<T> {
 
 /// Returns an example file with every key and every section uncommented, which tests check.
 #[must_use]
-pub fn uncommented(example: &str) -> String {
+pub fn uncomment_keys(example: &str) -> String {
     let is_key = |line: &str| {
         let name = line.split(" = ").next().unwrap_or_default();
         line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')

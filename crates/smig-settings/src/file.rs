@@ -17,21 +17,21 @@ impl<T> Schema<T> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         let file = path.display().to_string();
-        self.parse(&text, settings).map_err(|faults| Diagnostics { file, diagnostics: faults })
+        self.apply_text(&text, settings).map_err(|faults| Diagnostics { file, diagnostics: faults })
     }
 
     /// Applies a file's text.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Diagnostic>> {
+    pub fn apply_text(&self, text: &str, settings: &mut T) -> Result<(), Vec<Diagnostic>> {
         let locations = KeyLocations::parse(text)
             .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
         let mut diagnostics = Vec::new();
         for (section, content) in locations.table() {
             let name = section.get_ref().as_ref();
             let mut report = |what| {
-                let line = locations.line(section.span().start);
+                let line = locations.line_of_offset(section.span().start);
                 diagnostics.push(Diagnostic { line, key: String::new(), message: what });
             };
             match content.get_ref() {
@@ -62,7 +62,7 @@ impl<T> Schema<T> {
         for (name, value) in table {
             let key = format!("{section}.{}", name.get_ref());
             if let Err(what) = self.apply(&key, value, settings) {
-                let line = locations.line(name.span().start);
+                let line = locations.line_of_offset(name.span().start);
                 diagnostics.push(Diagnostic { line, key: String::new(), message: what });
             }
         }
@@ -79,7 +79,7 @@ impl<T> Schema<T> {
         };
         let values = value_texts(setting.kind, value.get_ref()).ok_or_else(|| {
             let got = value.get_ref().type_str();
-            format!("{key}: invalid type: {got}, expected {}", setting.kind.expected())
+            format!("{key}: invalid type: {got}, expected {}", setting.kind.expected_description())
         })?;
         (setting.set)(settings, &values).map_err(|error| format!("{key}: {error}"))
     }

@@ -20,8 +20,8 @@ mod transport;
 pub mod value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, suggest};
-pub use document::{AtKey, Document};
-pub use example::uncommented;
+pub use document::{Document, ValueAtKey};
+pub use example::uncomment_keys;
 pub use locate::{KeyLocations, KeyMatch};
 pub use model::{Extension, ServerSettings};
 pub use setting::{HasServerSettings, Schema, Setting};

@@ -40,18 +40,18 @@ impl<'a> KeyLocations<'a> {
     }
 
     /// Returns the line of a byte offset, from 1.
-    pub(crate) fn line(&self, at: usize) -> usize {
+    pub(crate) fn line_of_offset(&self, at: usize) -> usize {
         line_at(self.text, at)
     }
 
     /// Resolves a path as far as it exists.
     #[must_use]
     pub fn find(&self, path: &[String]) -> KeyMatch {
-        let mut found = KeyMatch { depth: 0, line: 1 };
+        let mut deepest_match = KeyMatch { depth: 0, line: 1 };
         let mut table = Some(self.document.get_ref());
         let mut items: Option<&DeArray<'_>> = None;
         for (depth, key) in path.iter().enumerate() {
-            let (at, value) = if let Some(inner) = table {
+            let (offset, value) = if let Some(inner) = table {
                 let Some((name, value)) = inner.iter().find(|(name, _)| name.get_ref() == key)
                 else {
                     break;
@@ -62,14 +62,14 @@ impl<'a> KeyLocations<'a> {
                 let Some(value) = index.and_then(|index| items?.get(index)) else { break };
                 (value.span().start, value)
             };
-            found = KeyMatch { depth: depth + 1, line: line_at(self.text, at) };
+            deepest_match = KeyMatch { depth: depth + 1, line: line_at(self.text, offset) };
             (table, items) = match value.get_ref() {
                 DeValue::Table(inner) => (Some(inner), None),
                 DeValue::Array(inner) => (None, Some(inner)),
                 _ => (None, None),
             };
         }
-        found
+        deepest_match
     }
 
     /// Returns the keys of a table in the file's order.

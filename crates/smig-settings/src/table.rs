@@ -7,7 +7,7 @@ use crate::model::Extension;
 use crate::value::{parse_bool, parse_integer, parse_size};
 use crate::{HasServerSettings, Setting, ValueKind, integer, size, time, word};
 
-const OFFERS: [(&str, Offers); 2] =
+const OFFER_VALUES: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
 
 fn parse_mode(text: &str) -> Result<MigrationMode, String> {
@@ -154,7 +154,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "migration.offers",
             "offers",
             "WHEN",
-            OFFERS,
+            OFFER_VALUES,
             migration.offers,
             "When to ask the client for another connection to migrate to: when-no-spare or never"
         ),

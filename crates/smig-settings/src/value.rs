@@ -31,7 +31,7 @@ pub enum ValueKind {
 impl ValueKind {
     /// Returns a description of the expected value, for messages.
     #[must_use]
-    pub const fn expected(self) -> &'static str {
+    pub const fn expected_description(self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::List => "a string or an array of strings",
@@ -43,7 +43,7 @@ impl ValueKind {
     }
 }
 
-const UNITS: [(&str, u64); 9] = [
+const SIZE_UNITS: [(&str, u64); 9] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
@@ -60,14 +60,14 @@ const UNITS: [(&str, u64); 9] = [
 /// # Errors
 /// Text that is not a size.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let bad = || format!("{text:?} is not {}", ValueKind::Size.expected());
+    let bad = || format!("{text:?} is not {}", ValueKind::Size.expected_description());
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| bad())?;
     let unit = unit.trim_start();
     let factor = match unit {
         "" | "B" => 1,
-        _ => UNITS
+        _ => SIZE_UNITS
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(unit))
             .map(|(_, factor)| *factor)
@@ -81,7 +81,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Text that is not a duration.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not {}", ValueKind::Time.expected());
+    let bad = || format!("{text:?} is not {}", ValueKind::Time.expected_description());
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -164,7 +164,7 @@ where
     text.parse().map_err(|error| format!("{text:?}: {error}"))
 }
 
-/// Parses `true` or `false`.
+/// Parses `true`, `yes` or `on`, or `false`, `no` or `off`.
 ///
 /// # Errors
 /// Any other text.
@@ -205,10 +205,12 @@ enum NumberOrText {
 ///
 /// # Errors
 /// A value that is not a duration with a unit.
-pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    match NumberOrText::deserialize(from) {
+pub fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    match NumberOrText::deserialize(deserializer) {
         Ok(NumberOrText::Text(text)) => parse_time(&text).map_err(D::Error::custom),
-        _ => Err(D::Error::custom(format!("this takes {}", ValueKind::Time.expected()))),
+        _ => {
+            Err(D::Error::custom(format!("this takes {}", ValueKind::Time.expected_description())))
+        }
     }
 }
 
@@ -217,9 +219,9 @@ pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, 
 /// # Errors
 /// Any other value.
 pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
-    from: D,
+    deserializer: D,
 ) -> Result<Option<Duration>, D::Error> {
-    let text = match NumberOrText::deserialize(from) {
+    let text = match NumberOrText::deserialize(deserializer) {
         Ok(NumberOrText::Text(text)) if text == "never" => return Ok(None),
         Ok(NumberOrText::Text(text)) => text,
         _ => String::new(),
@@ -235,11 +237,13 @@ pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
 ///
 /// # Errors
 /// A value that is not a size.
-pub fn deserialize_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    match NumberOrText::deserialize(from) {
+pub fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match NumberOrText::deserialize(deserializer) {
         Ok(NumberOrText::Number(number)) => Ok(number),
         Ok(NumberOrText::Text(text)) => parse_size(&text).map_err(D::Error::custom),
-        Err(_) => Err(D::Error::custom(format!("this takes {}", ValueKind::Size.expected()))),
+        Err(_) => {
+            Err(D::Error::custom(format!("this takes {}", ValueKind::Size.expected_description())))
+        }
     }
 }
 

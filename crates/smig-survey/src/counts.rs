@@ -20,7 +20,7 @@ pub(super) const THRESHOLDS: [u64; 5] = [MB, 5 * MB, 10 * MB, 25 * MB, 50 * MB];
 const MIN_REMEMBERED_OBJECTS: usize = 1 << 20;
 
 /// Maximum number of sites in the list of the largest objects.
-const MAX_LARGEST: usize = 20;
+const MAX_LARGEST_OBJECTS: usize = 20;
 
 /// Why an entry was not counted as an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub struct SurveyCounts {
     sites: HashMap<u64, u64>,
     sites_by_threshold: [u64; THRESHOLDS.len()],
     sizes: SizeHistogram,
-    recent: RecentKeys,
+    recent_keys: RecentKeys,
     exclusions: BTreeMap<Exclusion, u64>,
     largest: BTreeMap<Site, (u64, String)>,
 }
@@ -100,13 +100,13 @@ impl SurveyCounts {
     pub fn add_object(&mut self, site: &Site, url: &str, bytes: u64) {
         let key = hash(&site);
         let largest = self.sites.entry(key).or_default();
-        for (threshold, reached) in THRESHOLDS.iter().zip(&mut self.sites_by_threshold) {
-            *reached += u64::from(*largest < *threshold && bytes >= *threshold);
+        for (threshold, sites_reached) in THRESHOLDS.iter().zip(&mut self.sites_by_threshold) {
+            *sites_reached += u64::from(*largest < *threshold && bytes >= *threshold);
         }
         *largest = bytes.max(*largest);
         if bytes == 0 {
             self.exclude(Exclusion::Empty);
-        } else if self.recent.insert(hash(&(key, url))) {
+        } else if self.recent_keys.insert(hash(&(key, url))) {
             self.sizes.add(bytes);
             self.add_largest(site, url, bytes);
         } else {
@@ -125,7 +125,7 @@ impl SurveyCounts {
             return;
         }
         self.largest.insert(site.clone(), (bytes, url.to_owned()));
-        if self.largest.len() > MAX_LARGEST {
+        if self.largest.len() > MAX_LARGEST_OBJECTS {
             let smallest = self.largest.iter().min_by_key(|(_, known)| known.0);
             if let Some(least) = smallest.map(|(site, _)| site.clone()) {
                 self.largest.remove(&least);
@@ -135,18 +135,18 @@ impl SurveyCounts {
 
     /// Returns the number of sites.
     #[must_use]
-    pub fn sites(&self) -> u64 {
+    pub fn site_count(&self) -> u64 {
         self.sites.len() as u64
     }
 
     /// Returns the number of objects.
     #[must_use]
-    pub const fn objects(&self) -> u64 {
+    pub const fn object_count(&self) -> u64 {
         self.sizes.total()
     }
 
     /// Returns each size threshold with the number of sites that hold an object of at least that size.
-    pub(super) fn at_least(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn site_counts_by_threshold(&self) -> impl Iterator<Item = (u64, u64)> {
         THRESHOLDS.into_iter().zip(self.sites_by_threshold)
     }
 
@@ -220,9 +220,9 @@ mod tests {
         ] {
             counts.add_object(site, url, bytes);
         }
-        let reached: Vec<_> = counts.at_least().map(|(_, sites)| sites).collect();
+        let reached: Vec<_> = counts.site_counts_by_threshold().map(|(_, sites)| sites).collect();
         assert_eq!(reached, [2, 1, 1, 1, 0]);
-        assert_eq!((counts.sites(), counts.objects()), (3, 4));
+        assert_eq!((counts.site_count(), counts.object_count()), (3, 4));
         let left_out: Vec<_> = counts.exclusions().iter().map(|(why, n)| (*why, *n)).collect();
         assert_eq!(left_out, [(Exclusion::Empty, 1), (Exclusion::Repeated, 1)]);
         let largest: Vec<_> = counts.largest().into_iter().map(|large| large.url).collect();
@@ -237,8 +237,8 @@ mod tests {
             counts.add_object(&site, &format!("https://{site}/x"), number * MB);
         }
         let largest = counts.largest();
-        assert_eq!(largest.len(), MAX_LARGEST);
-        assert_eq!((largest[0].bytes, largest[MAX_LARGEST - 1].bytes), (100 * MB, 81 * MB));
+        assert_eq!(largest.len(), MAX_LARGEST_OBJECTS);
+        assert_eq!((largest[0].bytes, largest[MAX_LARGEST_OBJECTS - 1].bytes), (100 * MB, 81 * MB));
     }
 
     #[test]

@@ -29,12 +29,12 @@ pub enum SurveyError {
     #[error(transparent)]
     Malformed(#[from] MalformedInput),
     /// A results file that this crawl cannot use.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {reason}", path.display())]
     UnusableResults {
         /// The file.
         path: PathBuf,
         /// The problem, and what to do about it.
-        why: String,
+        reason: String,
     },
     /// A start address or a contact that is not valid.
     #[error("{0}")]

@@ -39,30 +39,33 @@ pub fn read_export(
     mut on_malformed: OnMalformed<'_>,
 ) -> Result<(), SurveyError> {
     let mut reader = BufReader::with_capacity(1 << 16, input);
-    let mut export = Export { name, counts, on_malformed: &mut on_malformed };
+    let mut export = ExportReader { name, counts, on_malformed: &mut on_malformed };
     let first = reader.fill_buf().map_err(|cause| export.read_error(cause))?;
     match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => export.read_json_lines(reader),
         Some(b'[') => Err(export
-            .malformed(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")
+            .malformed_input(
+                1,
+                "a JSON array; one row per line is required: convert it with jq -c '.[]'",
+            )
             .into()),
         Some(_) => export.read_csv(reader),
-        None => Err(export.malformed(1, "the file is empty; is the export complete?").into()),
+        None => Err(export.malformed_input(1, "the file is empty; is the export complete?").into()),
     }
 }
 
-struct Export<'a, 'b> {
+struct ExportReader<'a, 'b> {
     name: &'a str,
     counts: &'a mut SurveyCounts,
     on_malformed: &'a mut OnMalformed<'b>,
 }
 
-impl Export<'_, '_> {
+impl ExportReader<'_, '_> {
     fn read_error(&self, cause: io::Error) -> SurveyError {
         SurveyError::Read { name: self.name.to_owned(), cause }
     }
 
-    fn malformed(&self, line: u64, reason: impl Into<String>) -> MalformedInput {
+    fn malformed_input(&self, line: u64, reason: impl Into<String>) -> MalformedInput {
         let location = format!("line {line}");
         MalformedInput { name: self.name.to_owned(), location, reason: reason.into() }
     }
@@ -71,16 +74,16 @@ impl Export<'_, '_> {
         let mut text = Vec::new();
         for line in 1.. {
             text.clear();
-            let read = reader
+            let read_bytes = reader
                 .by_ref()
                 .take(MAX_ROW_BYTES)
                 .read_until(b'\n', &mut text)
                 .map_err(|cause| self.read_error(cause))?;
-            if read == 0 {
+            if read_bytes == 0 {
                 break;
             }
-            if read as u64 == MAX_ROW_BYTES && text.last() != Some(&b'\n') {
-                return Err(self.malformed(line, too_long()).into());
+            if read_bytes as u64 == MAX_ROW_BYTES && text.last() != Some(&b'\n') {
+                return Err(self.malformed_input(line, row_too_long_message()).into());
             }
             if text.trim_ascii().is_empty() {
                 continue;
@@ -125,10 +128,10 @@ impl Export<'_, '_> {
     fn csv_error(&self, line: u64, error: csv::Error) -> SurveyError {
         match error.into_kind() {
             csv::ErrorKind::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge => {
-                self.malformed(line, too_long()).into()
+                self.malformed_input(line, row_too_long_message()).into()
             }
             csv::ErrorKind::Io(cause) => self.read_error(cause),
-            _ => self.malformed(line, "not UTF-8; is the file still compressed?").into(),
+            _ => self.malformed_input(line, "not UTF-8; is the file still compressed?").into(),
         }
     }
 
@@ -136,7 +139,7 @@ impl Export<'_, '_> {
         let has = |columns: &[&str]| {
             columns.iter().any(|column| header.iter().any(|name| is_named(name, column)))
         };
-        let missing = if !has(&PAGE_COLUMNS) {
+        let missing_column = if !has(&PAGE_COLUMNS) {
             "root_page or page"
         } else if !has(&["url"]) {
             "url"
@@ -147,14 +150,17 @@ impl Export<'_, '_> {
         };
         let columns: Vec<_> = header.iter().map(shorten).take(12).collect();
         let columns = columns.join(", ");
-        Err(self.malformed(1, format!("the header has no column {missing}; it has: {columns}")))
+        Err(self.malformed_input(
+            1,
+            format!("the header has no column {missing_column}; it has: {columns}"),
+        ))
     }
 
     fn count(&mut self, line: u64, row: Result<Row, String>) -> Result<(), SurveyError> {
         match row {
             Ok(row) => row.add_to(self.counts),
             Err(why) => {
-                let malformed = self.malformed(line, why);
+                let malformed = self.malformed_input(line, why);
                 self.on_malformed.report(malformed)?;
                 self.counts.exclude(Exclusion::Malformed);
             }
@@ -163,7 +169,7 @@ impl Export<'_, '_> {
     }
 }
 
-fn too_long() -> String {
+fn row_too_long_message() -> String {
     format!("the row is longer than {} MB; are line ends or quotes missing?", MAX_ROW_BYTES >> 20)
 }
 

@@ -87,25 +87,28 @@ impl Response {
         let full_size = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
         let size = self.content.as_ref().and_then(|content| positive_size(content.size));
         match rule {
-            SizeRule::Decoded => full_size.or(size).or_else(|| self.transferred()),
-            SizeRule::Transferred => full_size.or_else(|| self.transferred()),
+            SizeRule::Decoded => full_size.or(size).or_else(|| self.transferred_bytes()),
+            SizeRule::Transferred => full_size.or_else(|| self.transferred_bytes()),
         }
         .or_else(|| self.is_reported_empty().then_some(0))
     }
 
-    fn transferred(&self) -> Option<u64> {
-        let all = || {
-            let all = positive_size(self.transfer_size)?;
+    fn transferred_bytes(&self) -> Option<u64> {
+        let transfer_without_headers = || {
+            let transfer_bytes = positive_size(self.transfer_size)?;
             Some(
-                positive_size(self.headers_size).map_or(all, |headers| all.saturating_sub(headers)),
+                positive_size(self.headers_size)
+                    .map_or(transfer_bytes, |headers| transfer_bytes.saturating_sub(headers)),
             )
         };
-        let content = || {
+        let content_before_decoding = || {
             let content = self.content.as_ref()?;
             let size = positive_size(content.size)?;
             Some(size.saturating_sub(positive_size(content.compression).unwrap_or(0)))
         };
-        positive_size(self.body_size).or_else(all).or_else(content)
+        positive_size(self.body_size)
+            .or_else(transfer_without_headers)
+            .or_else(content_before_decoding)
     }
 
     fn is_reported_empty(&self) -> bool {
@@ -144,7 +147,7 @@ pub fn read_har(
     input: impl Read,
     name: &str,
     rule: SizeRule,
-    tally: &mut SurveyCounts,
+    counts: &mut SurveyCounts,
 ) -> Result<(), SurveyError> {
     let har = parse(input, name)?;
     let mut urls = Vec::with_capacity(har.log.entries.len());
@@ -157,24 +160,24 @@ pub fn read_har(
         urls.push(url);
     }
     let entries: Vec<_> = har.log.entries.iter().zip(urls).collect();
-    for page in pages(&entries) {
-        count_page(&page, rule, tally);
+    for page in group_by_page(&entries) {
+        count_page(&page, rule, counts);
     }
     Ok(())
 }
 
-type LoadedEntry<'a> = (&'a Entry, Url);
+type EntryWithUrl<'a> = (&'a Entry, Url);
 
 fn parse(input: impl Read, name: &str) -> Result<Har, SurveyError> {
     let mut reader = BufReader::new(input);
-    let read = |cause| SurveyError::Read { name: name.to_owned(), cause };
-    skip_byte_order_mark(&mut reader).map_err(read)?;
+    let read_error = |cause| SurveyError::Read { name: name.to_owned(), cause };
+    skip_byte_order_mark(&mut reader).map_err(read_error)?;
     let mut json = serde_json::Deserializer::from_reader(reader);
     let har = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let cause = error.into_inner();
         if cause.is_io() {
-            return read(cause.into());
+            return read_error(cause.into());
         }
         let location = format!("line {}, {path}", cause.line());
         let reason = format!("{cause}; a HAR 1.2 file is expected");
@@ -198,54 +201,54 @@ fn skip_byte_order_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<(
 
 /// Returns the entries of each page, in the order in which the pages began. Entries that name no
 /// page belong to the first.
-fn pages<'a, 'b>(entries: &'b [LoadedEntry<'a>]) -> Vec<Vec<&'b LoadedEntry<'a>>> {
-    let first = entries.iter().find_map(|(entry, _)| entry.pageref.as_deref());
-    let mut pages: Vec<(Option<&str>, Vec<&LoadedEntry<'a>>)> = Vec::new();
-    for loaded in entries {
-        let page = loaded.0.pageref.as_deref().or(first);
+fn group_by_page<'a, 'b>(entries: &'b [EntryWithUrl<'a>]) -> Vec<Vec<&'b EntryWithUrl<'a>>> {
+    let first_page = entries.iter().find_map(|(entry, _)| entry.pageref.as_deref());
+    let mut pages: Vec<(Option<&str>, Vec<&EntryWithUrl<'a>>)> = Vec::new();
+    for entry_with_url in entries {
+        let page = entry_with_url.0.pageref.as_deref().or(first_page);
         match pages.iter_mut().find(|(known, _)| *known == page) {
-            Some((_, entries)) => entries.push(loaded),
-            None => pages.push((page, vec![loaded])),
+            Some((_, entries)) => entries.push(entry_with_url),
+            None => pages.push((page, vec![entry_with_url])),
         }
     }
     pages.into_iter().map(|(_, entries)| entries).collect()
 }
 
 /// Returns the site where the first request ended up.
-fn landing_site(page: &[&LoadedEntry<'_>]) -> Option<Site> {
-    let mut at = page.iter().position(|(_, url)| Site::from_url(url).is_some())?;
+fn landing_site(page: &[&EntryWithUrl<'_>]) -> Option<Site> {
+    let mut index = page.iter().position(|(_, url)| Site::from_url(url).is_some())?;
     for _ in 0..MAX_REDIRECTS {
-        let (entry, url) = page[at];
+        let (entry, url) = page[index];
         let target = entry.response.redirect_url.as_deref().filter(|to| !to.is_empty());
         let Some(target) = target.filter(|_| entry.response.is_redirect()) else { break };
         let Ok(target) = url.join(target) else { break };
-        let next = page.iter().skip(at + 1).position(|(_, url)| *url == target);
+        let next = page.iter().skip(index + 1).position(|(_, url)| *url == target);
         let Some(next) = next else { return Site::from_url(&target) };
-        at += 1 + next;
+        index += 1 + next;
     }
-    Site::from_url(&page[at].1)
+    Site::from_url(&page[index].1)
 }
 
-fn count_page(page: &[&LoadedEntry<'_>], rule: SizeRule, tally: &mut SurveyCounts) {
+fn count_page(page: &[&EntryWithUrl<'_>], rule: SizeRule, counts: &mut SurveyCounts) {
     let Some(site) = landing_site(page) else {
-        page.iter().for_each(|_| tally.exclude(Exclusion::NotWeb));
+        page.iter().for_each(|_| counts.exclude(Exclusion::NotWeb));
         return;
     };
-    tally.add_site(&site);
+    counts.add_site(&site);
     for (entry, url) in page {
         let Some(host) = Site::from_url(url) else {
-            tally.exclude(Exclusion::NotWeb);
+            counts.exclude(Exclusion::NotWeb);
             continue;
         };
         if host != site {
-            tally.exclude(Exclusion::OffHost);
+            counts.exclude(Exclusion::OffHost);
         } else if !entry.response.carries_object() {
-            tally.exclude(Exclusion::Status);
+            counts.exclude(Exclusion::Status);
         } else if let Some(bytes) = entry.response.bytes(rule) {
             let url = canonicalize(url.clone()).unwrap_or_else(|| url.clone());
-            tally.add_object(&site, url.as_str(), bytes);
+            counts.add_object(&site, url.as_str(), bytes);
         } else {
-            tally.exclude(Exclusion::NoSize);
+            counts.exclude(Exclusion::NoSize);
         }
     }
 }

@@ -129,17 +129,17 @@ impl LinkCollector {
     /// `<meta>`: an automatic redirect, or a directive to robots.
     fn visit_meta(&mut self, tag: &StartTag<()>) {
         let Some(content) = attribute(tag, "content") else { return };
-        let lower = content.to_ascii_lowercase();
+        let lower_case_content = content.to_ascii_lowercase();
         let has_value = |name: &str, value: &str| {
             attribute(tag, name).is_some_and(|text| text.trim().eq_ignore_ascii_case(value))
         };
         if has_value("http-equiv", "refresh") {
-            if let Some(at) = lower.find("url=") {
+            if let Some(at) = lower_case_content.find("url=") {
                 let target = content[at + 4..].trim().trim_matches(['"', '\'']);
                 self.urls.push(RawUrl { text: target.to_owned(), kind: UrlKind::Link });
             }
         } else if has_value("name", "robots")
-            && lower.split([',', ' ']).any(|word| word == "nofollow" || word == "none")
+            && lower_case_content.split([',', ' ']).any(|word| word == "nofollow" || word == "none")
         {
             self.may_follow = false;
         } else if ["og:image", "og:video", "twitter:image"]
@@ -167,10 +167,10 @@ impl LinkCollector {
             }
             let end = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
             let (url, after) = rest.split_at(end);
-            let bare = url.trim_end_matches(',');
-            self.urls.push(RawUrl { text: bare.to_owned(), kind: UrlKind::Embedded });
+            let url_text = url.trim_end_matches(',');
+            self.urls.push(RawUrl { text: url_text.to_owned(), kind: UrlKind::Embedded });
             // A URL without a comma at its end is followed by descriptors.
-            rest = if bare.len() < url.len() {
+            rest = if url_text.len() < url.len() {
                 after
             } else {
                 after.split_once(',').map_or("", |(_, next)| next)
@@ -183,15 +183,15 @@ impl LinkCollector {
         let mut rest = text;
         while let Some((_, after)) = rest.split_once("url(") {
             let Some((inside, next)) = after.split_once(')') else { return };
-            let bare = inside.trim().trim_matches(['"', '\'']);
-            self.urls.push(RawUrl { text: bare.to_owned(), kind: UrlKind::Embedded });
+            let url_text = inside.trim().trim_matches(['"', '\'']);
+            self.urls.push(RawUrl { text: url_text.to_owned(), kind: UrlKind::Embedded });
             rest = next;
         }
     }
 
     fn links(self) -> Vec<Url> {
         let mut links = Vec::new();
-        let mut seen = BTreeSet::new();
+        let mut seen_urls = BTreeSet::new();
         for raw_url in self.urls {
             let text = raw_url.text.trim();
             if text.is_empty()
@@ -201,7 +201,7 @@ impl LinkCollector {
                 continue;
             }
             let Some(url) = self.base.join(text).ok().and_then(canonicalize) else { continue };
-            if seen.insert(url.clone()) {
+            if seen_urls.insert(url.clone()) {
                 links.push(url);
             }
         }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_reference_is_found_once() {
-        let found = links(
+        let urls = links(
             r##"<!doctype html><LINK REL="Stylesheet" href=s.css><link rel=preconnect href=//c.example>
             <link rel=next href="?x=2"><script src="/s.js">var a = "<a href=no>";</script>
             <style>body { background: url("bg.png") } i { x: url( 'i.png' ) }</style>
@@ -244,7 +244,7 @@ mod tests {
         );
         let at = |path: &str| format!("https://a.example{path}");
         assert_eq!(
-            found,
+            urls,
             [
                 at("/dir/s.css"),
                 at("/dir/page.html?x=2"),

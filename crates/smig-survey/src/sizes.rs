@@ -43,20 +43,20 @@ impl SizeHistogram {
 
     /// Returns the quantile, defined as in [`smig_stats::quantile`].
     pub(super) fn quantile(&self, q: f64) -> Option<f64> {
-        let last = self.total.checked_sub(1)?;
-        let position = q.clamp(0.0, 1.0) * last as f64;
-        let below = position.floor() as u64;
-        let low = self.at_rank(below)? as f64;
-        let high = self.at_rank((below + 1).min(last))? as f64;
-        Some(low + (high - low) * (position - below as f64))
+        let last_rank = self.total.checked_sub(1)?;
+        let position = q.clamp(0.0, 1.0) * last_rank as f64;
+        let lower_rank = position.floor() as u64;
+        let low = self.size_at_rank(lower_rank)? as f64;
+        let high = self.size_at_rank((lower_rank + 1).min(last_rank))? as f64;
+        Some(low + (high - low) * (position - lower_rank as f64))
     }
 
     /// Returns the size at a rank in ascending order.
-    fn at_rank(&self, rank: u64) -> Option<u64> {
-        let mut passed = 0;
+    fn size_at_rank(&self, rank: u64) -> Option<u64> {
+        let mut cumulative_count = 0;
         for (size, count) in &self.counts {
-            passed += count;
-            if passed > rank {
+            cumulative_count += count;
+            if cumulative_count > rank {
                 return Some(*size);
             }
         }

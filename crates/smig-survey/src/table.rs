@@ -114,9 +114,9 @@ impl Table {
     /// Builds the table from the counts.
     #[must_use]
     pub fn new(source: DataSource, counts: &SurveyCounts) -> Self {
-        let sites = counts.sites();
-        let at_least: Vec<_> = counts
-            .at_least()
+        let sites = counts.site_count();
+        let threshold_rows: Vec<_> = counts
+            .site_counts_by_threshold()
             .zip(PAPER_SITES_BY_THRESHOLD)
             .map(|((bytes, reached), paper_sites)| ThresholdRow {
                 bytes,
@@ -137,9 +137,9 @@ impl Table {
         Self {
             source,
             sites,
-            objects: counts.objects(),
-            comparison: compare_with_paper(source, sites, &at_least, &percentiles),
-            threshold_rows: at_least,
+            objects: counts.object_count(),
+            comparison: compare_with_paper(source, sites, &threshold_rows, &percentiles),
+            threshold_rows,
             percentiles,
             rounded: counts.sizes().is_rounded(),
             exclusions: counts.exclusions().clone(),
@@ -260,12 +260,14 @@ fn compare_with_paper(
         );
     }
     let median = percentiles.iter().find(|row| row.percent == 50);
-    if let Some((here, paper)) = median.and_then(|row| Some((row.bytes?, row.paper_bytes as f64))) {
+    if let Some((median_bytes, paper_bytes)) =
+        median.and_then(|row| Some((row.bytes?, row.paper_bytes as f64)))
+    {
         let _ = write!(
             text,
             "The median object is {}, in the paper {}. ",
-            format_size(here),
-            format_size(paper)
+            format_size(median_bytes),
+            format_size(paper_bytes)
         );
     }
     text += "The paper crawled the Alexa top 1500 of 2016; these are other sites at another time. ";
@@ -327,8 +329,8 @@ mod tests {
             for (index, bytes) in [18_000, 18_000, 40_000, 115_000, 115_000].iter().enumerate() {
                 counts.add_object(&site, &format!("{site}/{index}"), *bytes);
             }
-            let large = [209, 43, 21, 10, 4].iter().rposition(|sites| number < *sites);
-            if let Some(threshold_index) = large {
+            let reached_threshold = [209, 43, 21, 10, 4].iter().rposition(|sites| number < *sites);
+            if let Some(threshold_index) = reached_threshold {
                 counts.add_object(
                     &site,
                     "large",

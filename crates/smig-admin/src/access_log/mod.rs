@@ -24,7 +24,7 @@ use writer::{LogStats, LogWriter, Sink};
 /// The format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum AccessLogFormat {
     /// No log.
     #[default]
     Off,
@@ -39,7 +39,7 @@ pub enum Format {
 /// An access log. Writing to it never blocks.
 #[derive(Debug)]
 pub struct AccessLog {
-    format: Format,
+    format: AccessLogFormat,
     /// `None`: logging is off.
     writer: Option<LogWriter>,
     stats: Arc<LogStats>,
@@ -50,7 +50,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The file cannot be opened, or the thread cannot be started.
-    pub fn new(format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+    pub fn new(format: AccessLogFormat, file: Option<&Path>) -> io::Result<Arc<Self>> {
         Self::open(format, file, Arc::default())
     }
 
@@ -58,12 +58,20 @@ impl AccessLog {
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
-    pub fn reconfigured(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+    pub fn open_replacement(
+        &self,
+        format: AccessLogFormat,
+        file: Option<&Path>,
+    ) -> io::Result<Arc<Self>> {
         Self::open(format, file, Arc::clone(&self.stats))
     }
 
-    fn open(format: Format, file: Option<&Path>, stats: Arc<LogStats>) -> io::Result<Arc<Self>> {
-        if format == Format::Off {
+    fn open(
+        format: AccessLogFormat,
+        file: Option<&Path>,
+        stats: Arc<LogStats>,
+    ) -> io::Result<Arc<Self>> {
+        if format == AccessLogFormat::Off {
             return Ok(Arc::new(Self { format, writer: None, stats }));
         }
         let sink = match file {
@@ -86,20 +94,20 @@ impl AccessLog {
 
     /// Returns the number of lines dropped since the start: the buffer was full, or writing failed.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.stats.dropped()
+    pub fn dropped_lines(&self) -> u64 {
+        self.stats.dropped_lines()
     }
 
     /// Waits until the lines so far are written, including those of replaced logs: for at most
-    /// `limit`, and only as long as writes make progress.
-    pub async fn flush(&self, limit: Duration) {
-        self.stats.wait_until_written(limit).await;
+    /// `timeout`, and only as long as writes make progress.
+    pub async fn flush(&self, timeout: Duration) {
+        self.stats.wait_until_written(timeout).await;
     }
 
     /// Starts a line; `None` if logging is off.
     #[must_use]
     pub fn start_entry<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<AccessLogEntry>> {
-        (self.format != Format::Off)
+        (self.format != AccessLogFormat::Off)
             .then(|| Box::new(AccessLogEntry::new(Arc::clone(self), request)))
     }
 
@@ -123,7 +131,7 @@ pub struct AccessLogEntry {
     user_agent: Option<HeaderValue>,
     upstream: Option<Arc<str>>,
     status: StatusCode,
-    sent: u64,
+    bytes_sent: u64,
     outcome: BodyOutcome,
     started_at: Instant,
 }
@@ -163,7 +171,7 @@ impl AccessLogEntry {
             user_agent: field(USER_AGENT),
             upstream: None,
             status: StatusCode::OK,
-            sent: 0,
+            bytes_sent: 0,
             outcome: BodyOutcome::Aborted,
             started_at: Instant::now(),
         }
@@ -175,11 +183,11 @@ impl AccessLogEntry {
     }
 
     fn line(&self) -> String {
-        self.line_in(self.log.format)
+        self.format_line(self.log.format)
     }
 
-    fn line_in(&self, format: Format) -> String {
-        let millis = self.started_at.elapsed().as_secs_f64() * 1e3;
+    fn format_line(&self, format: AccessLogFormat) -> String {
+        let duration_ms = self.started_at.elapsed().as_secs_f64() * 1e3;
         let path = self.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
         // A CONNECT request has no path.
         let target = match self.uri.authority() {
@@ -188,13 +196,13 @@ impl AccessLogEntry {
         };
         let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
         let date = httpdate::fmt_http_date(SystemTime::now());
-        let (method, status, sent) = (&self.method, self.status.as_u16(), self.sent);
+        let (method, status, bytes_sent) = (&self.method, self.status.as_u16(), self.bytes_sent);
         let (version, outcome) = (self.version, self.outcome.as_str());
         match format {
-            Format::Json => {
+            AccessLogFormat::Json => {
                 let host = match (self.uri.authority(), &self.host) {
                     (Some(authority), _) => Some(authority.as_str().into()),
-                    (None, Some(host)) => Some(lossy(host)),
+                    (None, Some(host)) => Some(lossy_str(host)),
                     (None, None) => None,
                 };
                 serde_json::json!({
@@ -205,45 +213,46 @@ impl AccessLogEntry {
                     "path": target,
                     "protocol": format!("{version:?}"),
                     "status": status,
-                    "bytes_sent": sent,
-                    "duration_ms": (millis * 1e3).round() / 1e3,
+                    "bytes_sent": bytes_sent,
+                    "duration_ms": (duration_ms * 1e3).round() / 1e3,
                     "outcome": outcome,
                     "upstream": self.upstream.as_deref(),
-                    "user_agent": self.user_agent.as_ref().map(lossy),
+                    "user_agent": self.user_agent.as_ref().map(lossy_str),
                 })
                 .to_string()
             }
-            Format::Combined => {
+            AccessLogFormat::Combined => {
                 let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string());
-                let (referer, agent) = (quoted(&self.referer), quoted(&self.user_agent));
-                let date = common_date(&date);
-                let target = escaped(target.as_bytes());
+                let (referer, agent) =
+                    (escape_or_dash(&self.referer), escape_or_dash(&self.user_agent));
+                let date = to_common_log_date(&date);
+                let target = escape(target.as_bytes());
                 format!(
-                    "{peer} - - [{date}] \"{method} {target} {version:?}\" {status} {sent} \
+                    "{peer} - - [{date}] \"{method} {target} {version:?}\" {status} {bytes_sent} \
                      \"{referer}\" \"{agent}\""
                 )
             }
-            Format::Text | Format::Off => {
-                let target = escaped(target.as_bytes());
+            AccessLogFormat::Text | AccessLogFormat::Off => {
+                let target = escape(target.as_bytes());
                 format!(
-                    "{date} {peer} \"{method} {target} {version:?}\" {status} {sent} \
-                     {millis:.1}ms {outcome}"
+                    "{date} {peer} \"{method} {target} {version:?}\" {status} {bytes_sent} \
+                     {duration_ms:.1}ms {outcome}"
                 )
             }
         }
     }
 }
 
-fn lossy(value: &HeaderValue) -> std::borrow::Cow<'_, str> {
+fn lossy_str(value: &HeaderValue) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-fn quoted(value: &Option<HeaderValue>) -> String {
-    value.as_ref().map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
+fn escape_or_dash(value: &Option<HeaderValue>) -> String {
+    value.as_ref().map_or_else(|| "-".to_owned(), |value| escape(value.as_bytes()))
 }
 
 /// Escapes text from a client, so that it cannot end its field of the line.
-fn escaped(bytes: &[u8]) -> String {
+fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
@@ -255,7 +264,7 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 /// Converts `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`.
-fn common_date(date: &str) -> String {
+fn to_common_log_date(date: &str) -> String {
     let mut words = date.split_ascii_whitespace().skip(1);
     let mut next = || words.next().unwrap_or_default();
     let (day, month, year, time) = (next(), next(), next(), next());
@@ -305,11 +314,11 @@ impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
-        let polled = this.body.as_mut().poll_frame(cx);
-        let Some(entry) = this.entry else { return polled };
-        match &polled {
+        let poll_result = this.body.as_mut().poll_frame(cx);
+        let Some(entry) = this.entry else { return poll_result };
+        match &poll_result {
             Poll::Ready(Some(Ok(frame))) => {
-                entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                entry.bytes_sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if this.body.is_end_stream() {
                     entry.outcome = BodyOutcome::Complete;
                 }
@@ -318,7 +327,7 @@ impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
             Poll::Ready(None) => entry.outcome = BodyOutcome::Complete,
             Poll::Pending => {}
         }
-        polled
+        poll_result
     }
 
     fn is_end_stream(&self) -> bool {
@@ -334,28 +343,31 @@ impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
 mod tests {
     use super::*;
 
-    fn line(format: Format) -> String {
-        let log = AccessLog::new(Format::Off, None).unwrap();
+    fn line(format: AccessLogFormat) -> String {
+        let log = AccessLog::new(AccessLogFormat::Off, None).unwrap();
         let request = Request::get("https://a.example/x\"\u{9b}31m?y=1")
             .header(USER_AGENT, "bad\"agent\\")
             .body(())
             .unwrap();
         let mut entry = AccessLogEntry::new(log, &request);
-        entry.sent = 5;
+        entry.bytes_sent = 5;
         entry.outcome = BodyOutcome::Complete;
-        entry.line_in(format)
+        entry.format_line(format)
     }
 
     #[test]
     fn a_client_cannot_end_its_field() {
-        assert_eq!(escaped(b"a\"b\\c\x1b\xff"), "a\\x22b\\x5Cc\\x1B\\xFF");
-        assert_eq!(common_date("Sun, 06 Nov 1994 08:49:37 GMT"), "06/Nov/1994:08:49:37 +0000");
-        let combined = line(Format::Combined);
+        assert_eq!(escape(b"a\"b\\c\x1b\xff"), "a\\x22b\\x5Cc\\x1B\\xFF");
+        assert_eq!(
+            to_common_log_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            "06/Nov/1994:08:49:37 +0000"
+        );
+        let combined = line(AccessLogFormat::Combined);
         assert_eq!(combined.matches('"').count(), 6, "{combined}");
-        let text = line(Format::Text);
+        let text = line(AccessLogFormat::Text);
         assert!(text.contains(" \"GET /x\\x22\\xC2\\x9B31m?y=1 HTTP/1.1\" 200 5 "), "{text}");
         assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
-        let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&line(AccessLogFormat::Json)).unwrap();
         assert_eq!(json["bytes_sent"], 5);
         assert_eq!(json["outcome"], "complete");
     }

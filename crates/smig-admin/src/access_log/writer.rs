@@ -49,7 +49,7 @@ struct BufferUsage {
     lines: AtomicUsize,
     bytes: AtomicUsize,
     /// Bytes written so far.
-    written: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 impl BufferUsage {
@@ -74,25 +74,25 @@ impl BufferUsage {
         self.lines.load(Ordering::Acquire) == 0
     }
 
-    fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+    fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 }
 
 /// Statistics of a log and of those that it replaced: dropped lines, and buffered ones.
 #[derive(Debug, Default)]
 pub(super) struct LogStats {
-    dropped: AtomicU64,
+    dropped_lines: AtomicU64,
     usages: Mutex<Vec<Weak<BufferUsage>>>,
 }
 
 impl LogStats {
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    pub(super) fn dropped_lines(&self) -> u64 {
+        self.dropped_lines.load(Ordering::Relaxed)
     }
 
     fn record_dropped(&self, lines: u64, why: &str) {
-        self.dropped.fetch_add(lines, Ordering::Relaxed);
+        self.dropped_lines.fetch_add(lines, Ordering::Relaxed);
         throttled!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
     }
 
@@ -102,18 +102,18 @@ impl LogStats {
         usages.push(Arc::downgrade(usage));
     }
 
-    /// Waits until no line is buffered, for at most `limit`, and only as long as writes make progress.
+    /// Waits until no line is buffered, for at most `timeout`, and only as long as writes make progress.
     pub(super) async fn wait_until_written(&self, timeout: Duration) {
         let all = self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut usages: Vec<Arc<BufferUsage>> = all.iter().filter_map(Weak::upgrade).collect();
         let deadline = Instant::now() + timeout;
-        let (mut written, mut last_progress) = (0, Instant::now());
+        let (mut written_bytes, mut last_progress) = (0, Instant::now());
         loop {
             usages.retain(|usage| !usage.is_empty());
             let now = Instant::now();
-            let so_far = usages.iter().map(|usage| usage.written()).sum();
-            if so_far != written {
-                (written, last_progress) = (so_far, now);
+            let total_written = usages.iter().map(|usage| usage.written_bytes()).sum();
+            if total_written != written_bytes {
+                (written_bytes, last_progress) = (total_written, now);
             }
             if usages.is_empty() || now >= deadline.min(last_progress + STALL_TIMEOUT) {
                 return;
@@ -164,7 +164,7 @@ fn write_all(receiver: &Receiver<String>, mut sink: Sink, usage: &BufferUsage, s
             if let Err(error) = sink.write_all(piece.as_bytes()) {
                 stats.record_dropped(piece.lines().count() as u64, &error.to_string());
             }
-            usage.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            usage.written_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         usage.release(lines, batch.len());
         batch.clear();
@@ -218,19 +218,19 @@ mod tests {
 
     /// Fills the buffer; returns the number of lines that fit.
     fn fill(writer: &LogWriter) -> u64 {
-        let (before, mut lines) = (writer.stats.dropped(), 0);
-        while writer.stats.dropped() == before {
+        let (dropped_before, mut lines) = (writer.stats.dropped_lines(), 0);
+        while writer.stats.dropped_lines() == dropped_before {
             writer.write("a line of a log that is long enough to fill a pipe\n".to_owned());
             lines += 1;
         }
         lines - 1
     }
 
-    /// Reads `bytes` bytes every `millis` milliseconds until the end; returns the number of lines.
+    /// Reads `bytes` bytes every `interval_ms` milliseconds until the end; returns the number of lines.
     fn spawn_reader(
         mut pipe: io::PipeReader,
         bytes: usize,
-        millis: u64,
+        interval_ms: u64,
     ) -> thread::JoinHandle<u64> {
         thread::spawn(move || {
             let (mut piece, mut lines) = (vec![0; bytes], 0);
@@ -241,7 +241,7 @@ mod tests {
                         lines += piece[..len].iter().filter(|&&byte| byte == b'\n').count() as u64
                     }
                 }
-                thread::sleep(Duration::from_millis(millis));
+                thread::sleep(Duration::from_millis(interval_ms));
             }
         })
     }
@@ -274,11 +274,11 @@ mod tests {
     #[tokio::test]
     async fn lines_of_a_replaced_log_are_written_before_shutdown() {
         let stats = Arc::default();
-        let (before, pipe) = log_to_pipe(&stats);
-        let lines = fill(&before);
-        let usage = Arc::downgrade(&before.usage);
+        let (old_writer, pipe) = log_to_pipe(&stats);
+        let lines = fill(&old_writer);
+        let usage = Arc::downgrade(&old_writer.usage);
         // A reload: the old log is dropped, and another replaces it.
-        drop(before);
+        drop(old_writer);
         let (_after, _) = log_to_pipe(&stats);
         let reader = spawn_reader(pipe, 64 << 10, 1);
         stats.wait_until_written(HOUR).await;

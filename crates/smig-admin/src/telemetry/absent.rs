@@ -41,9 +41,9 @@ impl Telemetry {
         match *self {}
     }
 
-    /// Sends the queued spans, for `limit` at most, and stops the exporter.
-    pub async fn shutdown(self, limit: Duration) {
-        let _ = limit;
+    /// Sends the queued spans, for `timeout` at most, and stops the exporter.
+    pub async fn shutdown(self, timeout: Duration) {
+        let _ = timeout;
         match self {}
     }
 }
@@ -64,7 +64,7 @@ impl ExportedSpan {
         match *self {}
     }
 
-    pub(crate) fn event(&self, _: &'static str, _: Vec<Attribute>) {
+    pub(crate) fn add_event(&self, _: &'static str, _: Vec<Attribute>) {
         match *self {}
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Attribute {
 pub(crate) enum AttributeValue {
     Text(String),
     /// One of a fixed set of texts.
-    Known(&'static str),
+    StaticText(&'static str),
     Number(i64),
 }
 
@@ -77,7 +77,7 @@ impl From<String> for AttributeValue {
 
 impl From<&'static str> for AttributeValue {
     fn from(text: &'static str) -> Self {
-        Self::Known(text)
+        Self::StaticText(text)
     }
 }
 

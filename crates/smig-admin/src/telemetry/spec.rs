@@ -88,14 +88,14 @@ fn parse_endpoint(text: &str) -> Result<Uri, String> {
     if cfg!(not(feature = "opentelemetry")) {
         return Err(NOT_BUILT.to_owned());
     }
-    let invalid = || {
+    let invalid_endpoint = || {
         format!(
             "{text:?} is not the URL of a collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
         )
     };
-    let uri: Uri = text.parse().map_err(|_| invalid())?;
+    let uri: Uri = text.parse().map_err(|_| invalid_endpoint())?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let authority = uri.authority().filter(|_| is_http).ok_or_else(invalid)?;
+    let authority = uri.authority().filter(|_| is_http).ok_or_else(invalid_endpoint)?;
     if authority.as_str().contains('@') {
         return Err("remove the user; set headers = { authorization = \"...\" }".to_owned());
     }

@@ -19,9 +19,9 @@ use crate::support::{
 async fn send_request(agent: &Agent, request: &[u8]) -> Vec<u8> {
     let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     tcp.write_all(request).await.unwrap();
-    let mut answer = Vec::new();
-    tcp.read_to_end(&mut answer).await.unwrap();
-    answer
+    let mut response = Vec::new();
+    tcp.read_to_end(&mut response).await.unwrap();
+    response
 }
 
 #[tokio::test]
@@ -30,16 +30,16 @@ async fn a_tunnel_relays_both_directions_and_half_close() {
     let agent = gateway.agent(Vec::new()).await;
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let sent = bytes(4 << 20);
-    let (mut read, mut write) = tcp.split();
-    let mut received = Vec::new();
+    let payload = bytes(4 << 20);
+    let (mut reader, mut writer) = tcp.split();
+    let mut received_bytes = Vec::new();
     let writing = async {
-        write.write_all(&sent).await.unwrap();
-        write.shutdown().await.unwrap();
+        writer.write_all(&payload).await.unwrap();
+        writer.shutdown().await.unwrap();
     };
-    let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
-    read.unwrap();
-    assert!(received == sent);
+    let (read_result, ()) = tokio::join!(reader.read_to_end(&mut received_bytes), writing);
+    read_result.unwrap();
+    assert!(received_bytes == payload);
     assert!(gateway.server.stats().migrations > 0, "the large transfer migrated");
 }
 
@@ -48,18 +48,18 @@ async fn requests_go_to_their_origin() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let agent = gateway.agent(Vec::new()).await;
     let addr = server.local_addrs()[0];
-    let sent = bytes(200_000);
+    let payload = bytes(200_000);
     let head = format!(
         "POST http://{addr}/x HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n\
          Proxy-Authorization: Basic bm90IGZvciB0aGUgZ2F0ZXdheQ==\r\nConnection: close\r\n\r\n",
-        sent.len()
+        payload.len()
     );
-    let answer = send_request(&agent, &[head.as_bytes(), &sent].concat()).await;
-    let text = String::from_utf8_lossy(&answer);
+    let response = send_request(&agent, &[head.as_bytes(), &payload].concat()).await;
+    let text = String::from_utf8_lossy(&response);
     assert!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
     assert!(text.contains("x-version: HTTP/1.1"));
     // The length is not known in advance, so the body is chunked.
-    assert!(answer.windows(1000).any(|part| part == &sent[100_000..101_000]));
+    assert!(response.windows(1000).any(|part| part == &payload[100_000..101_000]));
 }
 
 #[tokio::test]
@@ -67,13 +67,13 @@ async fn the_pac_file_names_the_proxies() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = send_request(&agent, get("/proxy.pac").as_bytes()).await;
-    let text = String::from_utf8(answer).unwrap();
+    let response = send_request(&agent, get("/proxy.pac").as_bytes()).await;
+    let text = String::from_utf8(response).unwrap();
     assert!(text.contains("application/x-ns-proxy-autoconfig"));
     let (http, socks) = (agent.http_addrs()[0], agent.socks_addrs()[0]);
     assert!(text.contains(&format!("\"PROXY {http}; SOCKS5 {socks}\"")), "{text}");
-    let answer = send_request(&agent, get("/other").as_bytes()).await;
-    assert!(answer.starts_with(b"HTTP/1.1 404"));
+    let response = send_request(&agent, get("/other").as_bytes()).await;
+    assert!(response.starts_with(b"HTTP/1.1 404"));
 }
 
 #[tokio::test]
@@ -173,14 +173,14 @@ async fn shutdown_waits_for_active_tunnels() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let (mut client_socket, _) = connect(&agent, origin(echo).await).await;
-    let finishing = async {
+    let echo_exchange = async {
         client_socket.write_all(b"last words").await.unwrap();
         client_socket.shutdown().await.unwrap();
-        let mut answer = String::new();
-        client_socket.read_to_string(&mut answer).await.unwrap();
-        assert_eq!(answer, "last words");
+        let mut echoed = String::new();
+        client_socket.read_to_string(&mut echoed).await.unwrap();
+        assert_eq!(echoed, "last words");
     };
-    tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+    tokio::join!(agent.shutdown(Duration::from_secs(60)), echo_exchange);
 }
 
 #[tokio::test]
@@ -213,9 +213,9 @@ async fn admin_page_shows_gateway_and_tunnels() {
         let mut tcp = TcpStream::connect(agent.admin_addr().unwrap()).await.unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         tcp.write_all(head.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        tcp.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        tcp.read_to_string(&mut response).await.unwrap();
+        response
     };
     assert!(get_admin("/readyz").await.starts_with("HTTP/1.1 200"));
     let metrics = get_admin("/metrics").await;
@@ -242,9 +242,12 @@ async fn admin_page_shows_gateway_and_tunnels() {
     tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .await
         .unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("cannot be reached"), "{answer}");
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.unwrap();
+    assert!(
+        response.starts_with("HTTP/1.1 503") && response.contains("cannot be reached"),
+        "{response}"
+    );
 }
 
 #[tokio::test]
@@ -253,17 +256,17 @@ async fn a_407_of_an_origin_is_forwarded_without_challenge() {
     let agent = gateway.agent(Vec::new()).await;
     let origin_addr = origin(async |mut tcp: TcpStream| {
         read_head(&mut tcp).await;
-        let answer = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
+        let response = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
                       Content-Length: 5\r\nConnection: close\r\n\r\nmine\n";
-        tcp.write_all(answer.as_bytes()).await.unwrap();
+        tcp.write_all(response.as_bytes()).await.unwrap();
     })
     .await;
     let request =
         format!("GET http://{origin_addr}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = String::from_utf8(send_request(&agent, request.as_bytes()).await).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
+    let response = String::from_utf8(send_request(&agent, request.as_bytes()).await).unwrap();
+    assert!(response.starts_with("HTTP/1.1 407") && response.ends_with("mine\n"), "{response}");
     // The challenge applies to the previous hop only.
-    assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
+    assert!(!response.to_ascii_lowercase().contains("proxy-authenticate"), "{response}");
 }
 
 #[tokio::test]
@@ -271,21 +274,22 @@ async fn a_client_may_send_after_the_origin_half_closed() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
     let listener = TcpListener::bind(loopback()).await.unwrap();
-    let sent = bytes(300_000);
-    for opened in 1..=20 {
+    let payload = bytes(300_000);
+    for round in 1..=20 {
         let (mut client_socket, _) = connect(&agent, listener.local_addr().unwrap()).await;
         let (mut server_socket, _) = listener.accept().await.unwrap();
         server_socket.shutdown().await.unwrap();
         assert_eq!(client_socket.read(&mut [0]).await.unwrap(), 0);
-        let mut received = Vec::new();
+        let mut received_bytes = Vec::new();
         let writing = async {
-            client_socket.write_all(&sent).await.unwrap();
+            client_socket.write_all(&payload).await.unwrap();
             drop(client_socket);
         };
-        let (read, ()) = tokio::join!(server_socket.read_to_end(&mut received), writing);
-        read.unwrap();
-        assert!(received == sent, "{} bytes", received.len());
+        let (read_result, ()) =
+            tokio::join!(server_socket.read_to_end(&mut received_bytes), writing);
+        read_result.unwrap();
+        assert!(received_bytes == payload, "{} bytes", received_bytes.len());
         let report = wait_for_report(&gateway.tunnels, "connect", |one| one.open == 0).await;
-        assert!(report.ended.contains(&("completed", opened)), "{report:?}");
+        assert!(report.ended.contains(&("completed", round)), "{report:?}");
     }
 }

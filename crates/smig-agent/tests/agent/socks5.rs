@@ -32,9 +32,9 @@ fn domain_name(name: &str) -> Vec<u8> {
 async fn assert_echo(mut tcp: TcpStream) {
     tcp.write_all(b"hello").await.unwrap();
     tcp.shutdown().await.unwrap();
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(answer, "hello");
+    let mut echoed = String::new();
+    tcp.read_to_string(&mut echoed).await.unwrap();
+    assert_eq!(echoed, "hello");
 }
 
 #[tokio::test]
@@ -84,9 +84,9 @@ async fn authentication_is_not_supported() {
     let agent = gateway.agent(Vec::new()).await;
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     tcp.write_all(&[5, 1, 2]).await.unwrap();
-    let mut answer = Vec::new();
-    tcp.read_to_end(&mut answer).await.unwrap();
-    assert_eq!(answer, [5, 0xff]);
+    let mut response = Vec::new();
+    tcp.read_to_end(&mut response).await.unwrap();
+    assert_eq!(response, [5, 0xff]);
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     // SOCKS4. The proxy may close before it has read everything.
     tcp.write_all(&[4]).await.unwrap();

@@ -29,7 +29,7 @@ impl Gateway {
     pub(crate) fn agent_options(&self) -> AgentOptions {
         AgentOptions {
             credentials: Credentials::bearer(TOKEN),
-            listen: vec![loopback()],
+            http: vec![loopback()],
             socks: vec![loopback()],
             ..AgentOptions::new(self.origin.clone())
         }

@@ -144,7 +144,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     });
     let AgentConfig { gateway, listen, limits, admin, telemetry } = configuration(args)?;
     let telemetry = match telemetry {
-        None => TelemetrySpec::from_environment().map_err(usage)?,
+        None => TelemetrySpec::from_environment().map_err(usage_error)?,
         configured => configured,
     };
     let collector = telemetry.as_ref().map(TelemetrySpec::traces_url);
@@ -160,10 +160,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         .spares(gateway.spares)
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
-    let spec = AgentOptions {
+    let options = AgentOptions {
         gateway: gateway.url.clone(),
         credentials: credentials(&gateway)?,
-        listen: listen.http.clone(),
+        http: listen.http.clone(),
         socks: listen.socks.clone(),
         forwards: listen.forward.clone(),
         max_connections: limits.max_connections,
@@ -173,14 +173,14 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     };
     crate::open_files::OpenFilesLimit::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let mut signals = StopSignals::new()?;
         let print_line = |text: String| {
             if !args.quiet {
                 stderr::print_line(&text);
             }
         };
-        let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
+        let agent = Agent::start(options, client).await.map_err(|error| usage_error(error.to_string()))?;
         print_listeners(&agent, &listen.forward, print_line);
         if let Some(collector) = &collector {
             print_line(format!("sending traces to {}", paint::bold(collector)));
@@ -209,21 +209,24 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     });
     // Threads that are still blocked, such as in a DNS lookup, end with the process.
     runtime.shutdown_background();
-    ended
+    result
 }
 
-fn usage(message: impl Into<String>) -> anyhow::Error {
+fn usage_error(message: impl Into<String>) -> anyhow::Error {
     CliError::new(Exit::Usage, message).into()
 }
 
 /// Returns the configuration of the file, or of the flags.
 fn configuration(args: &AgentArgs) -> Result<AgentConfig> {
     if let Some(path) = &args.config {
-        return AgentConfig::load(path).map_err(|faults| usage(faults.to_string()));
+        return AgentConfig::load(path).map_err(|faults| usage_error(faults.to_string()));
     }
-    let via =
-        args.via.as_ref().ok_or_else(|| usage("no gateway; use --via URL or --config FILE"))?;
-    let url = GatewaySpec::origin(via).map_err(|why| usage(format!("--via: {why}")))?;
+    let via = args
+        .via
+        .as_ref()
+        .ok_or_else(|| usage_error("no gateway; use --via URL or --config FILE"))?;
+    let url =
+        GatewaySpec::origin_from_uri(via).map_err(|why| usage_error(format!("--via: {why}")))?;
     let http = args.listen.iter().filter_map(|listen| match listen {
         HttpListen::At(addr) => Some(*addr),
         HttpListen::Disabled => None,
@@ -234,7 +237,7 @@ fn configuration(args: &AgentArgs) -> Result<AgentConfig> {
         forward: args.forward.clone(),
     };
     if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
-        return Err(usage("no address to listen on; use --listen, --socks or --forward"));
+        return Err(usage_error("no address to listen on; use --listen, --socks or --forward"));
     }
     Ok(AgentConfig {
         gateway: GatewaySpec {
@@ -271,7 +274,7 @@ fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
             Ok(text) => (text, TOKEN_VARIABLE.to_owned()),
             Err(std::env::VarError::NotPresent) if gateway.user.is_none() => return Ok(None),
             Err(std::env::VarError::NotPresent) => {
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "--user requires a password; use --token-file or {TOKEN_VARIABLE}"
                 )));
             }
@@ -322,12 +325,12 @@ async fn print_uplink_changes(
     via: &str,
     print_line: impl Fn(String),
 ) {
-    let mut printed = None;
+    let mut printed_state = None;
     loop {
-        let now = uplink.borrow_and_update().clone();
-        let message = match &now {
+        let state = uplink.borrow_and_update().clone();
+        let message = match &state {
             UplinkState::Connecting => None,
-            _ if printed.as_ref() == Some(&now) => None,
+            _ if printed_state.as_ref() == Some(&state) => None,
             UplinkState::Up(NegotiatedProtocol::Smig) => {
                 Some(format!("gateway {via}: SMig, large streams migrate"))
             }
@@ -340,7 +343,7 @@ async fn print_uplink_changes(
         };
         if let Some(message) = message {
             print_line(message);
-            printed = Some(now);
+            printed_state = Some(state);
         }
         if uplink.changed().await.is_err() {
             return;

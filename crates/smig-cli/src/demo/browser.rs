@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::target::OutputTarget;
 use super::{DemoArgs, screen};
 use crate::exit::CliError;
-use crate::interrupt::{self, INTERRUPTED};
+use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::lab::identify_build;
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
         link: args.link(),
         congestion_control: args.congestion_control.clone(),
         variants: args.variants(&[Variant::PlainHttp2, Variant::Smig])?,
-        loads: args.browser.loads,
+        loads_per_background: args.browser.loads,
         browser: args.browser.chromium.clone(),
         ..BrowserOptions::new(&smig)
     })
@@ -69,7 +69,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let result = match show(&options, privilege, &stop, &mut screen) {
         Err(error) if matches!(error.downcast_ref(), Some(BrowserError::Stopped)) => {
             eprintln!("\nStopped; nothing was written.");
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(INTERRUPTED_STATUS));
         }
         other => other?,
     };

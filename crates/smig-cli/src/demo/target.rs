@@ -18,7 +18,7 @@ pub(super) enum OutputTarget {
 #[derive(Debug)]
 pub(super) struct OutputFile {
     path: PathBuf,
-    is_created: bool,
+    remove_on_drop: bool,
 }
 
 /// Returns whether a path stands for standard output.
@@ -39,8 +39,8 @@ impl OutputTarget {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(|error| failure(path, &error))?;
-        Ok(Self::File(OutputFile { path: path.to_owned(), is_created }))
+            .map_err(|error| write_error(path, &error))?;
+        Ok(Self::File(OutputFile { path: path.to_owned(), remove_on_drop: is_created }))
     }
 
     /// Like [`Self::file`], but `-` means standard output.
@@ -53,10 +53,10 @@ impl OutputTarget {
         match self {
             Self::Stdout => io::stdout()
                 .write_all(text.as_bytes())
-                .map_err(|error| failure(Path::new("standard output"), &error)),
+                .map_err(|error| write_error(Path::new("standard output"), &error)),
             Self::File(mut file) => {
-                fs::write(&file.path, text).map_err(|error| failure(&file.path, &error))?;
-                file.is_created = false;
+                fs::write(&file.path, text).map_err(|error| write_error(&file.path, &error))?;
+                file.remove_on_drop = false;
                 Ok(())
             }
         }
@@ -65,14 +65,14 @@ impl OutputTarget {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if self.is_created {
+        if self.remove_on_drop {
             // On failure an empty file remains, which does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-fn failure(path: &Path, error: &io::Error) -> CliError {
+fn write_error(path: &Path, error: &io::Error) -> CliError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "; create its directory first",
         io::ErrorKind::IsADirectory => "; name a file in it",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use smig_admin::access_log::Format;
+use smig_admin::access_log::AccessLogFormat;
 use smig_admin::telemetry::TelemetrySpec;
 use smig_gateway::config::{Config, ListenSecurity, ListenSpec};
 use smig_gateway::upstream::ServerUrl;
@@ -94,7 +94,7 @@ pub(crate) struct GatewayArgs {
         default_missing_value = "text",
         help_heading = "With --to"
     )]
-    access_log: Option<Format>,
+    access_log: Option<AccessLogFormat>,
     /// How long running streams may take to finish after SIGTERM or SIGINT
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "to", help_heading = "With --to")]
     drain_timeout: Option<Duration>,
@@ -104,8 +104,8 @@ pub(crate) struct GatewayArgs {
     quiet: bool,
 }
 
-fn parse_format(text: &str) -> Result<Format, String> {
-    smig_settings::value::parse_word(text, &crate::settings::ACCESS_LOG)
+fn parse_format(text: &str) -> Result<AccessLogFormat, String> {
+    smig_settings::value::parse_word(text, &crate::settings::ACCESS_LOG_VALUES)
 }
 
 pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
@@ -119,15 +119,15 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let _stderr_guard = stderr::spawn_writer();
     crate::logging::start(level);
     let open_files = OpenFilesLimit::raise();
-    let config = config(args, &print_line)?;
-    let mut limit = config.server.drain_timeout;
+    let config = load_config(args, &print_line)?;
+    let mut drain_timeout = config.server.drain_timeout;
     let collector = config.telemetry.as_ref().map(TelemetrySpec::traces_url);
     // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
         // A client's connection takes a descriptor, and its upstream connection another.
-        print_line(&paint::dim(&open_files.report(config.server.max_connections, 2)));
+        print_line(&paint::dim(&open_files.describe(config.server.max_connections, 2)));
         let mut gateway = Gateway::start(config).map_err(to_cli_error)?;
         for line in listener_lines(&gateway) {
             print_line(&line);
@@ -146,18 +146,18 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
                 SignalAction::Stop(name, number) => break (name, number),
                 SignalAction::Reload => {
                     if let Some(new) = reload(args, &mut gateway, &print_line) {
-                        limit = new;
+                        drain_timeout = new;
                     }
                 }
             }
         };
         print_line(&format!(
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
-            limit.as_secs()
+            drain_timeout.as_secs()
         ));
         let stats = gateway.stats();
         tokio::select! {
-            ended = gateway.drain(limit) => ended?,
+            ended = gateway.drain(drain_timeout) => ended?,
             (name, number) = signals.next_stop() => {
                 print_line(&format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
@@ -171,11 +171,11 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     });
     // Threads that are still blocked end with the process.
     runtime.shutdown_background();
-    ended
+    result
 }
 
 /// Returns the configuration of the command line, or of the file.
-fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
+fn load_config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
     let usage = |what: String| CliError::new(Exit::Usage, what);
     let mut config = match (&args.config, &args.to) {
         (Some(file), _) => Config::load(file).map_err(|errors| usage(errors.to_string()))?,
@@ -187,8 +187,8 @@ fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
     if config.telemetry.is_none() {
         config.telemetry = TelemetrySpec::from_environment().map_err(usage)?;
     }
-    if let Some(limit) = args.drain_timeout {
-        config.server.drain_timeout = limit;
+    if let Some(drain_timeout) = args.drain_timeout {
+        config.server.drain_timeout = drain_timeout;
     }
     if let Some(format) = args.access_log {
         config.access_log.format = format;
@@ -217,7 +217,7 @@ fn config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
 }
 
 fn print_dev_cert(cert: &DevCert, print_line: &dyn Fn(&str)) {
-    let path = cert.authority.display();
+    let path = cert.authority_path.display();
     match cert.authority_state {
         AuthorityState::Created => print_line(&format!(
             "created a development certificate authority for this machine: {path}\n\
@@ -246,24 +246,24 @@ fn reload(
     gateway: &mut Gateway,
     print_line: &dyn Fn(&str),
 ) -> Option<Duration> {
-    let before = listener_lines(gateway);
-    let quiet = |_: &str| {};
-    let result = config(args, &quiet).and_then(|config| {
-        let limit = config.server.drain_timeout;
-        gateway.reload(config).map(|changed| (changed, limit)).map_err(to_cli_error)
+    let lines_before = listener_lines(gateway);
+    let discard_line = |_: &str| {};
+    let result = load_config(args, &discard_line).and_then(|config| {
+        let drain_timeout = config.server.drain_timeout;
+        gateway.reload(config).map(|changed| (changed, drain_timeout)).map_err(to_cli_error)
     });
     match result {
-        Ok((changed, limit)) => {
+        Ok((unapplied_keys, drain_timeout)) => {
             print_line("SIGHUP: the configuration was reloaded");
-            let changed: Vec<_> =
-                changed.into_iter().filter(|key| *key != "server.drain_timeout").collect();
-            if !changed.is_empty() {
-                print_line(&format!("  these need a restart: {}", changed.join(", ")));
+            let unapplied_keys: Vec<_> =
+                unapplied_keys.into_iter().filter(|key| *key != "server.drain_timeout").collect();
+            if !unapplied_keys.is_empty() {
+                print_line(&format!("  these need a restart: {}", unapplied_keys.join(", ")));
             }
-            for line in listener_lines(gateway).iter().filter(|line| !before.contains(line)) {
+            for line in listener_lines(gateway).iter().filter(|line| !lines_before.contains(line)) {
                 print_line(line);
             }
-            Some(limit)
+            Some(drain_timeout)
         }
         Err(error) => {
             let error =

@@ -17,7 +17,7 @@ use smig_settings::value::{parse_seconds, parse_size};
         --output-dir, a single URL is written to standard output, unless that is a terminal; \
         otherwise each URL is written to a file in the current directory, named after the end of \
         its path. A file is written as NAME.part and renamed when it is complete.",
-    after_help = exit::TABLE,
+    after_help = exit::EXIT_CODES_HELP,
     after_long_help = concat!("\
 Examples:
   smig get https://localhost:8443/big.iso -o big.iso

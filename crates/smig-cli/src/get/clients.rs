@@ -28,14 +28,14 @@ impl Clients {
             None if args.insecure => Trust::DangerAcceptInvalidCerts,
             None => Trust::System,
         };
-        let is_default = matches!(trust, Trust::System);
+        let uses_system_trust = matches!(trust, Trust::System);
         let default_client = builder(args, screen).trust(trust).build()?;
-        let needs_loopback = is_default && uris.iter().any(|uri| is_loopback(uri));
-        let loopback_client = match dev_cert::authority().filter(|_| needs_loopback) {
+        let needs_loopback = uses_system_trust && uris.iter().any(|uri| is_loopback(uri));
+        let loopback_client = match dev_cert::authority_path().filter(|_| needs_loopback) {
             None => None,
             Some(path) => {
-                screen.detail(&format!("trusting {} for loopback names", path.display()));
-                let trust = Trust::Rustls(Arc::new(trust::with_authority(&path)?));
+                screen.print_detail(&format!("trusting {} for loopback names", path.display()));
+                let trust = Trust::Rustls(Arc::new(trust::client_config_with_authority(&path)?));
                 Some(builder(args, screen).trust(trust).build()?)
             }
         };

@@ -10,7 +10,7 @@ use crate::exit::{CliError, Exit};
 #[derive(Debug)]
 pub(super) struct AttemptError {
     pub(super) failure: CliError,
-    pub(super) retry: RetryAdvice,
+    pub(super) retry_advice: RetryAdvice,
 }
 
 /// Whether a retry may succeed.
@@ -28,7 +28,7 @@ pub(super) enum RetryAdvice {
 
 impl From<CliError> for AttemptError {
     fn from(failure: CliError) -> Self {
-        Self { failure, retry: RetryAdvice::Never }
+        Self { failure, retry_advice: RetryAdvice::Never }
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn from_request_error(error: &smig::Error) -> AttemptError {
         _ if error.is_retryable() => RetryAdvice::Safe,
         _ => RetryAdvice::IfIdempotent,
     };
-    AttemptError { failure: CliError::new(exit, message), retry }
+    AttemptError { failure: CliError::new(exit, message), retry_advice: retry }
 }
 
 /// Error for an incomplete body.
@@ -71,7 +71,7 @@ pub(super) fn incomplete_body(received: u64, total: Option<u64>, why: &str) -> A
     let message = format!("the body ended after {received}{of_total} bytes: {why}");
     AttemptError {
         failure: CliError::new(Exit::Partial, message),
-        retry: RetryAdvice::IfIdempotent,
+        retry_advice: RetryAdvice::IfIdempotent,
     }
 }
 
@@ -91,5 +91,5 @@ pub(super) fn from_status(status: StatusCode, headers: &http::HeaderMap) -> Atte
         },
         _ => RetryAdvice::Never,
     };
-    AttemptError { failure: CliError::new(Exit::HttpStatus, message), retry }
+    AttemptError { failure: CliError::new(Exit::HttpStatus, message), retry_advice: retry }
 }

@@ -91,15 +91,15 @@ fn report_result(
     failure: Option<&CliError>,
 ) -> Result<(), CliError> {
     match failure {
-        Some(failure) => screen.error(&format!("{}: {failure}", job.url)),
-        None if !args.head => screen.done(&report.summary(&transfer::display_name(job))),
+        Some(failure) => screen.print_error(&format!("{}: {failure}", job.url)),
+        None if !args.head => screen.print_done(&report.summary(&transfer::display_name(job))),
         None => {}
     }
     for line in report.details() {
-        screen.detail(&format!("{}: {line}", transfer::display_name(job)));
+        screen.print_detail(&format!("{}: {line}", transfer::display_name(job)));
     }
     if args.json {
-        let line = report.json(&job.url, job.destination.to_text(), failure);
+        let line = report.to_json(&job.url, job.destination.to_text(), failure);
         writeln!(std::io::stdout(), "{line}").map_err(|error| {
             CliError::new(Exit::Write, format!("cannot write standard output: {error}"))
         })?;

@@ -44,35 +44,35 @@ impl PartMetadata {
     }
 }
 
-fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+fn field_text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
 fn strong_tag(headers: &HeaderMap) -> Option<String> {
-    text(headers, ETAG).filter(|tag| tag.starts_with('"')).map(str::to_owned)
+    field_text(headers, ETAG).filter(|tag| tag.starts_with('"')).map(str::to_owned)
 }
 
 /// Returns Last-Modified if it is a strong validator: at least one second before Date (RFC 9110
 /// section 8.8.2.2).
 fn strong_date(headers: &HeaderMap) -> Option<String> {
-    let modified = text(headers, LAST_MODIFIED)?;
-    let then = httpdate::parse_http_date(modified).ok()?;
-    let now = httpdate::parse_http_date(text(headers, DATE)?).ok()?;
-    (now.duration_since(then).ok()?.as_secs() >= 1).then(|| modified.to_owned())
+    let modified = field_text(headers, LAST_MODIFIED)?;
+    let modified_at = httpdate::parse_http_date(modified).ok()?;
+    let now = httpdate::parse_http_date(field_text(headers, DATE)?).ok()?;
+    (now.duration_since(modified_at).ok()?.as_secs() >= 1).then(|| modified.to_owned())
 }
 
 /// `content-range: bytes FIRST-LAST/TOTAL` (RFC 9110 section 14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContentRange {
-    pub(super) first: u64,
-    pub(super) last: u64,
+    pub(super) first_pos: u64,
+    pub(super) last_pos: u64,
     pub(super) total: Option<u64>,
 }
 
 impl ContentRange {
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let (range, total) =
-            text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
+            field_text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
         let (first, last) = range.trim().split_once('-')?;
         let (first, last) = (first.parse().ok()?, last.parse().ok()?);
         let total = match total.trim() {
@@ -80,8 +80,8 @@ impl ContentRange {
             total => Some(total.parse().ok()?),
         };
         (first <= last && total.is_none_or(|total| last < total)).then_some(Self {
-            first,
-            last,
+            first_pos: first,
+            last_pos: last,
             total,
         })
     }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn content_ranges_are_parsed() {
         let parse = |value| ContentRange::from_headers(&headers(&[(CONTENT_RANGE, value)]));
-        let range = ContentRange { first: 5, last: 9, total: Some(10) };
+        let range = ContentRange { first_pos: 5, last_pos: 9, total: Some(10) };
         assert_eq!(parse("bytes 5-9/10"), Some(range));
         assert_eq!(parse("bytes 5-9/*"), Some(ContentRange { total: None, ..range }));
         for bad in ["bytes */10", "bytes 9-5/10", "bytes 5-10/10", "lines 1-2/3", "bytes 1-2", ""] {

@@ -13,7 +13,7 @@ use super::args::GetArgs;
 use crate::exit::{CliError, Exit};
 
 /// Characters that a URL must not contain unencoded, but that pasted URLs contain.
-const UNSAFE: &AsciiSet = &CONTROLS
+const UNSAFE_CHARACTERS: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'<')
@@ -75,23 +75,23 @@ impl Destination {
 /// # Errors
 /// The command line is invalid.
 pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, CliError> {
-    let naming = naming(args)?;
+    let naming = choose_naming(args)?;
     let checksums = parse_checksums(args)?;
     let mut jobs = Vec::new();
-    let mut taken: BTreeMap<PathBuf, &str> = BTreeMap::new();
+    let mut urls_by_path: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for (number, url) in args.urls.iter().enumerate() {
         let uri = parse_url(url)?;
         let destination = match &naming {
             Naming::Nowhere => Destination::Nowhere,
             Naming::Stdout => Destination::Stdout,
-            Naming::File(path) => from_path(path),
-            Naming::Directory(dir) => from_url(args, dir, url, &uri)?,
+            Naming::File(path) => destination_from_path(path),
+            Naming::Directory(dir) => destination_from_url(args, dir, url, &uri)?,
         };
         if let Destination::File { path, .. } = &destination
-            && let Some(other) = taken.insert(path.clone(), url)
+            && let Some(other_url) = urls_by_path.insert(path.clone(), url)
         {
-            return Err(usage(format!(
-                "{other} and {url} would both be written to {}; fetch them one by one with -o",
+            return Err(usage_error(format!(
+                "{other_url} and {url} would both be written to {}; fetch them one by one with -o",
                 path.display()
             )));
         }
@@ -105,7 +105,7 @@ pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, CliError> {
     Ok(jobs)
 }
 
-fn usage(message: impl Into<String>) -> CliError {
+fn usage_error(message: impl Into<String>) -> CliError {
     CliError::new(Exit::Usage, message)
 }
 
@@ -117,13 +117,13 @@ enum Naming {
     Directory(PathBuf),
 }
 
-fn naming(args: &GetArgs) -> Result<Naming, CliError> {
+fn choose_naming(args: &GetArgs) -> Result<Naming, CliError> {
     if args.head {
         return Ok(Naming::Nowhere);
     }
     if let Some(path) = &args.output {
         if args.urls.len() > 1 {
-            return Err(usage(
+            return Err(usage_error(
                 "-o names one file, but there are several URLs; use --output-dir DIR",
             ));
         }
@@ -131,7 +131,7 @@ fn naming(args: &GetArgs) -> Result<Naming, CliError> {
             return Ok(Naming::File(path.clone()));
         }
         if args.json {
-            return Err(usage("--json prints to standard output; write the body to a file"));
+            return Err(usage_error("--json prints to standard output; write the body to a file"));
         }
         return Ok(Naming::Stdout);
     }
@@ -146,7 +146,7 @@ fn naming(args: &GetArgs) -> Result<Naming, CliError> {
 }
 
 /// Returns the destination for a path given on the command line.
-fn from_path(path: &Path) -> Destination {
+fn destination_from_path(path: &Path) -> Destination {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
             Destination::Device(path.to_owned())
@@ -155,9 +155,15 @@ fn from_path(path: &Path) -> Destination {
     }
 }
 
-fn from_url(args: &GetArgs, dir: &Path, url: &str, uri: &Uri) -> Result<Destination, CliError> {
-    let name = file_name(uri)
-        .ok_or_else(|| usage(format!("{url} does not end in a file name; give one with -o")))?;
+fn destination_from_url(
+    args: &GetArgs,
+    dir: &Path,
+    url: &str,
+    uri: &Uri,
+) -> Result<Destination, CliError> {
+    let name = file_name(uri).ok_or_else(|| {
+        usage_error(format!("{url} does not end in a file name; give one with -o"))
+    })?;
     let path = dir.join(name);
     if args.overwrite {
         return Ok(Destination::File { path, if_exists: IfExists::Replace });
@@ -179,9 +185,9 @@ fn from_url(args: &GetArgs, dir: &Path, url: &str, uri: &Uri) -> Result<Destinat
 
 /// Returns the file name at the end of a URL's path; `None` if there is none or it is unsafe.
 fn file_name(uri: &Uri) -> Option<String> {
-    let last = uri.path().rsplit('/').next().unwrap_or_default();
-    let last = if last.is_empty() { "index.html" } else { last };
-    let decoded = percent_decode_str(last).decode_utf8().ok()?;
+    let last_segment = uri.path().rsplit('/').next().unwrap_or_default();
+    let last_segment = if last_segment.is_empty() { "index.html" } else { last_segment };
+    let decoded = percent_decode_str(last_segment).decode_utf8().ok()?;
     let is_dangerous = decoded == "."
         || decoded == ".."
         || decoded.contains('/')
@@ -198,9 +204,9 @@ fn parse_url(url: &str) -> Result<Uri, CliError> {
     if scheme != "https" && scheme != "http" {
         return Err(bad("only https and http are supported"));
     }
-    let whole = format!("{scheme}://{rest}");
-    let whole = whole.split('#').next().unwrap_or_default();
-    let encoded = utf8_percent_encode(whole, UNSAFE).to_string();
+    let absolute_url = format!("{scheme}://{rest}");
+    let without_fragment = absolute_url.split('#').next().unwrap_or_default();
+    let encoded = utf8_percent_encode(without_fragment, UNSAFE_CHARACTERS).to_string();
     let uri: Uri = encoded.parse().map_err(|error| bad(&format!("{error}")))?;
     let authority = uri.authority().ok_or_else(|| bad("no host; write https://host/path"))?;
     if authority.as_str().contains('@') {
@@ -220,7 +226,7 @@ fn parse_url(url: &str) -> Result<Uri, CliError> {
 
 fn parse_checksums(args: &GetArgs) -> Result<Vec<[u8; 32]>, CliError> {
     if !args.sha256.is_empty() && args.sha256.len() != args.urls.len() {
-        return Err(usage(format!(
+        return Err(usage_error(format!(
             "--sha256 given {} times for {} URLs; give it once for each, in order",
             args.sha256.len(),
             args.urls.len()
@@ -228,7 +234,7 @@ fn parse_checksums(args: &GetArgs) -> Result<Vec<[u8; 32]>, CliError> {
     }
     let parse = |text: &String| {
         parse_sha256(text)
-            .ok_or_else(|| usage(format!("--sha256 {text}: not 64 hexadecimal digits")))
+            .ok_or_else(|| usage_error(format!("--sha256 {text}: not 64 hexadecimal digits")))
     };
     args.sha256.iter().map(parse).collect()
 }

@@ -15,24 +15,24 @@ pub(super) struct Report {
     pub(super) status: Option<StatusCode>,
     pub(super) version: Option<Version>,
     /// Time from the last attempt's request to its response header section.
-    pub(super) first_byte: Option<Duration>,
-    pub(super) total: Duration,
+    pub(super) time_to_first_byte: Option<Duration>,
+    pub(super) total_time: Duration,
     /// Bytes from an earlier run.
-    pub(super) resumed: u64,
+    pub(super) resumed_bytes: u64,
     /// Length of the destination in bytes.
     pub(super) length: u64,
     pub(super) attempts: u32,
     pub(super) digest: Option<[u8; 32]>,
-    pub(super) outcome: Outcome,
-    ranges: Vec<Range>,
+    pub(super) outcome: FetchOutcome,
+    ranges: Vec<ReceivedRange>,
     current_body: Option<(StreamInfo, u64)>,
 }
 
 /// How the fetch ended.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum FetchOutcome {
     #[default]
-    Fetched,
+    NotSkipped,
     /// The file already existed.
     Skipped,
 }
@@ -40,7 +40,7 @@ pub(super) enum Outcome {
 /// Bytes received over one connection, as offsets in the file. HTTP/1.1 connections have no number.
 /// Another attempt may use another session, which numbers its connections from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Range {
+struct ReceivedRange {
     attempt: u32,
     connection: Option<String>,
     start: u64,
@@ -48,24 +48,27 @@ struct Range {
 }
 
 impl Report {
-    /// Records the start of a body that is written at offset `at`.
-    pub(super) fn begin_body(&mut self, info: Option<StreamInfo>, at: u64) {
-        self.current_body = info.map(|info| (info, at));
+    /// Records the start of a body that is written at `offset`.
+    pub(super) fn begin_body(&mut self, info: Option<StreamInfo>, offset: u64) {
+        self.current_body = info.map(|info| (info, offset));
     }
 
-    /// Records the end of a body, complete or not; the destination holds `written` bytes.
-    pub(super) fn end_body(&mut self, start: u64, written: u64) {
-        self.length = written;
+    /// Records the end of a body, complete or not; the destination holds `destination_bytes`.
+    pub(super) fn end_body(&mut self, start: u64, destination_bytes: u64) {
+        self.length = destination_bytes;
         match self.current_body.take() {
-            Some((info, at)) => {
-                self.ranges.extend(ranges(&info.segments(), self.attempts, at, written))
-            }
-            None if written > start => {
-                self.ranges.push(Range {
+            Some((info, at)) => self.ranges.extend(to_ranges(
+                &info.segments(),
+                self.attempts,
+                at,
+                destination_bytes,
+            )),
+            None if destination_bytes > start => {
+                self.ranges.push(ReceivedRange {
                     attempt: self.attempts,
                     connection: None,
                     start,
-                    end: written,
+                    end: destination_bytes,
                 });
             }
             None => {}
@@ -75,19 +78,19 @@ impl Report {
     /// Discards the ranges: the next body starts at 0.
     pub(super) fn discard_ranges(&mut self) {
         self.ranges.clear();
-        self.resumed = 0;
+        self.resumed_bytes = 0;
     }
 
     /// Returns how often the body migrated to another connection.
-    fn migrations(&self) -> usize {
-        let changed = |pair: &[Range]| match pair {
+    fn migration_count(&self) -> usize {
+        let changed = |pair: &[ReceivedRange]| match pair {
             [a, b] => a.attempt == b.attempt && a.connection != b.connection && a.end == b.start,
             _ => false,
         };
         self.ranges.windows(2).filter(|pair| changed(pair)).count()
     }
 
-    pub(super) fn json(
+    pub(super) fn to_json(
         &self,
         url: &str,
         file: Option<String>,
@@ -98,14 +101,14 @@ impl Report {
             "url": url,
             "file": file,
             "status": self.status.map(|status| status.as_u16()),
-            "protocol": self.version.map(protocol),
+            "protocol": self.version.map(protocol_name),
             "bytes": self.length,
-            "resumed_from": self.resumed,
-            "skipped": self.outcome == Outcome::Skipped,
-            "ttfb_ms": self.first_byte.map(millis),
-            "total_ms": millis(self.total),
+            "resumed_from": self.resumed_bytes,
+            "skipped": self.outcome == FetchOutcome::Skipped,
+            "ttfb_ms": self.time_to_first_byte.map(millis),
+            "total_ms": millis(self.total_time),
             "attempts": self.attempts,
-            "migrations": self.migrations(),
+            "migrations": self.migration_count(),
             "ranges": self.ranges,
             "sha256": self.digest.as_ref().map(sink::to_hex),
             "error": failure.map(|failure| serde_json::json!({
@@ -118,17 +121,17 @@ impl Report {
 
     /// Returns a summary as text.
     pub(super) fn summary(&self, name: &str) -> String {
-        if self.outcome == Outcome::Skipped {
+        if self.outcome == FetchOutcome::Skipped {
             return format!("{name} already exists");
         }
-        let seconds = self.total.as_secs_f64();
-        let received = self.length.saturating_sub(self.resumed);
+        let seconds = self.total_time.as_secs_f64();
+        let received = self.length.saturating_sub(self.resumed_bytes);
         let rate = if seconds > 0.0 { received as f64 / seconds / 1e6 } else { 0.0 };
         let mut text = format!("{name}: {} bytes in {seconds:.2} s, {rate:.1} MB/s", self.length);
-        if self.resumed > 0 {
-            text.push_str(&format!(", resumed after {} bytes", self.resumed));
+        if self.resumed_bytes > 0 {
+            text.push_str(&format!(", resumed after {} bytes", self.resumed_bytes));
         }
-        match self.migrations() {
+        match self.migration_count() {
             0 => {}
             1 => text.push_str(", migrated once"),
             migrations => text.push_str(&format!(", migrated {migrations} times")),
@@ -138,7 +141,7 @@ impl Report {
 
     /// Returns one line for each range of bytes, with the connection that carried it.
     pub(super) fn details(&self) -> Vec<String> {
-        let shown = |range: &Range| {
+        let shown = |range: &ReceivedRange| {
             let connection = range.connection.as_deref().unwrap_or("HTTP/1.1");
             format!("bytes {} to {} over connection {connection}", range.start, range.end)
         };
@@ -146,18 +149,23 @@ impl Report {
     }
 }
 
-/// Converts the segments of a body written at offset `at` to ranges, up to offset `written`.
-fn ranges(segments: &[Segment], attempt: u32, at: u64, written: u64) -> Vec<Range> {
-    let shifted = segments.iter().map(|segment| Range {
+/// Converts the segments of a body written at `offset` to ranges, up to `destination_bytes`.
+fn to_ranges(
+    segments: &[Segment],
+    attempt: u32,
+    offset: u64,
+    destination_bytes: u64,
+) -> Vec<ReceivedRange> {
+    let shifted = segments.iter().map(|segment| ReceivedRange {
         attempt,
         connection: Some(segment.connection.to_string()),
-        start: at + segment.start,
-        end: (at + segment.end).min(written),
+        start: offset + segment.start,
+        end: (offset + segment.end).min(destination_bytes),
     });
     shifted.filter(|range| range.start < range.end).collect()
 }
 
-const fn protocol(version: Version) -> &'static str {
+const fn protocol_name(version: Version) -> &'static str {
     match version {
         Version::HTTP_2 => "h2",
         Version::HTTP_10 => "http/1.0",

@@ -25,7 +25,7 @@ pub(super) enum Verbosity {
 pub(super) struct Screen {
     verbosity: Verbosity,
     bars: Option<MultiProgress>,
-    open: AtomicUsize,
+    open_connections: AtomicUsize,
 }
 
 impl Screen {
@@ -33,10 +33,10 @@ impl Screen {
         let is_drawn = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
         let bars = is_drawn
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { verbosity, bars, open: AtomicUsize::new(0) }
+        Self { verbosity, bars, open_connections: AtomicUsize::new(0) }
     }
 
-    fn line(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         match &self.bars {
             Some(bars) => bars.suspend(|| eprintln!("{text}")),
             None => eprintln!("{text}"),
@@ -44,33 +44,33 @@ impl Screen {
     }
 
     /// Prints an error at every verbosity.
-    pub(super) fn error(&self, text: &str) {
-        self.line(&format!("{} {text}", paint::error("error:")));
+    pub(super) fn print_error(&self, text: &str) {
+        self.print_line(&format!("{} {text}", paint::error("error:")));
     }
 
     /// Prints a message unless quiet.
-    pub(super) fn info(&self, text: &str) {
+    pub(super) fn print_info(&self, text: &str) {
         if self.verbosity > Verbosity::Quiet {
-            self.line(text);
+            self.print_line(text);
         }
     }
 
     /// Prints a message with -v.
-    pub(super) fn detail(&self, text: &str) {
+    pub(super) fn print_detail(&self, text: &str) {
         if self.verbosity == Verbosity::Detailed {
-            self.line(&paint::dim(&format!("* {text}")));
+            self.print_line(&paint::dim(&format!("* {text}")));
         }
     }
 
     /// Reports a completed URL, on a terminal or with -v.
-    pub(super) fn done(&self, text: &str) {
+    pub(super) fn print_done(&self, text: &str) {
         if self.bars.is_some() || self.verbosity == Verbosity::Detailed {
-            self.line(&format!("{} {text}", paint::success("done:")));
+            self.print_line(&format!("{} {text}", paint::success("done:")));
         }
     }
 
     /// Adds a progress bar.
-    pub(super) fn bar(&self, name: &str) -> Bar {
+    pub(super) fn add_bar(&self, name: &str) -> Bar {
         Bar(self.bars.as_ref().map(|bars| {
             let bar = bars.add(ProgressBar::no_length());
             bar.set_style(style(
@@ -95,7 +95,7 @@ pub(super) struct Bar(Option<ProgressBar>);
 
 impl Bar {
     /// Sets the start offset and the length, once known.
-    pub(super) fn start(&self, at: u64, total: Option<u64>) {
+    pub(super) fn start(&self, offset: u64, total: Option<u64>) {
         let Some(bar) = &self.0 else { return };
         if let Some(total) = total {
             bar.set_length(total);
@@ -103,7 +103,7 @@ impl Bar {
                 "{prefix:<24!} {binary_bytes:>11}/{binary_total_bytes:<11} [{bar:24}] {percent:>3}% {binary_bytes_per_sec:>13} {eta:>4}",
             ));
         }
-        bar.set_position(at);
+        bar.set_position(offset);
         bar.reset_eta();
     }
 
@@ -126,32 +126,36 @@ impl Observer for Screen {
     fn on_event(&self, event: &ObserverEvent) {
         match event {
             ObserverEvent::ConnectionOpened { .. } => {
-                let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-                self.detail(&format!("connected, {open} open"));
+                let open = self.open_connections.fetch_add(1, Ordering::Relaxed) + 1;
+                self.print_detail(&format!("connected, {open} open"));
             }
             ObserverEvent::ConnectionClosed { .. } => {
-                let open = self.open.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
-                self.detail(&format!("connection closed, {open} open"));
+                let open = self.open_connections.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+                self.print_detail(&format!("connection closed, {open} open"));
             }
             ObserverEvent::SessionEstablished => {
-                self.detail("the server supports SMig: streams can migrate");
+                self.print_detail("the server supports SMig: streams can migrate");
             }
-            ObserverEvent::Joined { .. } => self.detail("a spare connection joined the session"),
+            ObserverEvent::Joined { .. } => {
+                self.print_detail("a spare connection joined the session")
+            }
             ObserverEvent::JoinRefused { .. } => {
-                self.detail("the server refused a spare connection")
+                self.print_detail("the server refused a spare connection")
             }
             ObserverEvent::Migrated { from, to, mover, .. } => {
                 let initiator = match mover {
                     Mover::Local => "the client",
                     Mover::Peer => "the server",
                 };
-                self.detail(&format!(
+                self.print_detail(&format!(
                     "a stream migrated from connection {from} to {to}, initiated by {initiator}"
                 ));
             }
-            ObserverEvent::MigrationDeclined { .. } => self.detail("a migration was declined"),
-            ObserverEvent::StreamReset { .. } => self.detail("a stream was reset"),
-            ObserverEvent::LimitHit(limit) => self.info(&format!("limit reached: {limit}")),
+            ObserverEvent::MigrationDeclined { .. } => {
+                self.print_detail("a migration was declined")
+            }
+            ObserverEvent::StreamReset { .. } => self.print_detail("a stream was reset"),
+            ObserverEvent::LimitHit(limit) => self.print_info(&format!("limit reached: {limit}")),
             _ => {}
         }
     }

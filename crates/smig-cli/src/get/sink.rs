@@ -36,7 +36,7 @@ pub(super) struct PartialFile {
 pub(super) struct Sink {
     out: Output,
     hash: Option<Sha256>,
-    written: u64,
+    destination_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Output {
     Part { file: File, part: PathBuf, path: PathBuf, if_exists: IfExists },
 }
 
-fn fail(path: &Path, error: &io::Error) -> CliError {
+fn write_error(path: &Path, error: &io::Error) -> CliError {
     CliError::new(Exit::Write, format!("cannot write {}: {error}", path.display()))
 }
 
@@ -59,12 +59,12 @@ impl Sink {
             Destination::Stdout => Output::Stdout(io::stdout()),
             Destination::Device(path) => {
                 let file = OpenOptions::new().write(true).open(path);
-                Output::Device(file.map_err(|error| fail(path, &error))?, path.clone())
+                Output::Device(file.map_err(|error| write_error(path, &error))?, path.clone())
             }
             Destination::File { path, if_exists } => Self::open_part(path, *if_exists)?,
         };
         let hash = (hashing == Hashing::On).then(Sha256::new);
-        Ok(Self { out, hash, written: 0 })
+        Ok(Self { out, hash, destination_bytes: 0 })
     }
 
     fn open_part(path: &Path, if_exists: IfExists) -> Result<Output, CliError> {
@@ -75,12 +75,12 @@ impl Sink {
             ));
         }
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(|error| fail(dir, &error))?;
+            std::fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
         }
         let part = super::part_path(path);
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let file = file.map_err(|error| fail(&part, &error))?;
+        let file = file.map_err(|error| write_error(&part, &error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -102,20 +102,20 @@ impl Sink {
         (length > 0 && fits).then_some(PartialFile { length, metadata })
     }
 
-    /// Prepares for writing at offset `at`. `metadata` describes the content that follows.
+    /// Prepares for writing at `offset`. `metadata` describes the content that follows.
     pub(super) fn begin(
         &mut self,
-        at: u64,
+        offset: u64,
         metadata: Option<&PartMetadata>,
     ) -> Result<(), CliError> {
-        self.written = at;
+        self.destination_bytes = offset;
         let is_hashed = self.hash.is_some();
         self.hash = is_hashed.then(Sha256::new);
         let Output::Part { file, part, .. } = &mut self.out else {
             return Ok(());
         };
         let mut prepare = || {
-            if at == 0 {
+            if offset == 0 {
                 file.set_len(0)?;
             }
             match metadata {
@@ -124,16 +124,16 @@ impl Sink {
             }
             file.seek(SeekFrom::Start(0))?;
             if let Some(hash) = &mut self.hash {
-                hash_content(file, at, hash)?;
+                hash_content(file, offset, hash)?;
             }
-            file.seek(SeekFrom::Start(at)).map(drop)
+            file.seek(SeekFrom::Start(offset)).map(drop)
         };
-        prepare().map_err(|error| fail(part, &error))
+        prepare().map_err(|error| write_error(part, &error))
     }
 
     /// Returns the length of the destination in bytes.
-    pub(super) const fn written(&self) -> u64 {
-        self.written
+    pub(super) const fn destination_bytes(&self) -> u64 {
+        self.destination_bytes
     }
 
     pub(super) fn write(&mut self, data: &[u8]) -> Result<(), CliError> {
@@ -144,13 +144,13 @@ impl Sink {
         };
         result.map_err(|error| match &self.out {
             Output::Nowhere => CliError::new(Exit::Write, error.to_string()),
-            Output::Stdout(_) => fail(Path::new("standard output"), &error),
-            Output::Device(_, path) | Output::Part { part: path, .. } => fail(path, &error),
+            Output::Stdout(_) => write_error(Path::new("standard output"), &error),
+            Output::Device(_, path) | Output::Part { part: path, .. } => write_error(path, &error),
         })?;
         if let Some(hash) = &mut self.hash {
             hash.update(data);
         }
-        self.written += data.len() as u64;
+        self.destination_bytes += data.len() as u64;
         Ok(())
     }
 
@@ -160,16 +160,16 @@ impl Sink {
     /// A wrong checksum leaves NAME.part without its metadata, so that it is never resumed.
     pub(super) fn finish(
         mut self,
-        expected: Option<[u8; 32]>,
+        expected_digest: Option<[u8; 32]>,
     ) -> Result<Option<[u8; 32]>, CliError> {
         let digest: Option<[u8; 32]> = self.hash.take().map(|hash| hash.finalize().into());
-        if let (Some(expected), Some(digest)) = (expected, digest)
+        if let (Some(expected), Some(digest)) = (expected_digest, digest)
             && expected != digest
         {
             let mut message =
                 format!("wrong checksum: got {}, expected {}", to_hex(&digest), to_hex(&expected));
             if let Output::Part { part, .. } = &self.out {
-                remove_metadata(part).map_err(|error| fail(part, &error))?;
+                remove_metadata(part).map_err(|error| write_error(part, &error))?;
                 message.push_str(&format!("; the content is in {}", part.display()));
             }
             return Err(CliError::new(Exit::Checksum, message));
@@ -177,14 +177,14 @@ impl Sink {
         match &mut self.out {
             Output::Nowhere | Output::Device(..) => {}
             Output::Stdout(out) => {
-                out.flush().map_err(|error| fail(Path::new("standard output"), &error))?;
+                out.flush().map_err(|error| write_error(Path::new("standard output"), &error))?;
             }
             Output::Part { part, path, if_exists, .. } => {
                 rename_part(part, path, *if_exists).map_err(|error| {
                     let why = format!("{error}; the content is in {}", part.display());
                     CliError::new(Exit::Write, format!("cannot create {}: {why}", path.display()))
                 })?;
-                remove_metadata(part).map_err(|error| fail(part, &error))?;
+                remove_metadata(part).map_err(|error| write_error(part, &error))?;
             }
         }
         Ok(digest)

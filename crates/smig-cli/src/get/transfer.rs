@@ -15,7 +15,7 @@ use super::clients::Clients;
 use super::errors::{self, AttemptError, RetryAdvice};
 use super::part_metadata::{ContentRange, PartMetadata};
 use super::plan::{Destination, IfExists, Job};
-use super::report::{Outcome, Report};
+use super::report::{FetchOutcome, Report};
 use super::screen::{Bar, Screen};
 use super::sink::{Hashing, PartialFile, Sink};
 use super::upload::Upload;
@@ -59,7 +59,7 @@ impl FetchOptions {
                 }
             }
         };
-        report.total = started_at.elapsed();
+        report.total_time = started_at.elapsed();
         (report, result)
     }
 
@@ -75,7 +75,7 @@ impl FetchOptions {
         if let Destination::File { path, if_exists: IfExists::Skip } = &job.destination
             && path.exists()
         {
-            report.outcome = Outcome::Skipped;
+            report.outcome = FetchOutcome::Skipped;
             report.length = path.metadata().map_or(0, |metadata| metadata.len());
             return Ok(());
         }
@@ -85,21 +85,22 @@ impl FetchOptions {
         let mut backoff = INITIAL_BACKOFF;
         loop {
             report.attempts += 1;
-            let failed = match self.attempt(job, report, &mut sink, resume).await {
+            let attempt_error = match self.attempt(job, report, &mut sink, resume).await {
                 Ok(()) => {
                     report.digest = sink.finish(job.sha256)?;
                     return Ok(());
                 }
                 Err(failed) => failed,
             };
-            let Some(delay) = self.retry_delay(&failed, report.attempts, &sink, backoff) else {
+            let Some(delay) = self.retry_delay(&attempt_error, report.attempts, &sink, backoff)
+            else {
                 let hint = sink.part().map(describe_part);
                 sink.discard_if_empty();
-                return Err(with_hint(failed.failure, sink.written(), hint));
+                return Err(with_hint(attempt_error.failure, sink.destination_bytes(), hint));
             };
             let seconds = delay.as_secs_f64();
-            let why = &failed.failure;
-            self.screen.info(&format!("{}: {why}; retrying in {seconds} s", job.url));
+            let why = &attempt_error.failure;
+            self.screen.print_info(&format!("{}: {why}; retrying in {seconds} s", job.url));
             tokio::time::sleep(delay).await;
             backoff = (backoff * 2).min(MAX_BACKOFF);
             resume = Resume::Yes;
@@ -109,17 +110,17 @@ impl FetchOptions {
     /// Returns the delay before the next attempt; `None` if there is none.
     fn retry_delay(
         &self,
-        failed: &AttemptError,
+        attempt_error: &AttemptError,
         attempts: u32,
         sink: &Sink,
         backoff: Duration,
     ) -> Option<Duration> {
         // Data written to a pipe cannot be withdrawn.
-        let is_irrevocable = sink.written() > 0 && sink.part().is_none();
+        let is_irrevocable = sink.destination_bytes() > 0 && sink.part().is_none();
         if attempts > self.retries || is_irrevocable || !self.upload.is_repeatable() {
             return None;
         }
-        match failed.retry {
+        match attempt_error.retry_advice {
             RetryAdvice::Never => None,
             RetryAdvice::Safe => Some(backoff),
             RetryAdvice::IfIdempotent if !self.method.is_idempotent() => None,
@@ -136,28 +137,28 @@ impl FetchOptions {
         sink: &mut Sink,
         resume: Resume,
     ) -> Result<(), AttemptError> {
-        let partial = match resume {
+        let partial_file = match resume {
             Resume::Yes if self.method == Method::GET => sink.resumable_part(&job.url),
             _ => None,
         };
-        if let Some(partial) =
-            partial.as_ref().filter(|left| left.metadata.total == Some(left.length))
+        if let Some(partial_file) =
+            partial_file.as_ref().filter(|left| left.metadata.total == Some(left.length))
         {
             // An earlier attempt received everything but could not rename the file.
-            sink.begin(partial.length, Some(&partial.metadata))?;
-            report.resumed = partial.length;
-            report.length = partial.length;
+            sink.begin(partial_file.length, Some(&partial_file.metadata))?;
+            report.resumed_bytes = partial_file.length;
+            report.length = partial_file.length;
             return Ok(());
         }
-        let bar = self.screen.bar(&display_name(job));
+        let bar = self.screen.add_bar(&display_name(job));
         let sent_at = Instant::now();
-        let request = self.request(job, partial.as_ref())?;
+        let request = self.build_request(job, partial_file.as_ref())?;
         let response = self.clients.for_uri(&job.uri).request(request).await;
         let response = response.map_err(|error| errors::from_request_error(&error))?;
         report.status = Some(response.status());
         report.version = Some(response.version());
-        report.first_byte = Some(sent_at.elapsed());
-        let at = match self.prepare_destination(job, &response, partial, sink)? {
+        report.time_to_first_byte = Some(sent_at.elapsed());
+        let offset = match self.prepare_destination(job, &response, partial_file, sink)? {
             BodyOffset::At(at) => at,
             BodyOffset::RangeRefused => {
                 // The server cannot serve the range: fetch all of it.
@@ -166,21 +167,21 @@ impl FetchOptions {
                 return Box::pin(self.attempt(job, report, sink, Resume::No)).await;
             }
         };
-        match at {
+        match offset {
             0 => report.discard_ranges(),
-            _ if report.attempts == 1 => report.resumed = at,
+            _ if report.attempts == 1 => report.resumed_bytes = offset,
             _ => {}
         }
         if self.method == Method::HEAD {
             return print_head(&response);
         }
-        receive(report, sink, response, at, &bar).await
+        receive(report, sink, response, offset, &bar).await
     }
 
-    fn request(
+    fn build_request(
         &self,
         job: &Job,
-        partial: Option<&PartialFile>,
+        partial_file: Option<&PartialFile>,
     ) -> Result<Request<super::upload::UploadBody>, CliError> {
         let mut request = Request::new(self.upload.body()?);
         *request.method_mut() = self.method.clone();
@@ -199,14 +200,14 @@ impl FetchOptions {
         for (name, value) in &self.headers {
             headers.append(name, value.clone());
         }
-        if let Some(partial) = partial {
+        if let Some(partial_file) = partial_file {
             let set = |headers: &mut HeaderMap, name: HeaderName, value: &str| {
                 if let Ok(value) = HeaderValue::from_str(value) {
                     headers.insert(name, value);
                 }
             };
-            set(headers, RANGE, &format!("bytes={}-", partial.length));
-            set(headers, IF_RANGE, &partial.metadata.validator);
+            set(headers, RANGE, &format!("bytes={}-", partial_file.length));
+            set(headers, IF_RANGE, &partial_file.metadata.validator);
         }
         Ok(request)
     }
@@ -216,11 +217,11 @@ impl FetchOptions {
         &self,
         job: &Job,
         response: &Response<Incoming>,
-        partial: Option<PartialFile>,
+        partial_file: Option<PartialFile>,
         sink: &mut Sink,
     ) -> Result<BodyOffset, AttemptError> {
         let (status, headers) = (response.status(), response.headers());
-        match partial {
+        match partial_file {
             Some(partial) if status == StatusCode::PARTIAL_CONTENT => {
                 check_range(headers, &partial)?;
                 sink.begin(partial.length, Some(&partial.metadata))?;
@@ -229,7 +230,7 @@ impl FetchOptions {
             Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(BodyOffset::RangeRefused),
             partial if status.is_success() => {
                 if partial.is_some() {
-                    self.screen.info(&format!(
+                    self.screen.print_info(&format!(
                         "{}: the server's file has changed; starting again",
                         job.url
                     ));
@@ -252,19 +253,19 @@ enum BodyOffset {
 }
 
 /// Checks that a resumed body covers the rest of the file.
-fn check_range(headers: &HeaderMap, partial: &PartialFile) -> Result<(), CliError> {
+fn check_range(headers: &HeaderMap, partial_file: &PartialFile) -> Result<(), CliError> {
     let fail = |why: String| {
         CliError::new(Exit::Range, format!("cannot resume: {why}; omit --continue to start again"))
     };
     let range = ContentRange::from_headers(headers)
         .ok_or_else(|| fail("the Content-Range of the response is invalid".to_owned()))?;
-    if range.first != partial.length {
-        let (first, length) = (range.first, partial.length);
+    if range.first_pos != partial_file.length {
+        let (first, length) = (range.first_pos, partial_file.length);
         return Err(fail(format!("the server's range begins at {first}, not at {length}")));
     }
-    let total = range.total.or(partial.metadata.total);
-    if total.is_some_and(|total| range.last + 1 != total)
-        || (partial.metadata.total.is_some() && total != partial.metadata.total)
+    let total = range.total.or(partial_file.metadata.total);
+    if total.is_some_and(|total| range.last_pos + 1 != total)
+        || (partial_file.metadata.total.is_some() && total != partial_file.metadata.total)
     {
         return Err(fail("the length of the server's file has changed".to_owned()));
     }
@@ -280,18 +281,22 @@ async fn receive(
     report: &mut Report,
     sink: &mut Sink,
     response: Response<Incoming>,
-    at: u64,
+    offset: u64,
     bar: &Bar,
 ) -> Result<(), AttemptError> {
-    let total = content_length(response.headers()).map(|length| at + length);
+    let total = content_length(response.headers()).map(|length| offset + length);
     let mut body = response.into_body();
-    report.begin_body(body.stream_info(), at);
-    bar.start(at, total);
+    report.begin_body(body.stream_info(), offset);
+    bar.start(offset, total);
     let result = loop {
         match body.frame().await {
             None => break Ok(()),
             Some(Err(error)) => {
-                break Err(errors::incomplete_body(sink.written(), total, &error.to_string()));
+                break Err(errors::incomplete_body(
+                    sink.destination_bytes(),
+                    total,
+                    &error.to_string(),
+                ));
             }
             Some(Ok(frame)) => {
                 let Some(data) = frame.data_ref() else { continue };
@@ -299,15 +304,15 @@ async fn receive(
                     break Err(failure.into());
                 }
                 bar.add(data.len() as u64);
-                report.length = sink.written();
+                report.length = sink.destination_bytes();
             }
         }
     };
-    report.end_body(at, sink.written());
+    report.end_body(offset, sink.destination_bytes());
     result?;
     match total {
-        Some(total) if total != sink.written() => Err(errors::incomplete_body(
-            sink.written(),
+        Some(total) if total != sink.destination_bytes() => Err(errors::incomplete_body(
+            sink.destination_bytes(),
             Some(total),
             "the length differs from Content-Length",
         )),
@@ -346,9 +351,11 @@ fn describe_part(part: &Path) -> String {
 }
 
 /// Adds a hint on an incomplete file to the message.
-fn with_hint(failure: CliError, written: u64, hint: Option<String>) -> CliError {
+fn with_hint(failure: CliError, destination_bytes: u64, hint: Option<String>) -> CliError {
     match hint {
-        Some(hint) if written > 0 => CliError::new(failure.exit, format!("{failure}; {hint}")),
+        Some(hint) if destination_bytes > 0 => {
+            CliError::new(failure.exit, format!("{failure}; {hint}"))
+        }
         _ => failure,
     }
 }

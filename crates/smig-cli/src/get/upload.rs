@@ -93,12 +93,12 @@ impl UploadBody {
         std::thread::spawn(move || {
             loop {
                 let mut chunk = vec![0; CHUNK_BYTES];
-                let read = source.read(&mut chunk).map(|read| {
+                let result = source.read(&mut chunk).map(|read| {
                     chunk.truncate(read);
                     Bytes::from(chunk)
                 });
-                let is_last = read.as_ref().map_or(true, Bytes::is_empty);
-                if sender.blocking_send(read).is_err() || is_last {
+                let is_last = result.as_ref().map_or(true, Bytes::is_empty);
+                if sender.blocking_send(result).is_err() || is_last {
                     return;
                 }
             }

@@ -19,7 +19,7 @@ pub(super) struct BuildArgs {
 }
 
 impl BuildArgs {
-    pub(super) const fn builds(self) -> AcceptedBuilds {
+    pub(super) const fn accepted_builds(self) -> AcceptedBuilds {
         if self.any_build { AcceptedBuilds::Any } else { AcceptedBuilds::One }
     }
 }

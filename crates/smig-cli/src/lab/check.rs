@@ -54,7 +54,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
-    let links = links(&args.profiles)?;
+    let links = resolve_links(&args.profiles)?;
     // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     let options = CheckOptions {
@@ -62,43 +62,43 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         seed: args.seed,
         ..CheckOptions::default()
     };
-    let bar = progress(links.len());
+    let bar = progress_bar(links.len());
     let mut results = Vec::new();
     for (name, link) in &links {
         bar.set_message(name.clone());
-        let result = check::check(name, link, &options)?;
+        let profile_check = check::check(name, link, &options)?;
         bar.suspend(|| {
             if results.is_empty() && !args.json {
                 outln!("{}", paint::bold(&check::table_header()));
             }
-            show(args, &result)
+            show(args, &profile_check)
         })?;
-        results.push(result.result());
+        results.push(profile_check.result());
         bar.inc(1);
     }
     bar.finish_and_clear();
-    print_outcome(args, &results)
+    print_summary(args, &results)
 }
 
-fn progress(links: usize) -> ProgressBar {
+fn progress_bar(link_count: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {msg}, {eta} left");
-    let bar = ProgressBar::new(links as u64);
+    let bar = ProgressBar::new(link_count as u64);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
+fn show(args: &CheckArgs, profile_check: &ProfileCheck) -> Result<()> {
     if args.json {
-        let mut value = serde_json::to_value(result)?;
-        value["verdict"] = serde_json::to_value(result.result())?;
+        let mut value = serde_json::to_value(profile_check)?;
+        value["verdict"] = serde_json::to_value(profile_check.result())?;
         outln!("{value}");
         return Ok(());
     }
-    for line in check::table_rows(result) {
-        match result.result() {
+    for line in check::table_rows(profile_check) {
+        match profile_check.result() {
             CheckResult::Good => outln!("{line}"),
             CheckResult::Disturbed => outln!("{}", paint::dim(&line)),
             CheckResult::OutOfBounds => outln!("{}", paint::error(&line)),
@@ -107,25 +107,25 @@ fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
     Ok(())
 }
 
-fn print_outcome(args: &CheckArgs, verdicts: &[CheckResult]) -> Result<ExitCode> {
-    let count = |verdict| verdicts.iter().filter(|other| **other == verdict).count();
-    let (good, disturbed, out_of_bounds) =
+fn print_summary(args: &CheckArgs, results: &[CheckResult]) -> Result<ExitCode> {
+    let count = |verdict| results.iter().filter(|other| **other == verdict).count();
+    let (good_count, disturbed_count, out_of_bounds_count) =
         (count(CheckResult::Good), count(CheckResult::Disturbed), count(CheckResult::OutOfBounds));
     if !args.json {
-        let mut text = format!("{good} of {} links match their profiles", verdicts.len());
-        if disturbed > 0 {
-            text += &format!("; {disturbed} were disturbed: the machine was busy");
+        let mut text = format!("{good_count} of {} links match their profiles", results.len());
+        if disturbed_count > 0 {
+            text += &format!("; {disturbed_count} were disturbed: the machine was busy");
         }
-        if out_of_bounds > 0 {
-            text += &format!("; {out_of_bounds} do not");
+        if out_of_bounds_count > 0 {
+            text += &format!("; {out_of_bounds_count} do not");
         }
         outln!("{text}.");
     }
-    Ok(if out_of_bounds > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
+    Ok(if out_of_bounds_count > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
 }
 
 /// Returns the named links, or all profiles if no name is given.
-fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
+fn resolve_links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
     if names.is_empty() {
         let all = Profile::all().into_iter();
         return Ok(all.map(|profile| (profile.name.to_owned(), profile.spec)).collect());
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_link_is_a_name_or_a_file() {
-        assert_eq!(links(&[]).unwrap().len(), Profile::all().len());
+        assert_eq!(resolve_links(&[]).unwrap().len(), Profile::all().len());
         assert_eq!(resolve_link("paper-wired").unwrap(), LinkSpec::paper_wired());
         let error = resolve_link("paper-wird").unwrap_err().to_string();
         assert!(error.contains("paper-wired") && error.contains("smig lab profiles"), "{error}");
@@ -175,14 +175,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("link.toml");
         let name = path.to_str().unwrap();
-        let good =
+        let valid_toml =
             "[both]\nrate = { trace = \"a.trace\" }\ndelay_ms = 5\nqueue = { packets = 9 }\n";
-        std::fs::write(&path, good).unwrap();
+        std::fs::write(&path, valid_toml).unwrap();
         let error = resolve_link(name).unwrap_err().to_string();
         assert!(error.contains("a.trace"), "{error}");
         std::fs::write(dir.path().join("a.trace"), "1\n2\n").unwrap();
         resolve_link(name).unwrap();
-        std::fs::write(&path, good.replace("delay_ms", "dely_ms")).unwrap();
+        std::fs::write(&path, valid_toml.replace("delay_ms", "dely_ms")).unwrap();
         let error = resolve_link(name).unwrap_err().to_string();
         assert!(error.contains("line") && error.contains("dely_ms"), "{error}");
     }

@@ -63,7 +63,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
-    let comparisons = comparisons(args)?;
+    let comparisons = build_comparisons(args)?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&comparisons)?);
         return Ok(ExitCode::SUCCESS);
@@ -86,7 +86,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
+fn build_comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
     let a_path = args.a.path.as_deref().ok_or_else(|| {
         CliError::new(Exit::Usage, "A needs a directory before its colon; only B can omit it")
     })?;
@@ -124,9 +124,10 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
 }
 
 fn read(path: &Path) -> Result<Vec<TrialResult>, CliError> {
-    let shown = path.display();
+    let display_path = path.display();
     read_results(path).map_err(|error| {
-        let text = format!("cannot read results in {shown}: {error}; `smig lab run` writes them");
+        let text =
+            format!("cannot read results in {display_path}: {error}; `smig lab run` writes them");
         CliError::new(Exit::Read, text)
     })
 }
@@ -140,8 +141,8 @@ fn labels(args: &CompareArgs) -> (String, String) {
 /// Explains why there is nothing to compare.
 fn nothing_to_compare(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> CliError {
     let side = |selector: &Selector, results: &[TrialResult]| {
-        let matching = results.iter().filter(|one| selector.matches(&one.id.variant)).count();
-        (matching == 0).then(|| {
+        let match_count = results.iter().filter(|one| selector.matches(&one.id.variant)).count();
+        (match_count == 0).then(|| {
             let mut variants: Vec<String> =
                 results.iter().map(|one| one.id.variant.to_string()).collect();
             variants.sort_unstable();
@@ -172,8 +173,8 @@ mod tests {
     }
 
     fn error_of(sides: &[&str]) -> String {
-        let line = TestCli::try_parse_from(["compare"].iter().chain(sides));
-        match line {
+        let cli = TestCli::try_parse_from(["compare"].iter().chain(sides));
+        match cli {
             Err(error) => error.to_string(),
             Ok(line) => run(&line.args).unwrap_err().to_string(),
         }
@@ -182,11 +183,11 @@ mod tests {
     #[test]
     fn incomparable_sides_are_reported() {
         let dir = tempfile::tempdir().unwrap();
-        let empty = dir.path().to_str().unwrap();
-        assert!(error_of(&[":scheme=NoMig", empty]).contains("A needs a directory"));
-        assert!(error_of(&[empty, ":scheme"]).contains("cannot read results in :scheme"));
-        assert!(error_of(&[empty, ":a=b,c"]).contains("axis=name"));
+        let empty_directory = dir.path().to_str().unwrap();
+        assert!(error_of(&[":scheme=NoMig", empty_directory]).contains("A needs a directory"));
+        assert!(error_of(&[empty_directory, ":scheme"]).contains("cannot read results in :scheme"));
+        assert!(error_of(&[empty_directory, ":a=b,c"]).contains("axis=name"));
         assert!(error_of(&["no/such/folder", ":a=b"]).contains("smig lab run"));
-        assert!(error_of(&[empty, ":a=b"]).contains("found: no results"));
+        assert!(error_of(&[empty_directory, ":a=b"]).contains("found: no results"));
     }
 }

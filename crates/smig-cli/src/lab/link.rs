@@ -29,7 +29,7 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use super::check;
 use crate::exit::{CliError, Exit};
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::INTERRUPTED_STATUS;
 
 /// Exit status of timeout(1) for a command that ran out of time.
 const TIMED_OUT_STATUS: u8 = 124;
@@ -110,8 +110,8 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     }
     let testbed = start_testbed(args, link)?;
     // Copies for the command: the testbed's own descriptors are close-on-exec.
-    let server = inheritable(testbed.server().namespace())?;
-    let client = inheritable(testbed.client().namespace())?;
+    let server = duplicate_inheritable(testbed.server().namespace())?;
+    let client = duplicate_inheritable(testbed.client().namespace())?;
     let fd_and_address =
         |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
     let mut command =
@@ -153,7 +153,7 @@ fn start_testbed(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
 }
 
 /// Duplicates a descriptor without close-on-exec.
-fn inheritable(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
+fn duplicate_inheritable(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::dup(namespace).context("cannot duplicate the descriptor of a host's namespace")
 }
 
@@ -187,7 +187,7 @@ async fn wait_for_child(child: &mut Child, limit: Duration) -> Result<ExitCode> 
             }
             _ = interrupt.recv() => {
                 // The terminal sends SIGINT to the command itself.
-                status_override = Some(INTERRUPTED);
+                status_override = Some(INTERRUPTED_STATUS);
                 if kill_deadline.is_some() {
                     child.kill()?;
                 }
@@ -224,16 +224,16 @@ fn summarize(report: &LinkReport) -> String {
     )
 }
 
-pub(super) fn exec(args: &LinkExecArgs) -> Result<ExitCode> {
+pub(super) fn run_command(args: &LinkExecArgs) -> Result<ExitCode> {
     // The process ID in the /proc of the machine, which the command sees.
     let own_pid = fs::read_link("/proc/self").context("cannot read /proc")?;
-    let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own_pid.display());
+    let enter_prefix = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own_pid.display());
     let (program, arguments) = args.command.split_first().context("no program")?;
     let mut command = Command::new(program);
     command.args(arguments);
     for (name, host) in [("SERVER", &args.server), ("CLIENT", &args.client)] {
         let [fd, address] = host.as_slice() else { continue };
-        command.env(format!("SMIG_LAB_{name}"), enter(fd));
+        command.env(format!("SMIG_LAB_{name}"), enter_prefix(fd));
         command.env(format!("SMIG_LAB_{name}_ADDRESS"), address);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -35,17 +35,17 @@ pub(crate) struct MergeArgs {
 }
 
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    let merged =
-        merge(&args.out, &args.from, args.build.builds()).context("cannot merge the results")?;
+    let merge_result = merge(&args.out, &args.from, args.build.accepted_builds())
+        .context("cannot merge the results")?;
     if args.json {
         let summary = serde_json::json!({
-            "file": merged.file, "results": merged.results, "repeated": merged.duplicates,
+            "file": merge_result.file, "results": merge_result.results, "repeated": merge_result.duplicates,
         });
         outln!("{summary}");
     } else {
-        outln!("{} results in {}", merged.results, merged.file.display());
-        if merged.duplicates > 0 {
-            outln!("{} duplicate results skipped", merged.duplicates);
+        outln!("{} results in {}", merge_result.results, merge_result.file.display());
+        if merge_result.duplicates > 0 {
+            outln!("{} duplicate results skipped", merge_result.duplicates);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -67,14 +67,14 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Timeline(args) => timeline::run(&args),
         LabCommand::Link(args) => link::run(&args),
-        LabCommand::LinkExec(args) => link::exec(&args),
+        LabCommand::LinkExec(args) => link::run_command(&args),
         LabCommand::Check(args) => check::run(&args),
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
         LabCommand::Trial(args) => trial::run(&args),
         LabCommand::ExecChild(args) => trial::exec_child(&args),
-        LabCommand::Hystart(args) => trial::hystart(&args),
+        LabCommand::Hystart(args) => trial::keep_hystart(&args),
         LabCommand::Server(args) => server::run(&args),
     }
 }

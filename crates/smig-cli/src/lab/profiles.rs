@@ -41,13 +41,13 @@ pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
             out!("{text}");
         }
         None if args.json => {
-            let all: Vec<_> = Profile::all()
+            let profiles: Vec<_> = Profile::all()
                 .iter()
                 .map(|Profile { name, about, spec }| {
                     serde_json::json!({ "name": name, "about": about, "link": spec })
                 })
                 .collect();
-            outln!("{}", serde_json::to_string_pretty(&all)?);
+            outln!("{}", serde_json::to_string_pretty(&profiles)?);
         }
         None => {
             for Profile { name, about, spec } in Profile::all() {

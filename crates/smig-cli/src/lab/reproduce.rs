@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, CampaignError, MissingServer, Options, Plan, Summary, plan, read_results,
+    self, CampaignError, CampaignOptions, CampaignSummary, MissingServer, Plan, plan, read_results,
 };
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::build::{BuildArgs, identify_build};
 use super::run::{CampaignProgress, DisturbedRuns, check_setting, parse_jobs};
 use crate::exit::{CliError, Exit};
-use crate::interrupt::{self, INTERRUPTED};
+use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::stdout::{out, outln};
 
 /// Parallel runs per processor. Measured with six on two processors that also compiled: over 228
@@ -58,7 +58,7 @@ pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
     command: Option<ReproduceCommand>,
     /// Names of figures, or all
-    #[arg(value_name = "NAME", required = true, value_parser = name)]
+    #[arg(value_name = "NAME", required = true, value_parser = parse_name)]
     names: Vec<String>,
     /// Measure less of each figure: minutes instead of hours; the report says what is missing
     #[arg(long)]
@@ -98,7 +98,7 @@ enum ReproduceCommand {
     },
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn parse_name(text: &str) -> Result<String, String> {
     if text == "all" || text == SURVEY || Experiment::by_name(text).is_some() {
         return Ok(text.to_owned());
     }
@@ -108,20 +108,20 @@ fn name(text: &str) -> Result<String, String> {
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
     match &args.command {
-        Some(ReproduceCommand::List) => list(),
+        Some(ReproduceCommand::List) => print_experiments(),
         Some(ReproduceCommand::Report { dir, json, build }) => {
             if !dir.is_dir() {
                 let text = format!("{}: not a directory", dir.display());
                 return Err(CliError::new(Exit::Usage, text).into());
             }
-            report(dir, *json, build.builds())?;
+            write_and_print_report(dir, *json, build.accepted_builds())?;
             Ok(ExitCode::SUCCESS)
         }
         None => measure(args),
     }
 }
 
-fn list() -> Result<ExitCode> {
+fn print_experiments() -> Result<ExitCode> {
     outln!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
     let jobs = default_jobs();
     for experiment in Experiment::all() {
@@ -141,7 +141,7 @@ fn list() -> Result<ExitCode> {
         outln!(
             "{:<12} {:<28} {:>10} {:>10}  {}",
             experiment.name,
-            experiment.file.trim_start_matches("scenarios/"),
+            experiment.scenario_path.trim_start_matches("scenarios/"),
             duration(Extent::Quick)?,
             duration(Extent::Full)?,
             experiment.title
@@ -165,7 +165,7 @@ fn selected_trials(
     let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
         CliError::new(
             Exit::Failure,
-            Diagnostics { file: experiment.file.into(), diagnostics: faults }.to_string(),
+            Diagnostics { file: experiment.scenario_path.into(), diagnostics: faults }.to_string(),
         )
     })?;
     if let Some(repetitions) = repetitions {
@@ -187,13 +187,13 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| if args.quick { "reproduction-quick" } else { "reproduction" }.into());
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
-    let options = Options {
+    let options = CampaignOptions {
         out,
         shard: None,
         filter: Filter::default(),
         jobs: args.jobs.unwrap_or_else(default_jobs),
         build: identify_build(&smig)?,
-        builds: args.build.builds(),
+        builds: args.build.accepted_builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: args.disturbed.into(),
@@ -206,68 +206,70 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         &plan,
         options.jobs,
     );
-    let done = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
+    let campaign_summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
-    let done = done?;
+    let campaign_summary = campaign_summary?;
     let includes_survey = |name: &String| name == "all" || name == SURVEY;
     if args.names.iter().any(includes_survey) && !stop.is_cancelled() {
         survey_test_web(&options.out)?;
     }
-    if done.finished + done.done_before > 0 || args.names.iter().any(includes_survey) {
+    if campaign_summary.finished_count + campaign_summary.done_before_count > 0
+        || args.names.iter().any(includes_survey)
+    {
         // The plan has checked the builds. The report marks a build without a commit.
-        report(&options.out, args.json, AcceptedBuilds::Any)?;
+        write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
-    Ok(print_outcome(&done))
+    Ok(print_summary(&campaign_summary))
 }
 
 /// Joins the plans of all selected experiments, so that processors do not idle at the end of each.
-fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &Options) -> Result<Plan> {
+fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions) -> Result<Plan> {
     let is_selected = |experiment: &&Experiment| {
         args.names.iter().any(|name| name == "all" || name == experiment.name)
     };
-    let mut combined = Plan {
+    let mut merged_plan = Plan {
         trials: Vec::new(),
-        done: 0,
-        missing: Vec::new(),
+        done_count: 0,
+        missing_servers: Vec::new(),
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
     for experiment in Experiment::all().iter().filter(is_selected) {
         let (campaign, trials) = selected_trials(experiment, extent, args.repetitions)?;
-        let part = plan(&campaign, options).map_err(|error| match error {
+        let experiment_plan = plan(&campaign, options).map_err(|error| match error {
             CampaignError::OtherScenario { .. } => {
                 anyhow::Error::from(CliError::new(Exit::Usage, error.to_string()))
             }
             error => error.into(),
         })?;
-        let kept: Vec<_> = part
+        let kept_trials: Vec<_> = experiment_plan
             .trials
             .into_iter()
             .filter(|cell| trials.iter().any(|wanted| wanted.id == cell.id))
             .collect();
-        combined.done += part.done;
-        combined.trials.extend(kept);
-        combined.programs.extend(part.programs);
-        combined.versions.extend(part.versions);
-        for missing in part.missing {
-            add_missing(&mut combined.missing, missing);
+        merged_plan.done_count += experiment_plan.done_count;
+        merged_plan.trials.extend(kept_trials);
+        merged_plan.programs.extend(experiment_plan.programs);
+        merged_plan.versions.extend(experiment_plan.versions);
+        for missing in experiment_plan.missing_servers {
+            add_missing(&mut merged_plan.missing_servers, missing);
         }
     }
     // All first repetitions before any second one: an interrupted campaign still yields a report
     // with all figures.
-    combined.trials.sort_by_key(|cell| cell.id.repetition);
-    Ok(combined)
+    merged_plan.trials.sort_by_key(|cell| cell.id.repetition);
+    Ok(merged_plan)
 }
 
-fn add_missing(all: &mut Vec<MissingServer>, missing: MissingServer) {
-    match all.iter_mut().find(|known| known.kind == missing.kind) {
+fn add_missing(missing_servers: &mut Vec<MissingServer>, missing: MissingServer) {
+    match missing_servers.iter_mut().find(|known| known.kind == missing.kind) {
         Some(known) => known.trials += missing.trials,
-        None => all.push(missing),
+        None => missing_servers.push(missing),
     }
 }
 
 /// Writes the report of the results in `dir`, and prints its summary.
-fn report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Result<()> {
+fn write_and_print_report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Result<()> {
     let results = read_results(dir)?;
     builds
         .check(results.iter().map(|result| result.origin.as_ref()))
@@ -278,29 +280,35 @@ fn report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Result<()> {
         return Err(CliError::new(Exit::Failure, text).into());
     }
     let findings = findings(&results, survey.as_ref());
-    let written = write_report(dir, &findings, &results)?;
+    let report_files = write_report(dir, &findings, &results)?;
     if json {
         outln!("{:#}", render_json(&findings));
     } else {
         out!("{}", to_text(&summary(&findings)));
     }
-    eprintln!("\nThe report: {}", written.page.display());
+    eprintln!("\nThe report: {}", report_files.page.display());
     Ok(())
 }
 
-fn print_outcome(done: &Summary) -> ExitCode {
-    if done.rejected > 0 {
-        eprintln!("{} disturbed runs were repeated or dropped", done.rejected);
+fn print_summary(campaign_summary: &CampaignSummary) -> ExitCode {
+    if campaign_summary.rejected_count > 0 {
+        eprintln!("{} disturbed runs were repeated or dropped", campaign_summary.rejected_count);
     }
-    if done.not_started > 0 {
-        eprintln!("stopped; {} runs are left, the same command resumes", done.not_started);
-        return ExitCode::from(INTERRUPTED);
+    if campaign_summary.not_started_count > 0 {
+        eprintln!(
+            "stopped; {} runs are left, the same command resumes",
+            campaign_summary.not_started_count
+        );
+        return ExitCode::from(INTERRUPTED_STATUS);
     }
-    if done.given_up.is_empty() {
+    if campaign_summary.given_up_trials.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("{} runs have no result; the same command retries them:", done.given_up.len());
-    for (id, why) in &done.given_up {
+    eprintln!(
+        "{} runs have no result; the same command retries them:",
+        campaign_summary.given_up_trials.len()
+    );
+    for (id, why) in &campaign_summary.given_up_trials {
         eprintln!("  {} {id}: {why}", id.campaign);
     }
     Exit::Failure.into()

@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
-    self, CampaignError, Event, OnDisturbed, Options, Plan, Summary, copy_scenario, plan,
+    self, CampaignError, CampaignEvent, CampaignOptions, CampaignSummary, OnDisturbed, Plan,
+    copy_scenario, plan,
 };
 use smig_lab::scenario::{self, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass};
 use smig_lab::servers::{RunAs, ServerEnv, find_server_program};
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
 use crate::exit::{CliError, Exit};
-use crate::interrupt::{self, INTERRUPTED};
+use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::paint;
 use crate::settings;
 use crate::stdout::outln;
@@ -114,13 +115,13 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         show_config(&campaign, &filter, &smig)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = Options {
+    let options = CampaignOptions {
         out: args.out.clone().unwrap_or_else(|| format!("{}-results", campaign.name).into()),
         shard: args.shard,
         filter,
         jobs: args.jobs,
         build: identify_build(&smig)?,
-        builds: args.build.builds(),
+        builds: args.build.accepted_builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: args.disturbed.into(),
@@ -154,11 +155,11 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
     let dir = Path::new("RUN");
     let files = ServerFiles::at(dir);
     let env = ServerEnv {
-        root: files.files,
+        root: files.files_dir,
         certificate: files.certificate,
         key: files.key,
         cert_and_key: files.cert_and_key,
-        scratch: dir.join("scratch"),
+        scratch_dir: dir.join("scratch"),
         smig: smig.to_owned(),
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
         run_as: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
@@ -194,16 +195,16 @@ impl CampaignProgress {
             bar.set_style(style);
         }
         let view = Self { is_drawn: !bar.is_hidden(), bar };
-        view.println(&format!("{name}: {} to run, {} done already", total, plan.done));
-        for missing in &plan.missing {
+        view.println(&format!("{name}: {} to run, {} done already", total, plan.done_count));
+        for missing in &plan.missing_servers {
             view.println(&format!("{} {missing}", paint::error("warning:")));
         }
-        let expected: Duration =
+        let estimated_time: Duration =
             plan.trials.iter().map(|trial| estimated_duration(&trial.scenario)).sum();
         if total > 0 {
             view.println(&paint::dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
-                format_duration(expected / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
+                format_duration(estimated_time / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
             )));
             view.bar.enable_steady_tick(Duration::from_secs(1));
         }
@@ -219,22 +220,22 @@ impl CampaignProgress {
         self.bar.suspend(|| print_line(line));
     }
 
-    pub(super) fn show(&self, event: &Event<'_>) {
+    pub(super) fn show(&self, event: &CampaignEvent<'_>) {
         match event {
-            Event::Started { id, attempt } if self.is_drawn => {
+            CampaignEvent::Started { id, attempt } if self.is_drawn => {
                 let suffix =
                     if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                 self.bar.set_message(format!("  {id}{suffix}"));
             }
-            Event::Started { .. } => {}
-            Event::Rejected { id, attempt, reason } => {
+            CampaignEvent::Started { .. } => {}
+            CampaignEvent::Rejected { id, attempt, reason } => {
                 self.println(&format!("disturbed, retrying: {id} (attempt {attempt}): {reason}"));
             }
-            Event::GivenUp { id, reason } => {
+            CampaignEvent::GivenUp { id, reason } => {
                 self.bar.inc(1);
                 self.println(&format!("{} {id}: {reason}", paint::error("no result:")));
             }
-            Event::Finished { result, time_left } => {
+            CampaignEvent::Finished { result, time_left } => {
                 self.bar.inc(1);
                 let remaining = format!("about {} left", format_duration(*time_left));
                 let line = format!("{}: {}", result.id, summarize(result));
@@ -268,8 +269,8 @@ fn summarize(result: &TrialResult) -> String {
     for (name, objects) in by_name {
         let is_expected =
             |object: &&&_| matches!(outcome(object), Outcome::Complete | Outcome::Cancelled);
-        let expected = objects.iter().filter(is_expected).count();
-        let mut seconds: Vec<_> = objects.iter().map(|object| object.seconds()).collect();
+        let expected_count = objects.iter().filter(is_expected).count();
+        let mut seconds: Vec<_> = objects.iter().map(|object| object.duration_s()).collect();
         seconds.sort_by(f64::total_cmp);
         let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
         let mut part = match objects.first().map(|object| object.size_class) {
@@ -279,8 +280,8 @@ fn summarize(result: &TrialResult) -> String {
         if objects.len() > 1 {
             part += &format!(" (median of {})", objects.len());
         }
-        if expected < objects.len() {
-            part += &format!(", {} failed", objects.len() - expected);
+        if expected_count < objects.len() {
+            part += &format!(", {} failed", objects.len() - expected_count);
         }
         parts.push(part);
     }
@@ -296,45 +297,52 @@ fn print_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn print_summary(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
+fn print_summary(
+    args: &RunArgs,
+    options: &CampaignOptions,
+    summary: &CampaignSummary,
+) -> Result<ExitCode> {
     if args.json {
         let given_up: Vec<_> = summary
-            .given_up
+            .given_up_trials
             .iter()
             .map(|(id, why)| serde_json::json!({"id": id, "why": why}))
             .collect();
         let missing: Vec<_> = summary
-            .missing
+            .missing_servers
             .iter()
             .map(|missing| serde_json::json!({"server": missing.kind, "trials": missing.trials}))
             .collect();
         let line = serde_json::json!({
-            "out": options.out, "done_before": summary.done_before, "finished": summary.finished,
-            "rejected": summary.rejected, "left": summary.not_started, "given_up": given_up, "missing": missing,
+            "out": options.out, "done_before": summary.done_before_count, "finished": summary.finished_count,
+            "rejected": summary.rejected_count, "left": summary.not_started_count, "given_up": given_up, "missing": missing,
         });
         outln!("{line}");
     }
     let out = options.out.display();
-    print_line(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
-    if summary.rejected > 0 {
+    print_line(&format!(
+        "{} runs have results in {out}",
+        summary.done_before_count + summary.finished_count
+    ));
+    if summary.rejected_count > 0 {
         print_line(&format!(
             "{} disturbed runs do not count: {out}/rejected.jsonl",
-            summary.rejected
+            summary.rejected_count
         ));
     }
-    if summary.not_started > 0 {
+    if summary.not_started_count > 0 {
         print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
-            summary.not_started
+            summary.not_started_count
         ));
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(INTERRUPTED_STATUS));
     }
-    if summary.given_up.is_empty() {
+    if summary.given_up_trials.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     print_line(&format!(
         "{} runs have no result; the same command retries them",
-        summary.given_up.len()
+        summary.given_up_trials.len()
     ));
     Ok(Exit::Failure.into())
 }

@@ -25,7 +25,7 @@ use smig_files::{FileBody, Files};
 use tower_service::Service;
 
 use crate::exit::{CliError, Exit};
-use crate::settings::{self, Listen, ListenSecurity, Settings};
+use crate::settings::{self, ListenAddresses, ListenSecurity, Settings};
 
 /// Serve a scenario's files (started by `smig lab run`)
 #[derive(Debug, Args)]
@@ -38,8 +38,8 @@ pub(crate) struct ServerArgs {
 pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
     crate::logging::start(crate::logging::Level::Warnings);
     let mut settings = Settings::default();
-    settings::load(&args.config, &mut settings).map_err(usage)?;
-    let root = settings.root.clone().ok_or_else(|| usage("server.root is missing"))?;
+    settings::load(&args.config, &mut settings).map_err(usage_error)?;
+    let root = settings.root.clone().ok_or_else(|| usage_error("server.root is missing"))?;
     let files = Files::new(&root, settings.files.clone())?;
     let server = start(&settings, files)?;
     // Runs until a signal kills the process: there is nothing to finish.
@@ -50,8 +50,8 @@ pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
 }
 
 fn start(settings: &Settings, files: Files) -> Result<Server> {
-    let Listen::At(addresses) = &settings.listen else {
-        return Err(usage("server.listen is missing"));
+    let ListenAddresses::At(addresses) = &settings.listen else {
+        return Err(usage_error("server.listen is missing"));
     };
     let mut builder = settings
         .builder()
@@ -61,7 +61,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
         builder = match settings.security {
             ListenSecurity::Tls => {
                 let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
-                    return Err(usage("server.cert or server.key is missing"));
+                    return Err(usage_error("server.cert or server.key is missing"));
                 };
                 builder.listen(address, ServerTls::from_files(certificate, key)?)
             }
@@ -74,7 +74,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
     builder.start(UploadService(files)).context("cannot start the scenario's server")
 }
 
-fn usage(message: impl Into<String>) -> anyhow::Error {
+fn usage_error(message: impl Into<String>) -> anyhow::Error {
     CliError::new(Exit::Usage, message).into()
 }
 

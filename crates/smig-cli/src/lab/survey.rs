@@ -13,8 +13,8 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use smig::Trust;
 use smig_survey::crawl::{
-    self, CrawlEvent, CrawlOptions, CrawlSummary, Limits, PRODUCT_TOKEN, RequestRate, ResultsFile,
-    Url, VisitOutcome,
+    self, CrawlEvent, CrawlOptions, CrawlSummary, PRODUCT_TOKEN, RequestRate, ResultsFile, Url,
+    VisitOutcome, WalkLimits,
 };
 use smig_survey::{
     DataSource, MalformedInput, OnMalformed, SizeRule, SurveyCounts, SurveyError, Table,
@@ -22,7 +22,7 @@ use smig_survey::{
 };
 
 use crate::exit::{CliError, Exit};
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::INTERRUPTED_STATUS;
 use crate::paint;
 
 /// Count the sites with large objects, and measure object sizes: the paper's Table 1
@@ -117,16 +117,16 @@ struct CrawlArgs {
     #[arg(long, value_name = "CONTACT")]
     contact: String,
     /// Levels of a site's object tree; the landing page is the first
-    #[arg(long, value_name = "N", default_value_t = Limits::default().levels, value_parser = clap::value_parser!(u8).range(1..=10))]
+    #[arg(long, value_name = "N", default_value_t = WalkLimits::default().levels, value_parser = clap::value_parser!(u8).range(1..=10))]
     levels: u8,
     /// Maximum request rate per host: N/s, N/min or N/h; Crawl-delay can lower it
     #[arg(long, value_name = "RATE", default_value = "1/s")]
     rate: RequestRate,
     /// Maximum number of HTML pages per site that are read for links
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = WalkLimits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
     max_pages: u32,
     /// Maximum number of URLs per site that are requested
-    #[arg(long, value_name = "N", default_value_t = Limits::default().max_objects, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = WalkLimits::default().max_objects, value_parser = clap::value_parser!(u32).range(1..))]
     max_objects: u32,
     /// Number of sites to crawl at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -167,37 +167,37 @@ struct OutputArgs {
 
 pub(super) fn run(args: &SurveyArgs) -> Result<ExitCode> {
     match &args.command {
-        SurveyCommand::Har(args) => har(args)?,
-        SurveyCommand::Httparchive(args) => export(args)?,
+        SurveyCommand::Har(args) => count_har_files(args)?,
+        SurveyCommand::Httparchive(args) => count_exports(args)?,
         SurveyCommand::Crawl(args) => return crawl(args),
-        SurveyCommand::Results(args) => results(&args.files, &args.output)?,
+        SurveyCommand::Results(args) => print_results(&args.files, &args.output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn har(args: &HarArgs) -> Result<()> {
+fn count_har_files(args: &HarArgs) -> Result<()> {
     let rule = if args.decoded { SizeRule::Decoded } else { SizeRule::Transferred };
-    let bar = bar(args.files.len() as u64, "{bar:24} {pos}/{len} files");
-    let (mut counts, mut damaged) = (SurveyCounts::default(), 0);
+    let bar = progress_bar(args.files.len() as u64, "{bar:24} {pos}/{len} files");
+    let (mut counts, mut damaged_files) = (SurveyCounts::default(), 0);
     for path in &args.files {
         match read_har(open(path)?, &path.display().to_string(), rule, &mut counts) {
             Err(SurveyError::Malformed(damage)) if args.skip_damaged => {
                 print_skipped(&bar, &damage);
-                damaged += 1;
+                damaged_files += 1;
             }
-            result => result.map_err(failure)?,
+            result => result.map_err(to_cli_error)?,
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
     let mut table = Table::new(DataSource::Har, &counts);
-    if damaged > 0 {
-        table.notes.push(format!("{damaged} damaged files were skipped."));
+    if damaged_files > 0 {
+        table.notes.push(format!("{damaged_files} damaged files were skipped."));
     }
     print(&table, &args.output)
 }
 
-fn export(args: &ExportArgs) -> Result<()> {
+fn count_exports(args: &ExportArgs) -> Result<()> {
     let mut counts = SurveyCounts::default();
     for path in &args.files {
         let is_stdin = path == Path::new("-");
@@ -210,44 +210,47 @@ fn export(args: &ExportArgs) -> Result<()> {
         } else {
             "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
         };
-        let bar = bar(bytes, template);
+        let bar = progress_bar(bytes, template);
         let mut report = |damage: &MalformedInput| print_skipped(&bar, damage);
         let on_malformed =
             if args.skip_damaged { OnMalformed::Skip(&mut report) } else { OnMalformed::Stop };
         let result = read_export(bar.wrap_read(file), &name, &mut counts, on_malformed);
         bar.finish_and_clear();
-        result.map_err(failure)?;
+        result.map_err(to_cli_error)?;
     }
     print(&Table::new(DataSource::HttpArchive, &counts), &args.output)
 }
 
-fn results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
-    let (mut counts, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
+fn print_results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
+    let (mut counts, mut summary) = (SurveyCounts::default(), CrawlSummary::default());
     for path in files {
         let name = path.display().to_string();
-        crawled.read(open(path)?, &name, &mut counts).map_err(failure)?;
+        summary.read(open(path)?, &name, &mut counts).map_err(to_cli_error)?;
     }
     let mut table = Table::new(DataSource::Crawl, &counts);
-    table.notes = crawled.notes();
+    table.notes = summary.notes();
     print(&table, output)
 }
 
 fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
-    let starts = starts(args)?;
-    let limits =
-        Limits { levels: args.levels, max_pages: args.max_pages, max_objects: args.max_objects };
-    let mut results = ResultsFile::open(&args.out, limits).map_err(failure)?;
+    let starts = parse_starts(args)?;
+    let limits = WalkLimits {
+        levels: args.levels,
+        max_pages: args.max_pages,
+        max_objects: args.max_objects,
+    };
+    let mut results = ResultsFile::open(&args.out, limits).map_err(to_cli_error)?;
     let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
-    let client = crawl::build_client(trust).map_err(failure)?;
+    let client = crawl::build_client(trust).map_err(to_cli_error)?;
     let options = CrawlOptions {
         rate: args.rate,
-        parallel: args.parallel.into(),
+        parallel_sites: args.parallel.into(),
         contact: args.contact.clone(),
     };
-    let done = starts.iter().filter(|start| results.is_done(start)).count();
-    let view = CrawlProgress::new(starts.len() as u64, done as u64, &args.out);
+    let done_sites = starts.iter().filter(|start| results.is_done(start)).count();
+    let view = CrawlProgress::new(starts.len() as u64, done_sites as u64, &args.out);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let is_stopped = runtime.block_on(async {
+    let crawl_result = runtime.block_on(async {
         let mut show = |event: CrawlEvent<'_>| view.show(event);
         tokio::select! {
             result = crawl::crawl(&starts, &options, client, &mut results, &mut show) => {
@@ -259,21 +262,21 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     });
     drop(results);
     view.bar.finish_and_clear();
-    let is_stopped = is_stopped.map_err(failure)?;
-    self::results(std::slice::from_ref(&args.out), &args.output)?;
+    let is_stopped = crawl_result.map_err(to_cli_error)?;
+    print_results(std::slice::from_ref(&args.out), &args.output)?;
     if is_stopped {
         eprintln!("stopped; the same command resumes from {}", args.out.display());
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(INTERRUPTED_STATUS));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the sites of the command line and of the list, without duplicates.
-fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
+fn parse_starts(args: &CrawlArgs) -> Result<Vec<Url>> {
     let mut texts = args.urls.clone();
     if let Some(path) = &args.list {
         let text = io::read_to_string(open(path)?).map_err(|cause| {
-            failure(SurveyError::Read { name: path.display().to_string(), cause })
+            to_cli_error(SurveyError::Read { name: path.display().to_string(), cause })
         })?;
         let lines = text.lines().map(str::trim);
         texts.extend(
@@ -297,13 +300,13 @@ struct CrawlProgress {
 }
 
 impl CrawlProgress {
-    fn new(sites: u64, done: u64, out: &Path) -> Self {
-        let bar = bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} elapsed  {msg}");
-        bar.set_position(done);
+    fn new(sites: u64, done_sites: u64, out: &Path) -> Self {
+        let bar = progress_bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} elapsed  {msg}");
+        bar.set_position(done_sites);
         let view = Self { bar };
-        let left = sites - done;
+        let remaining_sites = sites - done_sites;
         view.println(&format!(
-            "{left} sites to crawl as {PRODUCT_TOKEN}, {done} done already: {}",
+            "{remaining_sites} sites to crawl as {PRODUCT_TOKEN}, {done_sites} done already: {}",
             out.display()
         ));
         view.println(&paint::dim("Ctrl-C stops, the same command resumes"));
@@ -332,7 +335,7 @@ impl CrawlProgress {
     }
 }
 
-fn bar(length: u64, template: &str) -> ProgressBar {
+fn progress_bar(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -345,11 +348,12 @@ fn print_skipped(bar: &ProgressBar, input: &MalformedInput) {
 }
 
 fn open(path: &Path) -> Result<File, CliError> {
-    File::open(path)
-        .map_err(|cause| failure(SurveyError::Read { name: path.display().to_string(), cause }))
+    File::open(path).map_err(|cause| {
+        to_cli_error(SurveyError::Read { name: path.display().to_string(), cause })
+    })
 }
 
-fn failure(error: SurveyError) -> CliError {
+fn to_cli_error(error: SurveyError) -> CliError {
     let exit = match error {
         SurveyError::Write { .. } => Exit::Write,
         SurveyError::UnusableResults { .. } | SurveyError::InvalidArgument(_) => Exit::Usage,

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TimelineArgs) -> Result<ExitCode> {
 }
 
 fn draw_one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), CliError> {
-    let view = view(args, timeline)?;
+    let view = select_view(args, timeline)?;
     let mut html = args.html.clone();
     if html.is_none() && args.svg.is_none() {
         html = Some(file.with_extension("html"));
@@ -91,29 +91,30 @@ fn draw_side_by_side(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), 
 }
 
 fn read(path: &Path) -> Result<Timeline, CliError> {
-    let shown = path.display();
-    let file = File::open(path)
-        .map_err(|error| CliError::new(Exit::Read, format!("cannot read {shown}: {error}")))?;
+    let display_path = path.display();
+    let file = File::open(path).map_err(|error| {
+        CliError::new(Exit::Read, format!("cannot read {display_path}: {error}"))
+    })?;
     Timeline::read_from(&mut BufReader::new(file)).map_err(|error| {
         let text = match error {
-            ReadError::Io(cause) => format!("cannot read {shown}: {cause}"),
-            other => format!("{shown}: {other}"),
+            ReadError::Io(cause) => format!("cannot read {display_path}: {cause}"),
+            other => format!("{display_path}: {other}"),
         };
         CliError::new(Exit::Read, text)
     })
 }
 
-fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, CliError> {
-    let whole = View::whole(timeline, args.width.into());
+fn select_view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, CliError> {
+    let full_view = View::of_timeline(timeline, args.width.into());
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let from_us = args.from.map_or(whole.from_us, micros);
-    let to_us = args.to.map_or(whole.to_us, micros);
-    if from_us >= to_us || from_us >= whole.to_us {
+    let from_us = args.from.map_or(full_view.from_us, micros);
+    let to_us = args.to.map_or(full_view.to_us, micros);
+    if from_us >= to_us || from_us >= full_view.to_us {
         let end = timeline.end_us() as f64 / 1e6;
         let text = format!("--from and --to select nothing; the timeline is 0s to {end:.3}s");
         return Err(CliError::new(Exit::Usage, text));
     }
-    Ok(View { from_us, to_us, ..whole })
+    Ok(View { from_us, to_us, ..full_view })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
@@ -148,9 +149,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.timeline.jsonl");
         fs::write(&file, content).unwrap();
-        let shown = file.to_str().unwrap();
-        let line = TestCli::try_parse_from(["timeline", shown].iter().chain(flags)).unwrap();
-        let result = run(&line.args);
+        let file_name = file.to_str().unwrap();
+        let cli = TestCli::try_parse_from(["timeline", file_name].iter().chain(flags)).unwrap();
+        let result = run(&cli.args);
         (dir, result)
     }
 
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn invalid_input_is_reported() {
-        for (content, flags, named) in [
+        for (content, flags, expected) in [
             ("{}", &[][..], "a.timeline.jsonl: line 1"),
             ("", &[], "empty"),
             (&format!("{HEAD}\n{MARK}\n"), &["--from", "3s"], "0s to 2.000s"),
@@ -173,7 +174,7 @@ mod tests {
         ] {
             let (_dir, result) = run_on(content, flags);
             let error = format!("{:#}", result.unwrap_err());
-            assert!(error.contains(named), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
@@ -181,18 +182,20 @@ mod tests {
     fn several_timelines_make_one_chart() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let (one, other, out) = (path("one.jsonl"), path("other.jsonl"), path("both.svg"));
-        for file in [&one, &other] {
+        let (first_file, second_file, svg_file) =
+            (path("one.jsonl"), path("other.jsonl"), path("both.svg"));
+        for file in [&first_file, &second_file] {
             fs::write(file, format!("{HEAD}\n{MARK}\n")).unwrap();
         }
-        let line = |flags: &[&str]| {
-            let all = ["timeline", &one, &other].into_iter().chain(flags.iter().copied());
+        let run_with = |flags: &[&str]| {
+            let all =
+                ["timeline", &first_file, &second_file].into_iter().chain(flags.iter().copied());
             run(&TestCli::try_parse_from(all).unwrap().args)
         };
-        line(&["--svg", &out]).unwrap();
-        assert_eq!(fs::read_to_string(&out).unwrap().matches(">JOIN</text>").count(), 2);
-        assert!(line(&[]).unwrap_err().to_string().contains("--svg"));
-        let error = line(&["--svg", &out, "--from", "1s"]).unwrap_err().to_string();
+        run_with(&["--svg", &svg_file]).unwrap();
+        assert_eq!(fs::read_to_string(&svg_file).unwrap().matches(">JOIN</text>").count(), 2);
+        assert!(run_with(&[]).unwrap_err().to_string().contains("--svg"));
+        let error = run_with(&["--svg", &svg_file, "--from", "1s"]).unwrap_err().to_string();
         assert!(error.contains("one timeline"), "{error}");
     }
 }

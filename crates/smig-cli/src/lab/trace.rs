@@ -46,7 +46,7 @@ enum TraceCommand {
         #[arg(long, value_name = "RATE", default_value = "12 Mbit/s")]
         mean: Rate,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
     /// Generate a constant rate
     Constant {
@@ -56,7 +56,7 @@ enum TraceCommand {
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
     /// Convert from rates over time: lines of seconds and Mbit/s
     FromRates {
@@ -64,7 +64,7 @@ enum TraceCommand {
         /// the last holds as long as the one before it
         file: PathBuf,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
     /// Convert to rates over time: lines of seconds and Mbit/s
     ToRates {
@@ -74,7 +74,7 @@ enum TraceCommand {
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
         interval_ms: u32,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
     },
     /// Describe a trace: its length, its mean rate, and how much it varies
     Show {
@@ -84,13 +84,13 @@ enum TraceCommand {
 }
 
 #[derive(Debug, Args)]
-struct Output {
+struct OutputArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-impl Output {
+impl OutputArgs {
     fn write(&self, text: &str) -> Result<()> {
         match &self.output {
             Some(path) => {
@@ -120,7 +120,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
         }
         TraceCommand::ToRates { file, interval_ms, output } => {
             let interval = Duration::from_millis(u64::from(*interval_ms));
-            output.write(&rates(&read_trace(file)?, interval))?;
+            output.write(&format_rates(&read_trace(file)?, interval))?;
         }
         TraceCommand::Show { file } => out!("{}", describe(&read_trace(file)?)),
     }
@@ -161,14 +161,14 @@ fn parse_rates(text: &str) -> Result<(RateSteps, Duration), String> {
         }
         steps.push(RateStep { at, rate: Rate::bits_per_second((mbit * 1e6) as u64) });
     }
-    let last = steps.last().ok_or("the file has no rates")?.at;
-    let before = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
-    let last_interval = last.checked_sub(before).filter(|held| !held.is_zero());
-    let length = last + last_interval.unwrap_or(Duration::from_secs(1));
-    Ok((RateSteps { steps, repeat: None }, length))
+    let last_at = steps.last().ok_or("the file has no rates")?.at;
+    let before_last = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
+    let last_interval = last_at.checked_sub(before_last).filter(|held| !held.is_zero());
+    let length = last_at + last_interval.unwrap_or(Duration::from_secs(1));
+    Ok((RateSteps { steps, period: None }, length))
 }
 
-fn rates(trace: &Trace, interval: Duration) -> String {
+fn format_rates(trace: &Trace, interval: Duration) -> String {
     let line = |(round, rate): (u32, Rate)| {
         // Rates are at least 1 bit/s, which stands for 0 here.
         let mbit = if rate.as_bits_per_second() > 1 { rate.as_mbit() } else { 0.0 };
@@ -178,18 +178,19 @@ fn rates(trace: &Trace, interval: Duration) -> String {
 }
 
 fn describe(trace: &Trace) -> String {
-    let mut seconds: Vec<_> =
+    let mut rates_mbit: Vec<_> =
         trace.rates(Duration::from_secs(1)).into_iter().map(Rate::as_mbit).collect();
-    seconds.sort_by(f64::total_cmp);
-    let longest = trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    rates_mbit.sort_by(f64::total_cmp);
+    let longest_gap_ms =
+        trace.times_ms().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let mut text = format!(
-        "{} delivery opportunities of {OPPORTUNITY_BYTES} bytes in {} s\nmean rate {}\nlongest gap {longest} ms\n",
-        trace.millis().len(),
+        "{} delivery opportunities of {OPPORTUNITY_BYTES} bytes in {} s\nmean rate {}\nlongest gap {longest_gap_ms} ms\n",
+        trace.times_ms().len(),
         trace.length().as_secs_f64(),
         trace.mean(),
     );
-    if let (Some(lowest), Some(most)) = (seconds.first(), seconds.last()) {
-        let median = seconds[seconds.len() / 2];
+    if let (Some(lowest), Some(most)) = (rates_mbit.first(), rates_mbit.last()) {
+        let median = rates_mbit[rates_mbit.len() / 2];
         text += &format!("per second {lowest} to {most} Mbit/s, median {median}\n");
     }
     text
@@ -205,11 +206,11 @@ mod tests {
         let (steps, length) = parse_rates(text).unwrap();
         assert_eq!(length, Duration::from_secs(3));
         let trace = Trace::from_steps(&steps, length).unwrap();
-        assert_eq!(rates(&trace, Duration::from_secs(1)), "0,12\n1,3\n2,24\n");
-        let described = describe(&trace);
+        assert_eq!(format_rates(&trace, Duration::from_secs(1)), "0,12\n1,3\n2,24\n");
+        let description = describe(&trace);
         assert!(
-            described.contains("in 3 s") && described.contains("3 to 24 Mbit/s"),
-            "{described}"
+            description.contains("in 3 s") && description.contains("3 to 24 Mbit/s"),
+            "{description}"
         );
     }
 

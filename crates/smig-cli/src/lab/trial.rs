@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_parent_process_death_signal};
-use smig_lab::trial::{TrialRequest, check, run as run_trial};
+use smig_lab::trial::{TrialRequest, check_testbed, run as run_trial};
 use smig_lab::workload::ScenarioClients;
 use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
     // User namespaces require a single-threaded process.
     let privilege = enter_user_namespace()?;
     if args.check {
-        check()?;
+        check_testbed()?;
         return Ok(ExitCode::SUCCESS);
     }
     crate::logging::start(crate::logging::Level::Errors);
@@ -69,7 +69,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
 
 /// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
 /// the original setting.
-pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
+pub(super) fn keep_hystart(args: &HystartArgs) -> Result<ExitCode> {
     interrupt::cancel_on_interrupt(CancellationToken::default())?;
     hystart::run_keeper(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
@@ -92,8 +92,10 @@ pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
     let child = Pid::from_child(&command.spawn().with_context(cannot_start)?);
     loop {
         // Also reaps the processes whose parents have ended.
-        let ended = rustix::process::wait(WaitOptions::empty());
-        let Some((pid, status)) = ended.context("cannot wait for the program")? else { continue };
+        let wait_result = rustix::process::wait(WaitOptions::empty());
+        let Some((pid, status)) = wait_result.context("cannot wait for the program")? else {
+            continue;
+        };
         if pid != child {
             continue;
         }

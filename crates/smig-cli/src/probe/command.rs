@@ -96,8 +96,8 @@ pub(super) fn parse_frame(name: &str, tokens: &[Token]) -> Result<ScriptFrame, S
     let flags = rest.take_byte("flags")?;
     frame.length = rest.take_number("length")?;
     frame.stream = stream.unwrap_or(0);
-    let known = FRAME_TYPES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
-    match known {
+    let known_type = FRAME_TYPES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    match known_type {
         Some(kind) => {
             frame.kind = kind;
             apply_arguments(&mut frame, &mut rest, stream)?;
@@ -240,10 +240,10 @@ fn apply_headers(frame: &mut ScriptFrame, rest: &mut RemainingTokens) -> Result<
 }
 
 fn priority_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
-    let on =
+    let dependency =
         rest.take_number("dep")?.unwrap_or(0) | (u32::from(rest.take_flag("exclusive", 1)) << 31);
     let weight = rest.take_byte("weight")?.unwrap_or(15);
-    let mut payload = on.to_be_bytes().to_vec();
+    let mut payload = dependency.to_be_bytes().to_vec();
     payload.push(weight);
     Ok(payload)
 }
@@ -251,14 +251,17 @@ fn priority_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
 fn settings_payload(rest: &mut RemainingTokens) -> Result<Vec<u8>, String> {
     let mut payload = Vec::new();
     for (name, value) in rest.take_fields() {
-        let shown = String::from_utf8_lossy(&name).to_ascii_lowercase();
-        let known = SETTINGS_NAMES.iter().find(|(known, _)| *known == shown);
-        let id = match known {
+        let lower_case_name = String::from_utf8_lossy(&name).to_ascii_lowercase();
+        let known_setting = SETTINGS_NAMES.iter().find(|(known, _)| *known == lower_case_name);
+        let id = match known_setting {
             Some((_, id)) => *id,
             None => {
                 parse_number(&name).ok().and_then(|id| u16::try_from(id).ok()).ok_or_else(|| {
                     let names: Vec<_> = SETTINGS_NAMES.iter().map(|(name, _)| *name).collect();
-                    format!("unknown setting {shown:?}; use a number or {}", names.join(", "))
+                    format!(
+                        "unknown setting {lower_case_name:?}; use a number or {}",
+                        names.join(", ")
+                    )
                 })?
             }
         };

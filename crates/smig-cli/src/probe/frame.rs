@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::script::Pattern;
+use super::script::FramePattern;
 use super::wire::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ERROR_CODES, FRAME_TYPES, GOAWAY,
     HEADERS, JOIN, MIGRATE, PADDED, PING, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED, RST_STREAM,
@@ -39,7 +39,7 @@ impl Frame {
     }
 
     /// Returns the error code of RST_STREAM or GOAWAY.
-    fn code(&self) -> Option<u32> {
+    fn error_code(&self) -> Option<u32> {
         match self.kind {
             RST_STREAM => self.u32_at(0),
             GOAWAY => self.u32_at(4),
@@ -145,7 +145,7 @@ impl Frame {
     fn details(&self) -> Vec<(String, Value)> {
         let mut details = Vec::new();
         let mut add = |name: &str, value: Value| details.push((name.to_owned(), value));
-        let code = |code: u32| {
+        let code_json = |code: u32| {
             name_of(&ERROR_CODES, code)
                 .map_or_else(|| json!(format!("{code:#x}")), |name| json!(name))
         };
@@ -161,8 +161,8 @@ impl Frame {
                 if self.kind == GOAWAY {
                     add("last", json!(self.u32_at(0)));
                 }
-                if let Some(number) = self.code() {
-                    add("code", code(number));
+                if let Some(number) = self.error_code() {
+                    add("code", code_json(number));
                 }
                 if let Some(text) = self.payload.get(8..).filter(|text| !text.is_empty()) {
                     add("debug", json!(quote_if_needed(&String::from_utf8_lossy(text))));
@@ -193,7 +193,7 @@ impl Frame {
     }
 
     /// Returns whether the frame matches a script's pattern.
-    pub(super) fn matches(&self, pattern: &Pattern) -> bool {
+    pub(super) fn matches(&self, pattern: &FramePattern) -> bool {
         let fields = match &self.fields {
             Some(Ok(fields)) => fields.as_slice(),
             _ => &[],
@@ -216,7 +216,7 @@ impl Frame {
         pattern.kind.is_none_or(|kind| kind == self.kind)
             && pattern.stream.is_none_or(|stream| stream == self.stream)
             && self.flags & pattern.flags == pattern.flags
-            && pattern.code.is_none_or(|code| self.code() == Some(code))
+            && pattern.code.is_none_or(|code| self.error_code() == Some(code))
             && pattern.fields.iter().all(has_field)
             && pattern.text.as_ref().is_none_or(|text| contains(&self.payload, text))
     }
@@ -236,13 +236,13 @@ pub(super) fn to_hex(bytes: &[u8]) -> String {
 }
 
 fn excerpt(bytes: &[u8]) -> String {
-    let shown = bytes.get(..MAX_EXCERPT_BYTES).unwrap_or(bytes);
-    let more = if bytes.len() > MAX_EXCERPT_BYTES { "..." } else { "" };
-    let is_text = std::str::from_utf8(shown).is_ok_and(|text| !text.contains('\0'));
+    let prefix = bytes.get(..MAX_EXCERPT_BYTES).unwrap_or(bytes);
+    let ellipsis = if bytes.len() > MAX_EXCERPT_BYTES { "..." } else { "" };
+    let is_text = std::str::from_utf8(prefix).is_ok_and(|text| !text.contains('\0'));
     if is_text {
-        format!("{}{more}", quote_if_needed(&String::from_utf8_lossy(shown)))
+        format!("{}{ellipsis}", quote_if_needed(&String::from_utf8_lossy(prefix)))
     } else {
-        format!("{}{more}", to_hex(shown))
+        format!("{}{ellipsis}", to_hex(prefix))
     }
 }
 
@@ -261,12 +261,12 @@ pub(super) fn fragment(kind: u8, flags: u8, payload: &[u8]) -> &[u8] {
         rest = rest.get(1..).unwrap_or_default();
         rest = rest.get(..rest.len().saturating_sub(pad)).unwrap_or_default();
     }
-    let skipped = match kind {
+    let skipped_bytes = match kind {
         PUSH_PROMISE => 4,
         HEADERS if flags & wire::PRIORITY_FLAG != 0 => 5,
         _ => 0,
     };
-    rest.get(skipped..).unwrap_or_default()
+    rest.get(skipped_bytes..).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -161,11 +161,12 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), CliError> {
 
 /// Returns HOST:PORT; `target` may be a URL.
 fn address(target: &str) -> Result<&str, CliError> {
-    let host_and_port = target.split_once("://").map_or(target, |(_, rest)| rest);
-    let bare = host_and_port.split('/').next().unwrap_or_default();
-    let has_port = bare.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let without_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let host_and_port = without_scheme.split('/').next().unwrap_or_default();
+    let has_port =
+        host_and_port.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     if has_port {
-        Ok(bare)
+        Ok(host_and_port)
     } else {
         let why = format!("{target}: no port; write HOST:PORT, such as localhost:8443");
         Err(CliError::new(Exit::Usage, why))

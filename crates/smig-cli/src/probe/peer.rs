@@ -56,7 +56,7 @@ impl ClientAcceptor {
 pub(super) struct Peer {
     stream: Box<dyn ByteStream>,
     /// Description of the peer, for messages.
-    pub(super) about: String,
+    pub(super) description: String,
     buffer: Vec<u8>,
     preface: Preface,
     hpack: Decoder,
@@ -72,7 +72,7 @@ enum Preface {
     NotExpected,
 }
 
-fn connect_failed(target: &str, error: &io::Error) -> CliError {
+fn connect_error(target: &str, error: &io::Error) -> CliError {
     CliError::new(Exit::Connect, format!("cannot connect to {target}: {error}"))
 }
 
@@ -87,7 +87,7 @@ impl Peer {
             |_| CliError::new(Exit::Timeout, format!("{target}: not connected within {limit:?}"));
         let connecting = tokio::time::timeout(limit, TcpStream::connect(target));
         let tcp =
-            connecting.await.map_err(timed_out)?.map_err(|error| connect_failed(target, &error))?;
+            connecting.await.map_err(timed_out)?.map_err(|error| connect_error(target, &error))?;
         // Send small frames without delay.
         let _ = tcp.set_nodelay(true);
         if security == ProbeSecurity::Cleartext {
@@ -121,26 +121,26 @@ impl Peer {
         let accept_failed = |error: &io::Error| {
             CliError::new(Exit::Connect, format!("cannot accept a connection: {error}"))
         };
-        let (tcp, from) = listener.accept().await.map_err(|error| accept_failed(&error))?;
+        let (tcp, client_addr) = listener.accept().await.map_err(|error| accept_failed(&error))?;
         let _ = tcp.set_nodelay(true);
-        let Some(tls) = &acceptor.0 else {
+        let Some(tls_acceptor) = &acceptor.0 else {
             return Ok(Self::new(
                 Box::new(tcp),
-                format!("connection from {from}, cleartext"),
+                format!("connection from {client_addr}, cleartext"),
                 Preface::Expected,
             ));
         };
-        let tls = tls.accept(tcp).await.map_err(|error| {
-            CliError::new(Exit::Tls, format!("TLS with {from} failed: {error}"))
+        let tls = tls_acceptor.accept(tcp).await.map_err(|error| {
+            CliError::new(Exit::Tls, format!("TLS with {client_addr} failed: {error}"))
         })?;
-        let about = format!("connection from {from}, {}", describe_tls(tls.get_ref().1));
+        let about = format!("connection from {client_addr}, {}", describe_tls(tls.get_ref().1));
         Ok(Self::new(Box::new(tls), about, Preface::Expected))
     }
 
     fn new(stream: Box<dyn ByteStream>, about: String, preface: Preface) -> Self {
         Self {
             stream,
-            about,
+            description: about,
             buffer: Vec::new(),
             preface,
             hpack: Decoder::new(4096),
@@ -192,20 +192,21 @@ impl Peer {
     }
 
     fn strip_preface(&mut self) -> Result<(), CliError> {
-        let seen = self.buffer.len().min(wire::PREFACE.len());
-        if self.preface == Preface::NotExpected || seen == 0 {
+        let checked_bytes = self.buffer.len().min(wire::PREFACE.len());
+        if self.preface == Preface::NotExpected || checked_bytes == 0 {
             return Ok(());
         }
-        if self.buffer.get(..seen) != wire::PREFACE.get(..seen) {
+        if self.buffer.get(..checked_bytes) != wire::PREFACE.get(..checked_bytes) {
             let start =
-                String::from_utf8_lossy(self.buffer.get(..seen).unwrap_or_default()).into_owned();
+                String::from_utf8_lossy(self.buffer.get(..checked_bytes).unwrap_or_default())
+                    .into_owned();
             return Err(CliError::new(
                 Exit::Failure,
                 format!("the client sent no HTTP/2 connection preface but {start:?}"),
             ));
         }
-        if seen == wire::PREFACE.len() {
-            self.buffer.drain(..seen);
+        if checked_bytes == wire::PREFACE.len() {
+            self.buffer.drain(..checked_bytes);
             self.preface = Preface::NotExpected;
         }
         Ok(())

@@ -42,16 +42,16 @@ pub(super) struct ScriptRunner {
     peer: Peer,
     options: RunOptions,
     started_at: Instant,
-    ended: bool,
+    is_ended: bool,
 }
 
 impl ScriptRunner {
     pub(super) fn new(peer: Peer, options: RunOptions) -> Result<Self, CliError> {
-        let runner = Self { peer, options, started_at: Instant::now(), ended: false };
+        let runner = Self { peer, options, started_at: Instant::now(), is_ended: false };
         runner.print_event(
             "=",
-            &runner.peer.about.clone(),
-            json!({ "about": runner.peer.about }),
+            &runner.peer.description.clone(),
+            json!({ "about": runner.peer.description }),
         )?;
         Ok(runner)
     }
@@ -65,7 +65,7 @@ impl ScriptRunner {
             self.run_step(step).await?;
         }
         let linger = self.options.linger;
-        while !self.ended {
+        while !self.is_ended {
             if let ProbeEvent::Silence = self.next(Instant::now() + linger).await? {
                 break;
             }
@@ -77,12 +77,12 @@ impl ScriptRunner {
     pub(super) async fn send_automatic(
         &mut self,
         bytes: &[u8],
-        what: &str,
+        name: &str,
     ) -> Result<(), CliError> {
         self.print_event(
             ">",
-            &format!("{what} (automatic)"),
-            json!({ "sent": what, "automatic": true }),
+            &format!("{name} (automatic)"),
+            json!({ "sent": name, "automatic": true }),
         )?;
         // A closed connection is reported by the next read.
         let _ = self.peer.send(bytes).await;
@@ -121,7 +121,7 @@ impl ScriptRunner {
             Action::Close => {
                 self.print_event(">", "close", json!({ "line": step.line, "sent": "close" }))?;
                 let _ = self.peer.finish().await;
-                self.ended = true;
+                self.is_ended = true;
                 Ok(())
             }
         }
@@ -186,9 +186,9 @@ impl ScriptRunner {
                 self.print_event("<", &frame.to_line(), frame.to_json())?;
                 self.acknowledge(frame).await?;
             }
-            ProbeEvent::End(_) if self.ended => {}
+            ProbeEvent::End(_) if self.is_ended => {}
             ProbeEvent::End(why) => {
-                self.ended = true;
+                self.is_ended = true;
                 let text =
                     why.as_ref().map_or_else(|| "end".to_owned(), |why| format!("end: {why}"));
                 self.print_event("<", &text, json!({ "type": "end", "error": why }))?;
@@ -205,8 +205,8 @@ impl ScriptRunner {
         }
         let payload = if frame.kind == PING { frame.payload.clone() } else { Vec::new() };
         let ack = ScriptFrame { kind: frame.kind, flags: ACK, payload, ..ScriptFrame::default() };
-        let what = if frame.kind == PING { "ping ack" } else { "settings ack" };
-        self.send_automatic(&ack.encode(), what).await
+        let name = if frame.kind == PING { "ping ack" } else { "settings ack" };
+        self.send_automatic(&ack.encode(), name).await
     }
 
     fn print_event(&self, direction: &str, text: &str, mut value: Value) -> Result<(), CliError> {

@@ -37,12 +37,12 @@ pub(super) enum Expectation {
     End,
     /// Nothing arrives for this long.
     Silence(Duration),
-    Frame(Pattern),
+    Frame(FramePattern),
 }
 
 /// Properties of a frame; unset ones match anything.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct FramePattern {
     pub(super) kind: Option<u8>,
     pub(super) stream: Option<u32>,
     /// Flags that must be set.
@@ -62,11 +62,11 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     let mut faults = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line_number = number + 1;
-        let parsed = tokenizer::tokenize(line).and_then(|words| match words.split_first() {
+        let action_result = tokenizer::tokenize(line).and_then(|words| match words.split_first() {
             None => Ok(None),
             Some((command, rest)) => parse_action(command, rest).map(Some),
         });
-        match parsed {
+        match action_result {
             Ok(None) => {}
             Ok(Some(action)) => {
                 let text = line.trim().to_owned();
@@ -81,7 +81,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
 fn parse_action(command: &Token, rest: &[Token]) -> Result<Action, String> {
     let name = command.to_text();
     match name.as_str() {
-        "sleep" => Ok(Action::Sleep(time_argument(rest)?)),
+        "sleep" => Ok(Action::Sleep(parse_time_argument(rest)?)),
         "wait" => parse_expectation(rest).map(Action::Wait),
         "expect" => parse_expectation(rest).map(Action::Expect),
         "finish" => Ok(Action::Finish),
@@ -92,24 +92,24 @@ fn parse_action(command: &Token, rest: &[Token]) -> Result<Action, String> {
     }
 }
 
-fn time_argument(rest: &[Token]) -> Result<Duration, String> {
+fn parse_time_argument(rest: &[Token]) -> Result<Duration, String> {
     let [word] = rest else { return Err("expected a time, such as 100ms".to_owned()) };
     parse_time(&word.to_text())
 }
 
 fn parse_expectation(rest: &[Token]) -> Result<Expectation, String> {
-    let Some((what, rest)) = rest.split_first() else {
+    let Some((subject, rest)) = rest.split_first() else {
         return Err("expected a frame type, any, end, or silence TIME".to_owned());
     };
-    if what.is_word("end") || what.is_word("close") {
+    if subject.is_word("end") || subject.is_word("close") {
         return Ok(Expectation::End);
     }
-    if what.is_word("silence") {
-        return time_argument(rest).map(Expectation::Silence);
+    if subject.is_word("silence") {
+        return parse_time_argument(rest).map(Expectation::Silence);
     }
-    let mut pattern = Pattern::default();
-    if !what.is_word("any") {
-        pattern.kind = Some(parse_frame_type(&what.text)?);
+    let mut pattern = FramePattern::default();
+    if !subject.is_word("any") {
+        pattern.kind = Some(parse_frame_type(&subject.text)?);
     }
     for word in rest {
         match word.key_value() {
@@ -136,8 +136,8 @@ fn parse_expectation(rest: &[Token]) -> Result<Expectation, String> {
 /// Parses a frame type, given by name or number.
 pub(super) fn parse_frame_type(word: &[u8]) -> Result<u8, String> {
     let name = String::from_utf8_lossy(word);
-    let known = FRAME_TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
-    if let Some((_, kind)) = known {
+    let known_type = FRAME_TYPES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    if let Some((_, kind)) = known_type {
         return Ok(*kind);
     }
     let number = parse_number(word).ok().and_then(|number| u8::try_from(number).ok());

@@ -5,7 +5,7 @@
 pub(super) struct Token {
     pub(super) text: Vec<u8>,
     /// Index of the first `=` outside of quotes.
-    equals: Option<usize>,
+    equals_index: Option<usize>,
     /// Whether the token began with a quote.
     pub(super) quoting: Quoting,
 }
@@ -20,7 +20,7 @@ pub(super) enum Quoting {
 impl Token {
     /// Returns the key and value of `key=value`.
     pub(super) fn key_value(&self) -> Option<(&[u8], &[u8])> {
-        let at = self.equals?;
+        let at = self.equals_index?;
         Some((self.text.get(..at)?, self.text.get(at + 1..)?))
     }
 
@@ -55,12 +55,12 @@ type ByteIter<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
 
 fn read_token(bytes: &mut ByteIter<'_>) -> Result<Token, String> {
     let quoting = if bytes.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
-    let mut token = Token { text: Vec::new(), equals: None, quoting };
+    let mut token = Token { text: Vec::new(), equals_index: None, quoting };
     while let Some(byte) = bytes.next_if(|byte| !byte.is_ascii_whitespace()) {
         match byte {
             b'"' => read_quoted(bytes, &mut token.text)?,
             b'=' => {
-                token.equals.get_or_insert(token.text.len());
+                token.equals_index.get_or_insert(token.text.len());
                 token.text.push(byte);
             }
             _ => token.text.push(byte),

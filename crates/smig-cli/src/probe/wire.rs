@@ -132,16 +132,16 @@ pub(super) fn encode_fields(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 /// Encodes an integer with a 7-bit prefix (RFC 7541 section 5.1).
 fn put_length(out: &mut BytesMut, length: usize) {
     const MAX_PREFIX_VALUE: usize = 127;
-    let Some(mut rest) = length.checked_sub(MAX_PREFIX_VALUE) else {
+    let Some(mut remaining) = length.checked_sub(MAX_PREFIX_VALUE) else {
         out.put_u8(u8::try_from(length).unwrap_or(0));
         return;
     };
     out.put_u8(127);
-    while rest >= 128 {
-        out.put_u8(u8::try_from(rest % 128).unwrap_or(0) | 128);
-        rest /= 128;
+    while remaining >= 128 {
+        out.put_u8(u8::try_from(remaining % 128).unwrap_or(0) | 128);
+        remaining /= 128;
     }
-    out.put_u8(u8::try_from(rest).unwrap_or(0));
+    out.put_u8(u8::try_from(remaining).unwrap_or(0));
 }
 
 #[cfg(test)]
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn encoded_field_blocks_decode() {
-        let long = vec![b'x'; 70_000];
+        let long_value = vec![b'x'; 70_000];
         let block = encode_fields(&[
             (b"name".to_vec(), b"value".to_vec()),
-            (b"long".to_vec(), long.clone()),
+            (b"long".to_vec(), long_value.clone()),
         ]);
         let mut fields = Vec::new();
         let push = |field| match field {
@@ -165,7 +165,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         Decoder::new(4096).decode(&block, push).unwrap();
-        assert_eq!(fields, [("name".to_owned(), b"value".to_vec()), ("long".to_owned(), long)]);
+        assert_eq!(
+            fields,
+            [("name".to_owned(), b"value".to_vec()), ("long".to_owned(), long_value)]
+        );
     }
 
     #[test]

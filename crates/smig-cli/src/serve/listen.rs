@@ -4,22 +4,24 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use crate::exit::{CliError, Exit};
-use crate::settings::{DEFAULT_PORT, Listen};
+use crate::settings::{DEFAULT_PORT, ListenAddresses};
 
 /// Returns the listen addresses, each checked to be free.
 ///
 /// The server's workers share their addresses (SO_REUSEPORT), so a second server would silently
 /// take half of the first one's clients. Therefore each address is first bound without
 /// SO_REUSEPORT.
-pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, CliError> {
+pub(super) fn resolve_free_addresses(
+    listen: &ListenAddresses,
+) -> Result<Vec<SocketAddr>, CliError> {
     match listen {
-        Listen::At(addrs) => {
+        ListenAddresses::At(addrs) => {
             for &addr in addrs {
                 try_bind(addr).map_err(|error| bind_error(addr, &error))?;
             }
             Ok(addrs.clone())
         }
-        Listen::Default => {
+        ListenAddresses::Default => {
             let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
             let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, DEFAULT_PORT));
             try_bind(v4).map_err(|error| bind_error(v4, &error))?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig::{Server, ServerBuilder, ServerTls};
-use smig_admin::access_log::{AccessLog, Format};
+use smig_admin::access_log::{AccessLog, AccessLogFormat};
 use smig_files::Files;
 
 use crate::dev_cert::{self, AuthorityState, DevCert};
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let _stderr_guard = stderr::spawn_writer();
     crate::logging::start(crate::logging::Level::Warnings);
-    let settings = settings(args).map_err(|why| CliError::new(Exit::Usage, why))?;
+    let settings = load_settings(args).map_err(|why| CliError::new(Exit::Usage, why))?;
     let open_files = OpenFilesLimit::raise();
     let root = settings.root.clone().ok_or_else(|| {
         CliError::new(
@@ -86,19 +86,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = AccessLog::new(settings.access_log, None)?;
-    let ended = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let mut signals = stop::StopSignals::new()?;
         let server = start(&settings, files, Arc::clone(&log), verbosity)?;
-        verbosity.print_line(&paint::dim(&open_files.report(settings.max_connections, 1)));
+        verbosity.print_line(&paint::dim(&open_files.describe(settings.max_connections, 1)));
         print_listeners(&server, &settings, &root, verbosity);
-        signals.drain(server, &log, settings.drain_timeout, verbosity).await
+        signals.run_until_drained(server, &log, settings.drain_timeout, verbosity).await
     });
     // Threads that are still blocked end with the process.
     runtime.shutdown_background();
-    ended
+    result
 }
 
-fn settings(args: &ServeArgs) -> Result<Settings, String> {
+fn load_settings(args: &ServeArgs) -> Result<Settings, String> {
     let mut settings = Settings::default();
     if let Some(file) = &args.config {
         settings::load(file, &mut settings)?;
@@ -128,25 +128,25 @@ fn start(
     log: Arc<AccessLog>,
     verbosity: Verbosity,
 ) -> Result<Server> {
-    let builder = listen(settings.builder(), settings, verbosity)?;
+    let builder = add_listeners(settings.builder(), settings, verbosity)?;
     let server = match settings.access_log {
-        Format::Off => builder.start(files),
-        Format::Text | Format::Combined | Format::Json => {
+        AccessLogFormat::Off => builder.start(files),
+        AccessLogFormat::Text | AccessLogFormat::Combined | AccessLogFormat::Json => {
             builder.start(LoggedFiles::new(files, log))
         }
     };
     server.map_err(|error| CliError::new(Exit::Usage, error.to_string()).into())
 }
 
-fn listen(
+fn add_listeners(
     mut builder: ServerBuilder,
     settings: &Settings,
     verbosity: Verbosity,
 ) -> Result<ServerBuilder> {
-    let addrs = listen::addresses(&settings.listen)?;
+    let addrs = listen::resolve_free_addresses(&settings.listen)?;
     match settings.security {
         ListenSecurity::Tls => {
-            let tls = tls(settings, verbosity)?;
+            let tls = load_or_create_tls(settings, verbosity)?;
             for addr in addrs {
                 builder = builder.listen(addr, tls.clone());
             }
@@ -165,11 +165,11 @@ fn listen(
     Ok(builder)
 }
 
-fn tls(settings: &Settings, verbosity: Verbosity) -> Result<ServerTls> {
+fn load_or_create_tls(settings: &Settings, verbosity: Verbosity) -> Result<ServerTls> {
     match (&settings.certificate, &settings.key) {
-        (Some(certificate), Some(key)) => from_files(certificate, key),
-        (Some(_), None) => Err(usage("--cert requires --key, the certificate's private key")),
-        (None, Some(_)) => Err(usage("--key requires --cert, the certificate of the key")),
+        (Some(certificate), Some(key)) => tls_from_files(certificate, key),
+        (Some(_), None) => Err(usage_error("--cert requires --key, the certificate's private key")),
+        (None, Some(_)) => Err(usage_error("--key requires --cert, the certificate of the key")),
         (None, None) => {
             let cert = dev_cert::obtain(&settings.hosts)?;
             print_dev_cert(&cert, verbosity);
@@ -179,10 +179,11 @@ fn tls(settings: &Settings, verbosity: Verbosity) -> Result<ServerTls> {
     }
 }
 
-fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
+fn tls_from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
     let read = |path: &Path, what: &str| {
-        std::fs::read(path)
-            .map_err(|error| usage(&format!("cannot read {what} {}: {error}", path.display())))
+        std::fs::read(path).map_err(|error| {
+            usage_error(&format!("cannot read {what} {}: {error}", path.display()))
+        })
     };
     let chain = read(certificate, "the certificate")?;
     let private_key = read(key, "the private key")?;
@@ -191,19 +192,19 @@ fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
         let error = error.to_string();
         // Replaces rustls's own wording.
         if error.contains("KeyMismatch") || error.contains("keys may not be consistent") {
-            usage(&format!("the key {key} does not belong to the certificate {certificate}"))
+            usage_error(&format!("the key {key} does not belong to the certificate {certificate}"))
         } else {
-            usage(&format!("--cert {certificate} --key {key}: {error}"))
+            usage_error(&format!("--cert {certificate} --key {key}: {error}"))
         }
     })
 }
 
-fn usage(message: &str) -> anyhow::Error {
+fn usage_error(message: &str) -> anyhow::Error {
     CliError::new(Exit::Usage, message).into()
 }
 
 fn print_dev_cert(cert: &DevCert, verbosity: Verbosity) {
-    let path = cert.authority.display();
+    let path = cert.authority_path.display();
     match cert.authority_state {
         AuthorityState::Created => verbosity.print_line(&format!(
             "created a development certificate authority for this machine: {path}\n\

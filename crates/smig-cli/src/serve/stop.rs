@@ -38,7 +38,7 @@ impl StopSignals {
 
     /// Runs until a signal arrives, then until all transfers complete, `limit` expires or the next
     /// signal arrives.
-    pub(super) async fn drain(
+    pub(super) async fn run_until_drained(
         &mut self,
         server: Server,
         log: &AccessLog,
@@ -52,9 +52,9 @@ impl StopSignals {
         ));
         let stats = server.stats();
         let shutdown = async {
-            let end = Instant::now() + limit;
+            let deadline = Instant::now() + limit;
             let ended = server.shutdown(limit).await;
-            let remaining = end.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             log.flush(remaining.max(MIN_FLUSH_TIMEOUT)).await;
             ended
         };

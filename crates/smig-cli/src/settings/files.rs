@@ -4,18 +4,20 @@ use smig_settings::entry::{last_value, show_text};
 use smig_settings::{ValueKind, integer, size, time, word};
 
 use super::Setting;
-use super::model::{HIDDEN, LISTING, PRECOMPRESSED, SYMLINKS, parse_field_value};
+use super::model::{
+    HIDDEN_VALUES, LISTING_VALUES, PRECOMPRESSED_VALUES, SYMLINK_VALUES, parse_field_value,
+};
 
-pub(super) const TABLE: &[Setting] = &[
+pub(super) const FILE_SETTINGS: &[Setting] = &[
     Setting {
         key: "files.index",
         flag: "index",
         kind: ValueKind::Text,
         value_name: "NAME",
         help: "File to serve for a directory; empty: none",
-        show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
+        show: |s| show_text(s.files.index_file.as_deref().unwrap_or_default()),
         set: |s, v| {
-            s.files.index = Some(last_value(v).to_owned()).filter(|n| !n.is_empty());
+            s.files.index_file = Some(last_value(v).to_owned()).filter(|n| !n.is_empty());
             Ok(())
         },
     },
@@ -23,7 +25,7 @@ pub(super) const TABLE: &[Setting] = &[
         "files.listing",
         "listing",
         "WORD",
-        LISTING,
+        LISTING_VALUES,
         files.listing,
         "Listings of directories without an index file: off or on"
     ),
@@ -31,15 +33,15 @@ pub(super) const TABLE: &[Setting] = &[
         "files.hidden",
         "hidden",
         "WORD",
-        HIDDEN,
-        files.hidden,
+        HIDDEN_VALUES,
+        files.hidden_files,
         "Names that begin with a dot: refuse or serve them"
     ),
     word!(
         "files.symlinks",
         "symlinks",
         "WORD",
-        SYMLINKS,
+        SYMLINK_VALUES,
         files.symlinks,
         "Symbolic links: refuse, inside (follow those that stay in the directory) or follow"
     ),
@@ -47,8 +49,8 @@ pub(super) const TABLE: &[Setting] = &[
         "files.precompressed",
         "precompressed",
         "WORD",
-        PRECOMPRESSED,
-        files.precompressed,
+        PRECOMPRESSED_VALUES,
+        files.precompressed_files,
         "Precompressed files FILE.br, FILE.zst and FILE.gz: serve or ignore"
     ),
     Setting {
@@ -88,13 +90,13 @@ pub(super) const TABLE: &[Setting] = &[
     size!(
         "files.cache_memory",
         "cache-memory",
-        files.cache_memory,
+        files.cache_memory_bytes,
         "Memory for cached file contents; 0: none"
     ),
     size!(
         "files.cache_max_file_size",
         "cache-max-file-size",
-        files.cache_max_file_size,
+        files.cache_max_file_bytes,
         "Largest file to cache in memory"
     ),
 ];

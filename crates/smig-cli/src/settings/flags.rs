@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use smig_settings::ValueKind;
 
-use super::{SCHEMA, Setting, Settings, all};
+use super::{SCHEMA, Setting, Settings, all_settings};
 
 /// Settings given on the command line, in the table's order.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ impl Flags {
     /// A value is invalid for its setting; the text names the flag.
     pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), String> {
         for (flag, values) in &self.0 {
-            if let Some(setting) = all().find(|setting| setting.flag == *flag) {
+            if let Some(setting) = all_settings().find(|setting| setting.flag == *flag) {
                 (setting.set)(settings, values).map_err(|why| format!("--{flag}: {why}"))?;
             }
         }
@@ -26,7 +26,7 @@ impl Flags {
     }
 }
 
-fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
+fn build_arg(setting: &'static Setting, defaults: &Settings) -> Arg {
     let heading = SCHEMA
         .sections
         .iter()
@@ -61,7 +61,11 @@ fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         let defaults = Settings::default();
-        command.args(all().filter(|s| s.flag != "root").map(|setting| arg(setting, &defaults)))
+        command.args(
+            all_settings()
+                .filter(|s| s.flag != "root")
+                .map(|setting| build_arg(setting, &defaults)),
+        )
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -77,7 +81,7 @@ impl FromArgMatches for Flags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in all().filter(|s| s.flag != "root") {
+        for setting in all_settings().filter(|s| s.flag != "root") {
             if matches.value_source(setting.flag) == Some(ValueSource::CommandLine) {
                 let values = matches.get_many::<String>(setting.flag).into_iter().flatten();
                 self.0.push((setting.flag, values.cloned().collect()));

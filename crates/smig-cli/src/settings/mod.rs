@@ -15,22 +15,22 @@ use std::sync::LazyLock;
 use smig_settings::{Diagnostic, Schema};
 
 pub(crate) use flags::Flags;
-pub(crate) use model::{DEFAULT_PORT, Listen, ListenSecurity, Settings};
-pub(crate) use table::ACCESS_LOG;
+pub(crate) use model::{DEFAULT_PORT, ListenAddresses, ListenSecurity, Settings};
+pub(crate) use table::ACCESS_LOG_VALUES;
 
 type Setting = smig_settings::Setting<Settings>;
 
 static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     let mut sections = smig_settings::SECTIONS.to_vec();
     sections.insert(3, ("files", "How files are served"));
-    let mut settings = table::TABLE.to_vec();
-    settings.extend_from_slice(files::TABLE);
+    let mut settings = table::SERVE_SETTINGS.to_vec();
+    settings.extend_from_slice(files::FILE_SETTINGS);
     settings.extend(smig_settings::shared_settings());
     Schema { sections, settings, example_command: "smig config example" }
 });
 
 /// Returns every setting, section by section.
-fn all() -> impl Iterator<Item = &'static Setting> {
+fn all_settings() -> impl Iterator<Item = &'static Setting> {
     SCHEMA.settings.iter()
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn load(path: &Path, settings: &mut Settings) -> Result<(), String> {
 /// # Errors
 /// All faults of the text.
 pub(crate) fn check(text: &str) -> Result<(), Vec<Diagnostic>> {
-    SCHEMA.parse(text, &mut Settings::default())
+    SCHEMA.apply_text(text, &mut Settings::default())
 }
 
 /// Returns an example file: every key with its default, each commented out.

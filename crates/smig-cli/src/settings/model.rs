@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use http::HeaderValue;
-use smig_admin::access_log::Format;
+use smig_admin::access_log::AccessLogFormat;
 use smig_files::{FileOptions, HiddenFiles, Listing, PrecompressedFiles, Symlinks};
 use smig_settings::ServerSettings;
 use smig_settings::entry::show_list;
@@ -16,7 +16,7 @@ pub(crate) const DEFAULT_PORT: u16 = 8443;
 
 /// Listen addresses of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Listen {
+pub(crate) enum ListenAddresses {
     /// Both loopback addresses at the default port; IPv6 is left out where the machine has none.
     Default,
     /// Explicit addresses.
@@ -37,12 +37,12 @@ pub(crate) enum ListenSecurity {
 pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     pub(crate) root: Option<PathBuf>,
-    pub(crate) listen: Listen,
+    pub(crate) listen: ListenAddresses,
     pub(crate) security: ListenSecurity,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
-    pub(crate) access_log: Format,
+    pub(crate) access_log: AccessLogFormat,
     pub(crate) files: FileOptions,
 }
 
@@ -51,12 +51,12 @@ impl Default for Settings {
         Self {
             server: ServerSettings::default(),
             root: None,
-            listen: Listen::Default,
+            listen: ListenAddresses::Default,
             security: ListenSecurity::Tls,
             certificate: None,
             key: None,
             hosts: Vec::new(),
-            access_log: Format::Off,
+            access_log: AccessLogFormat::Off,
             files: FileOptions::default(),
         }
     }
@@ -78,28 +78,29 @@ impl DerefMut for Settings {
 }
 
 /// Parses listen addresses.
-pub(super) fn parse_listen(texts: &[String]) -> Result<Listen, String> {
+pub(super) fn parse_listen(texts: &[String]) -> Result<ListenAddresses, String> {
     let mut addrs = Vec::new();
     for text in texts {
         addrs.extend(parse_addresses(text)?);
     }
-    Ok(Listen::At(addrs))
+    Ok(ListenAddresses::At(addrs))
 }
 
-pub(super) fn show_listen(listen: &Listen) -> String {
+pub(super) fn show_listen(listen: &ListenAddresses) -> String {
     let texts = match listen {
-        Listen::Default => vec![format!("localhost:{DEFAULT_PORT}")],
-        Listen::At(addrs) => addrs.iter().map(ToString::to_string).collect(),
+        ListenAddresses::Default => vec![format!("localhost:{DEFAULT_PORT}")],
+        ListenAddresses::At(addrs) => addrs.iter().map(ToString::to_string).collect(),
     };
     show_list(&texts)
 }
 
-pub(super) const HIDDEN: [(&str, HiddenFiles); 2] =
+pub(super) const HIDDEN_VALUES: [(&str, HiddenFiles); 2] =
     [("refuse", HiddenFiles::Refuse), ("serve", HiddenFiles::Serve)];
-pub(super) const SYMLINKS: [(&str, Symlinks); 3] =
+pub(super) const SYMLINK_VALUES: [(&str, Symlinks); 3] =
     [("refuse", Symlinks::Refuse), ("inside", Symlinks::Inside), ("follow", Symlinks::Follow)];
-pub(super) const LISTING: [(&str, Listing); 2] = [("off", Listing::Off), ("on", Listing::On)];
-pub(super) const PRECOMPRESSED: [(&str, PrecompressedFiles); 2] =
+pub(super) const LISTING_VALUES: [(&str, Listing); 2] =
+    [("off", Listing::Off), ("on", Listing::On)];
+pub(super) const PRECOMPRESSED_VALUES: [(&str, PrecompressedFiles); 2] =
     [("serve", PrecompressedFiles::Serve), ("ignore", PrecompressedFiles::Ignore)];
 
 /// Parses a header field value; the empty string means none.

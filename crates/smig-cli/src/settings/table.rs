@@ -1,6 +1,6 @@
 //! Settings of `smig serve` itself: key, flag, kind, help text, and the field that each sets.
 
-use smig_admin::access_log::Format;
+use smig_admin::access_log::AccessLogFormat;
 use smig_settings::entry::{last_value, show_list, show_text};
 use smig_settings::value::parse_bool;
 use smig_settings::{ValueKind, word};
@@ -9,28 +9,28 @@ use super::model::{ListenSecurity, parse_listen, show_listen};
 use super::{Setting, Settings};
 
 /// Formats of the access log.
-pub(crate) const ACCESS_LOG: [(&str, Format); 4] = [
-    ("off", Format::Off),
-    ("text", Format::Text),
-    ("combined", Format::Combined),
-    ("json", Format::Json),
+pub(crate) const ACCESS_LOG_VALUES: [(&str, AccessLogFormat); 4] = [
+    ("off", AccessLogFormat::Off),
+    ("text", AccessLogFormat::Text),
+    ("combined", AccessLogFormat::Combined),
+    ("json", AccessLogFormat::Json),
 ];
 fn set_security(
     settings: &mut Settings,
     values: &[String],
-    on: ListenSecurity,
+    enabled_security: ListenSecurity,
 ) -> Result<(), String> {
     let is_on = parse_bool(last_value(values))?;
     settings.security = match (is_on, settings.security) {
         (true, ListenSecurity::TrustedCleartext) => ListenSecurity::TrustedCleartext,
-        (true, _) => on,
-        (false, security) if security == on => ListenSecurity::Tls,
+        (true, _) => enabled_security,
+        (false, security) if security == enabled_security => ListenSecurity::Tls,
         (false, security) => security,
     };
     Ok(())
 }
 
-pub(super) const TABLE: &[Setting] = &[
+pub(super) const SERVE_SETTINGS: &[Setting] = &[
     Setting {
         key: "server.root",
         flag: "root",
@@ -121,7 +121,7 @@ pub(super) const TABLE: &[Setting] = &[
         "server.access_log",
         "access-log",
         "FORMAT",
-        ACCESS_LOG,
+        ACCESS_LOG_VALUES,
         access_log,
         "Log each request to standard output: off, text, combined or json"
     ),

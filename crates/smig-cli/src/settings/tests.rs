@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 /// Returns the example file with every key uncommented.
-fn uncommented() -> String {
+fn uncomment_keys() -> String {
     let lines = example();
     let lines = lines.lines().map(|line| match line.strip_prefix('#') {
         Some(key) if !key.starts_with(' ') => key,
@@ -17,30 +17,30 @@ fn uncommented() -> String {
 #[test]
 fn the_example_parses_with_and_without_its_keys_uncommented() {
     let mut settings = Settings::default();
-    SCHEMA.parse(&example(), &mut settings).unwrap();
+    SCHEMA.apply_text(&example(), &mut settings).unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
 
-    SCHEMA.parse(&uncommented(), &mut settings).unwrap();
-    assert_eq!(uncommented().matches(" = ").count(), all().count());
+    SCHEMA.apply_text(&uncomment_keys(), &mut settings).unwrap();
+    assert_eq!(uncomment_keys().matches(" = ").count(), all_settings().count());
     // Keys without a default show an example value.
     settings.root = None;
     settings.certificate = None;
     settings.key = None;
     let defaults = Settings::default();
-    for setting in all().filter(|setting| setting.key != "server.listen") {
+    for setting in all_settings().filter(|setting| setting.key != "server.listen") {
         assert_eq!((setting.show)(&settings), (setting.show)(&defaults), "{}", setting.key);
     }
 }
 
 #[test]
 fn names_are_unique_and_in_known_sections() {
-    let mut flags: Vec<_> = all().map(|setting| setting.flag).collect();
-    let mut keys: Vec<_> = all().map(|setting| setting.key).collect();
+    let mut flags: Vec<_> = all_settings().map(|setting| setting.flag).collect();
+    let mut keys: Vec<_> = all_settings().map(|setting| setting.key).collect();
     flags.sort_unstable();
     keys.sort_unstable();
     assert!(flags.windows(2).all(|pair| pair[0] != pair[1]));
     assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
-    for setting in all() {
+    for setting in all_settings() {
         assert!(
             SCHEMA.sections.iter().any(|(name, _)| *name == setting.section()),
             "{}",
@@ -50,7 +50,7 @@ fn names_are_unique_and_in_known_sections() {
 }
 
 fn faults(text: &str) -> Vec<String> {
-    let faults = SCHEMA.parse(text, &mut Settings::default()).unwrap_err();
+    let faults = SCHEMA.apply_text(text, &mut Settings::default()).unwrap_err();
     faults.into_iter().map(|fault| format!("{}: {}", fault.line, fault.message)).collect()
 }
 
@@ -60,7 +60,7 @@ fn values_of_every_kind_are_parsed() {
     let text = "[migration]\nmin_size = '1MiB'\nmin_concurrent = 2\nmin_transfer_time = '50ms'\n\
                 [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\
                 [http2]\nstream_window = 70_000\n";
-    SCHEMA.parse(text, &mut settings).unwrap();
+    SCHEMA.apply_text(text, &mut settings).unwrap();
     assert_eq!(settings.migration.policy.min_size, 1 << 20);
     assert_eq!(settings.migration.policy.min_concurrent, 2);
     assert_eq!(settings.migration.policy.min_transfer_time, Duration::from_millis(50));

@@ -40,11 +40,11 @@ mod linux {
     ];
 
     pub(super) fn run() -> Result<()> {
-        let possible = enter_user_namespace().and_then(|privilege| {
+        let setup_result = enter_user_namespace().and_then(|privilege| {
             Testbed::start(LinkSpec::paper_wired())?;
             Ok(privilege)
         });
-        let (privilege, is_forbidden) = match possible {
+        let (privilege, is_forbidden) = match setup_result {
             Err(why) if why.is_missing_requirement() => {
                 eprintln!("the demo's tests are ignored: {why}");
                 (Privilege::UserNamespace, true)
@@ -103,26 +103,30 @@ mod linux {
 
     fn check_complete(run: &DemoRun, options: &DemoOptions) -> Result<()> {
         let during_download = run.objects.iter().filter(|object| {
-            object.load == smig_demo::demo::BackgroundLoad::BigFile && !object.took.is_zero()
+            object.load == smig_demo::demo::BackgroundLoad::BigFile && !object.duration.is_zero()
         });
         ensure!(during_download.count() > 0, "no small object beside the big file");
         ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
         ensure!(run.big_file_bytes() == options.big_file_bytes, "{} bytes", run.big_file_bytes());
-        let took = run.big_file_duration().context("the big file has no end")?;
-        let least = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
-        ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
-        let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
-        ensure!(total > options.big_file_bytes, "{total} bytes on all connections");
+        let big_file_time = run.big_file_duration().context("the big file has no end")?;
+        let min_time = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
+        ensure!(
+            big_file_time >= min_time,
+            "the big file took {big_file_time:?}, the link needs {min_time:?}"
+        );
+        let total_bytes: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
+        ensure!(total_bytes > options.big_file_bytes, "{total_bytes} bytes on all connections");
         let link = run.link.context("no report of the link")?;
-        ensure!(link.to_client.delivered_bytes > total, "{link:?}");
+        ensure!(link.to_client.delivered_bytes > total_bytes, "{link:?}");
         Ok(())
     }
 
     fn check_migration(run: &DemoRun) -> Result<()> {
-        let first = run.migrations.first().context("the big file never migrated")?;
-        ensure!(first.from != first.to, "{first:?}");
+        let first_migration = run.migrations.first().context("the big file never migrated")?;
+        ensure!(first_migration.from != first_migration.to, "{first_migration:?}");
         ensure!(run.connections.len() >= 2, "{:?}", run.connections);
-        let destination = run.connections.iter().find(|bytes| bytes.connection == first.to);
+        let destination =
+            run.connections.iter().find(|bytes| bytes.connection == first_migration.to);
         ensure!(destination.is_some_and(|bytes| bytes.bytes > 0), "{:?}", run.connections);
         Ok(())
     }
@@ -145,13 +149,13 @@ mod linux {
         options.link.to_client.rate = Rate::kbit(1).into();
         options.link.to_server.rate = Rate::mbit(1).into();
         options.unloaded_objects = 0;
-        let ended = drive(&options, programs()?, privilege, &stop, &mut |event| {
+        let result = drive(&options, programs()?, privilege, &stop, &mut |event| {
             if matches!(event, DemoEvent::RunStarted(_)) {
                 stop.cancel();
             }
             Ok(())
         });
-        ensure!(matches!(ended, Err(DemoError::Stopped)), "{ended:?}");
+        ensure!(matches!(result, Err(DemoError::Stopped)), "{result:?}");
         Ok(())
     }
 
@@ -180,7 +184,7 @@ mod linux {
     }
 
     fn it_stops_when_output_fails(privilege: Privilege) -> Result<()> {
-        let ended = drive(
+        let result = drive(
             &short_demo(),
             programs()?,
             privilege,
@@ -190,7 +194,7 @@ mod linux {
                 _ => Ok(()),
             },
         );
-        ensure!(matches!(ended, Err(DemoError::Io(_))), "{ended:?}");
+        ensure!(matches!(result, Err(DemoError::Io(_))), "{result:?}");
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::workload::Outcome;
 
-use crate::support::{SHORT, Sandbox, assert_exit, can_run, text};
+use crate::support::{SHORT_SCENARIO, Sandbox, assert_exit, can_run, text};
 
-/// From the start of a campaign to that of its first cell.
-const CELL_START_TIMEOUT: Duration = Duration::from_secs(60);
+/// From the start of a campaign to that of its first trial.
+const TRIAL_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn each_trial_is_measured_exactly_once() {
@@ -18,10 +18,10 @@ fn each_trial_is_measured_exactly_once() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(SHORT);
-    let first = sandbox.run(&["run", &file, "--out", "out", "--repetitions", "2", "--json"]);
-    assert_exit(&first, 0);
-    let summary: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
+    let file = sandbox.write_scenario(SHORT_SCENARIO);
+    let first_run = sandbox.run(&["run", &file, "--out", "out", "--repetitions", "2", "--json"]);
+    assert_exit(&first_run, 0);
+    let summary: serde_json::Value = serde_json::from_slice(&first_run.stdout).unwrap();
     assert_eq!((&summary["finished"], &summary["done_before"]), (&4.into(), &0.into()));
     let results = sandbox.results("out");
     assert_eq!(results.len(), 4);
@@ -38,18 +38,18 @@ fn each_trial_is_measured_exactly_once() {
         assert_eq!(joined, result.id.variant.level("scheme") == Some("smig"), "{result:#?}");
     }
     // Only the third repetition is run; the existing results stay unchanged.
-    let second = sandbox.run(&["run", &file, "--out", "out"]);
-    assert_exit(&second, 0);
-    let more = sandbox.results("out");
-    assert_eq!((more.len(), &more[..4]), (6, &results[..]));
-    let third = sandbox.run(&["run", &file, "--out", "out"]);
-    assert!(text(&third.stderr).contains("0 to run, 6 done"), "{}", text(&third.stderr));
+    let second_run = sandbox.run(&["run", &file, "--out", "out"]);
+    assert_exit(&second_run, 0);
+    let results_after = sandbox.results("out");
+    assert_eq!((results_after.len(), &results_after[..4]), (6, &results[..]));
+    let third_run = sandbox.run(&["run", &file, "--out", "out"]);
+    assert!(text(&third_run.stderr).contains("0 to run, 6 done"), "{}", text(&third_run.stderr));
     assert!(sandbox.is_clean());
     // A changed file is another scenario.
-    let file = sandbox.scenario(&SHORT.replace("10kB", "11kB"));
-    let other = sandbox.run(&["run", &file, "--out", "out"]);
-    assert_exit(&other, 2);
-    assert!(text(&other.stderr).contains("--out"), "{}", text(&other.stderr));
+    let file = sandbox.write_scenario(&SHORT_SCENARIO.replace("10kB", "11kB"));
+    let changed_run = sandbox.run(&["run", &file, "--out", "out"]);
+    assert_exit(&changed_run, 2);
+    assert!(text(&changed_run.stderr).contains("--out"), "{}", text(&changed_run.stderr));
 }
 
 /// Starts a campaign, and waits until it has reported `results` results.
@@ -67,26 +67,27 @@ fn a_killed_campaign_resumes() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(&SHORT.replace("repetitions = 3", "repetitions = 20"));
+    let file =
+        sandbox.write_scenario(&SHORT_SCENARIO.replace("repetitions = 3", "repetitions = 20"));
     let mut child = start(&sandbox, &file, 3);
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = sandbox.results("out");
-    assert!((3..=40).contains(&before.len()), "{}", before.len());
+    let results_before = sandbox.results("out");
+    assert!((3..=40).contains(&results_before.len()), "{}", results_before.len());
     // Simulate a crash of the machine in the middle of a line.
     let path = sandbox.path("out/results.jsonl");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
     std::fs::write(&path, bytes).unwrap();
 
-    let rest = sandbox.run(&["run", &file, "--out", "out"]);
-    assert_exit(&rest, 0);
-    let after = sandbox.results("out");
-    assert_eq!(after[..before.len()], before[..]);
-    let mut ids: Vec<_> = after.iter().map(|result| result.id.clone()).collect();
+    let resumed_run = sandbox.run(&["run", &file, "--out", "out"]);
+    assert_exit(&resumed_run, 0);
+    let results_after = sandbox.results("out");
+    assert_eq!(results_after[..results_before.len()], results_before[..]);
+    let mut ids: Vec<_> = results_after.iter().map(|result| result.id.clone()).collect();
     ids.sort();
     ids.dedup();
-    assert_eq!((ids.len(), after.len()), (40, 40));
+    assert_eq!((ids.len(), results_after.len()), (40, 40));
     assert!(sandbox.is_clean(), "files of the killed process are removed too");
 }
 
@@ -96,7 +97,8 @@ fn an_interrupted_campaign_ends_its_runs_and_cleans_up() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(&SHORT.replace("repetitions = 3", "repetitions = 1000"));
+    let file =
+        sandbox.write_scenario(&SHORT_SCENARIO.replace("repetitions = 3", "repetitions = 1000"));
     let mut child = start(&sandbox, &file, 1);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let status = child.wait().unwrap();
@@ -111,26 +113,30 @@ fn shards_are_merged() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(SHORT);
+    let file = sandbox.write_scenario(SHORT_SCENARIO);
     for shard in ["1/2", "2/2"] {
         assert_exit(&sandbox.run(&["run", &file, "--out", "shares", "--shard", shard]), 0);
     }
     // This build has no commit: its results are joined only with --any-build.
-    let refused = sandbox.run(&["merge", "all", "shares"]);
-    assert_exit(&refused, 1);
+    let refused_output = sandbox.run(&["merge", "all", "shares"]);
+    assert_exit(&refused_output, 1);
     assert!(
-        text(&refused.stderr).contains("a build without a known commit"),
+        text(&refused_output.stderr).contains("a build without a known commit"),
         "{}",
-        text(&refused.stderr)
+        text(&refused_output.stderr)
     );
     assert!(!sandbox.path("all").exists());
-    let merged = sandbox.run(&["merge", "all", "shares", "--json", "--any-build"]);
-    assert_exit(&merged, 0);
-    let summary: serde_json::Value = serde_json::from_slice(&merged.stdout).unwrap();
+    let merge_output = sandbox.run(&["merge", "all", "shares", "--json", "--any-build"]);
+    assert_exit(&merge_output, 0);
+    let summary: serde_json::Value = serde_json::from_slice(&merge_output.stdout).unwrap();
     assert_eq!(summary["results"], 6);
     // The complete campaign has nothing left to run.
-    let rest = sandbox.run(&["run", &file, "--out", "all", "--jobs", "2"]);
-    assert!(text(&rest.stderr).contains("0 to run, 6 done"), "{}", text(&rest.stderr));
+    let resumed_run = sandbox.run(&["run", &file, "--out", "all", "--jobs", "2"]);
+    assert!(
+        text(&resumed_run.stderr).contains("0 to run, 6 done"),
+        "{}",
+        text(&resumed_run.stderr)
+    );
     // A second measurement of the same trials conflicts.
     assert_exit(&sandbox.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
     let conflict = sandbox.run(&["merge", "both", "all", "again", "--any-build"]);
@@ -147,7 +153,7 @@ fn a_run_that_stays_disturbed_has_no_result() {
     let sandbox = Sandbox::new();
     // No packet arrives within this bound.
     let strict = "lateness_p99 = \"1us\"\nattempts = 2";
-    let file = sandbox.scenario(&SHORT.replace("lateness_p99 = \"1h\"", strict));
+    let file = sandbox.write_scenario(&SHORT_SCENARIO.replace("lateness_p99 = \"1h\"", strict));
     let args = ["run", &file, "--out", "out", "--repetitions", "1", "--filter", "scheme=plain"];
     let output = sandbox.run(&args);
     assert_exit(&output, 1);
@@ -161,17 +167,17 @@ fn a_run_that_stays_disturbed_has_no_result() {
     let rejected = std::fs::read_to_string(sandbox.path("out/rejected.jsonl")).unwrap();
     assert_eq!(rejected.lines().count(), 2);
 
-    let kept = sandbox.run(&[&args[..], &["--disturbed", "keep"]].concat());
-    assert_exit(&kept, 0);
+    let kept_output = sandbox.run(&[&args[..], &["--disturbed", "keep"]].concat());
+    assert_exit(&kept_output, 0);
     let results = sandbox.results("out");
     assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));
 }
 
 /// Waits for the process that runs a trial of this campaign, and returns its ID.
-fn trial_process(campaign: &Child) -> Pid {
-    let limit = Instant::now() + CELL_START_TIMEOUT;
+fn wait_for_trial_process(campaign: &Child) -> Pid {
+    let deadline = Instant::now() + TRIAL_START_TIMEOUT;
     loop {
-        assert!(Instant::now() < limit, "no process runs a cell after {CELL_START_TIMEOUT:?}");
+        assert!(Instant::now() < deadline, "no process runs a trial after {TRIAL_START_TIMEOUT:?}");
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let read =
                 |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
@@ -194,9 +200,10 @@ fn a_crash_loses_only_its_own_trial() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(&SHORT.replace("settle = \"0\"", "settle = \"500ms\""));
+    let file =
+        sandbox.write_scenario(&SHORT_SCENARIO.replace("settle = \"0\"", "settle = \"500ms\""));
     let child = sandbox.lab(&["run", &file, "--out", "out", "--repetitions", "2"]).spawn().unwrap();
-    kill_process(trial_process(&child), Signal::KILL).unwrap();
+    kill_process(wait_for_trial_process(&child), Signal::KILL).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 1);
     let stderr = text(&output.stderr);

@@ -12,11 +12,11 @@ use crate::support::{Sandbox, assert_exit, can_run, text};
 /// Time for the kernel to end processes whose parent has ended.
 const PROCESS_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-const SERVER: &str = include_str!("../../../../scenarios/commands/server.py");
-const LOAD: &str = include_str!("../../../../scenarios/commands/load.py");
+const SERVER_SCRIPT: &str = include_str!("../../../../scenarios/commands/server.py");
+const LOAD_SCRIPT: &str = include_str!("../../../../scenarios/commands/load.py");
 
 /// The programs of the example on a fast link.
-const COMMANDS: &str = "
+const COMMANDS_SCENARIO: &str = "
 repetitions = 1
 [link.both]
 rate = \"100 Mbit/s\"
@@ -52,14 +52,14 @@ lateness_p99 = \"1h\"
 
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
-    std::fs::write(sandbox.path("server.py"), SERVER).unwrap();
-    std::fs::write(sandbox.path("load.py"), LOAD).unwrap();
+    std::fs::write(sandbox.path("server.py"), SERVER_SCRIPT).unwrap();
+    std::fs::write(sandbox.path("load.py"), LOAD_SCRIPT).unwrap();
     sandbox
 }
 
 /// Starts the server from a shell that leaves two processes behind, one in its own session.
 fn with_leftover_processes(seconds: u32) -> String {
-    COMMANDS.replace(
+    COMMANDS_SCENARIO.replace(
         "argv = [\"python3\", \"{dir}/server.py\",",
         &format!(
             "argv = [\"sh\", \"-c\", 'sleep {seconds} & setsid sleep {seconds} & exec python3 \"$@\"', \"sh\",
@@ -78,11 +78,11 @@ fn count_sleepers(seconds: u32) -> usize {
 
 #[track_caller]
 fn wait_for_sleepers(seconds: u32, number: usize) {
-    let began = Instant::now();
+    let started_at = Instant::now();
     while count_sleepers(seconds) != number {
         let found = count_sleepers(seconds);
         assert!(
-            began.elapsed() < PROCESS_END_TIMEOUT,
+            started_at.elapsed() < PROCESS_END_TIMEOUT,
             "{found} instead of {number} \"sleep {seconds}\""
         );
         sleep(Duration::from_millis(5));
@@ -95,7 +95,7 @@ fn no_process_outlives_a_run() {
         return;
     }
     let sandbox = sandbox();
-    let file = sandbox.scenario(&with_leftover_processes(86_391));
+    let file = sandbox.write_scenario(&with_leftover_processes(86_391));
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
     assert_eq!(sandbox.results("out").len(), 1);
     wait_for_sleepers(86_391, 0);
@@ -104,7 +104,7 @@ fn no_process_outlives_a_run() {
 /// Starts a campaign that never ends, and waits until its first server has left two processes behind.
 fn start_endless(sandbox: &Sandbox, seconds: u32) -> Child {
     let scenario = with_leftover_processes(seconds).replace("settle = \"0\"", "settle = \"1h\"");
-    let file = sandbox.scenario(&scenario.replace("repetitions = 1", "repetitions = 2"));
+    let file = sandbox.write_scenario(&scenario.replace("repetitions = 1", "repetitions = 2"));
     let campaign = sandbox.lab(&["run", &file, "--out", "out"]).spawn().unwrap();
     wait_for_sleepers(seconds, 2);
     campaign
@@ -141,8 +141,8 @@ fn a_scenario_can_have_its_own_server_and_load_generator() {
     }
     let sandbox = sandbox();
     // The other variant has no TLS; its readiness is its port, and its client reports an exit code.
-    let file = sandbox.scenario(&format!(
-        "{COMMANDS}
+    let file = sandbox.write_scenario(&format!(
+        "{COMMANDS_SCENARIO}
 [variants.tls.yes]
 [variants.tls.no]
 workload.transfers.big.client = \"load\"
@@ -189,9 +189,9 @@ fn a_changed_program_makes_another_scenario() {
         return;
     }
     let sandbox = sandbox();
-    let file = sandbox.scenario(COMMANDS);
+    let file = sandbox.write_scenario(COMMANDS_SCENARIO);
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
-    std::fs::write(sandbox.path("load.py"), format!("{LOAD}# changed\n")).unwrap();
+    std::fs::write(sandbox.path("load.py"), format!("{LOAD_SCRIPT}# changed\n")).unwrap();
     let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert!(text(&output.stderr).contains("has results of another scenario"), "{output:?}");
 }
@@ -216,7 +216,7 @@ sys.argv = ['server.py', *words.split()]
 exec(open(os.environ['OUT'] + '/server.py').read())
 ";
     std::fs::write(sandbox.path("wrapper.py"), server).unwrap();
-    let file = sandbox.scenario(&COMMANDS.replace(
+    let file = sandbox.write_scenario(&COMMANDS_SCENARIO.replace(
         "argv = [\"python3\", \"{dir}/server.py\", \"{port}\", \"{root}\", \"{cert}\", \"{key}\"]",
         "argv = [\"python3\", \"{dir}/wrapper.py\", \"{scratch}/words\", \"{log}\"]
          environment = { OUT = \"{dir}\" }
@@ -232,7 +232,7 @@ exec(open(os.environ['OUT'] + '/server.py').read())
 }
 
 /// A client whose requests reach their server through `smig agent` on its own host, and `smig gateway`.
-const AGENT: &str = r#"
+const AGENT_SCENARIO: &str = r#"
 link = "paper-wired"
 [servers.main]
 kind = "smig"
@@ -273,7 +273,7 @@ fn an_agent_on_the_clients_host_uses_the_link_for_them() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(AGENT);
+    let file = sandbox.write_scenario(AGENT_SCENARIO);
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
     let result = &sandbox.results("out")[0];
     assert_eq!(result.observation.objects[0].outcome, Outcome::Complete, "{result:#?}");
@@ -289,7 +289,7 @@ fn failing_commands_report_why() {
     let sandbox = sandbox();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
     let server = "argv = [\"python3\", \"{dir}/server.py\",";
-    for (from, to, words) in [
+    for (pattern, replacement, expected) in [
         (
             load,
             "argv = [\"no-such-client\", \"{url}\"]",
@@ -302,13 +302,13 @@ fn failing_commands_report_why() {
         ),
         (server, "argv = [\"python3\", \"-c\", \"print('no licence'); exit(3)\", ", "no licence"),
     ] {
-        let file = sandbox.scenario(&COMMANDS.replace(from, to));
+        let file = sandbox.write_scenario(&COMMANDS_SCENARIO.replace(pattern, replacement));
         let output = sandbox.run(&["run", &file, "--out", "failed"]);
         assert!(!output.status.success());
-        assert!(text(&output.stderr).contains(words), "{words}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{expected}: {}", text(&output.stderr));
     }
     // A client's failure is the outcome of its object.
-    for (to, words) in [
+    for (replacement, expected) in [
         (
             "argv = [\"python3\", \"-c\", \"raise SystemExit('no {url}')\"]",
             "exit status: 1: no https://",
@@ -316,7 +316,7 @@ fn failing_commands_report_why() {
         ("argv = [\"echo\", \"{url}\"]", "line 1 of its output: expected value"),
         ("argv = [\"true\", \"{url}\"]", "it has printed no object"),
     ] {
-        let file = sandbox.scenario(&COMMANDS.replace(load, to));
+        let file = sandbox.write_scenario(&COMMANDS_SCENARIO.replace(load, replacement));
         let _ = std::fs::remove_dir_all(sandbox.path("out"));
         assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
         let objects = &sandbox.results("out")[0].observation.objects;
@@ -324,7 +324,7 @@ fn failing_commands_report_why() {
         assert_eq!(small.len(), 2);
         for object in small {
             let Outcome::Failed(why) = &object.outcome else { panic!("{object:#?}") };
-            assert!(why.contains(words), "{why}");
+            assert!(why.contains(expected), "{why}");
         }
     }
     assert!(sandbox.is_clean());
@@ -339,8 +339,8 @@ fn a_command_that_does_not_end_is_killed_with_the_run() {
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
     // The shell, its child that holds the output open, and one in a session of its own.
     let endless = "argv = [\"sh\", \"-c\", \"sleep 86394 & setsid sleep 86394 & wait\", \"{url}\"]";
-    let scenario = COMMANDS.replace(load, endless).replace("\"5min\"", "\"1s\"");
-    let file = sandbox.scenario(&scenario);
+    let scenario = COMMANDS_SCENARIO.replace(load, endless).replace("\"5min\"", "\"1s\"");
+    let file = sandbox.write_scenario(&scenario);
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
     let objects = &sandbox.results("out")[0].observation.objects;
     let ended = |object: &&ObjectResult| object.outcome == Outcome::TimedOut;
@@ -353,8 +353,8 @@ fn a_command_that_does_not_end_is_killed_with_the_run() {
 fn small_objects(argv: &str, format: &str, limit: &str) -> Vec<ObjectResult> {
     let sandbox = sandbox();
     let load = "argv = [\"python3\", \"{dir}/load.py\", \"{url}\", \"3\", \"{cert}\"]";
-    let scenario = COMMANDS.replace(load, argv).replace("\"5min\"", limit);
-    let file = sandbox.scenario(&scenario.replace("result = \"json-lines\"", format));
+    let scenario = COMMANDS_SCENARIO.replace(load, argv).replace("\"5min\"", limit);
+    let file = sandbox.write_scenario(&scenario.replace("result = \"json-lines\"", format));
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
     let objects = sandbox.results("out").remove(0).observation.objects;
     objects.into_iter().filter(|object| object.name == "small").collect()
@@ -423,12 +423,16 @@ fn the_example_of_the_documentation_runs() {
 #[test]
 fn commands_can_be_shown_without_a_run() {
     let sandbox = sandbox();
-    let mut scenario = COMMANDS.replace("ready =", "environment = { LEVEL = \"2\" }\nready =");
+    let mut scenario =
+        COMMANDS_SCENARIO.replace("ready =", "environment = { LEVEL = \"2\" }\nready =");
     scenario += "[variants.a.b]\n";
-    let file = sandbox.scenario(&scenario);
+    let file = sandbox.write_scenario(&scenario);
     let output = sandbox.run(&["run", &file, "--show-config"]);
     assert_exit(&output, 0);
-    let shown = text(&output.stdout);
-    assert!(shown.contains("$ LEVEL=2 /"), "{shown}");
-    assert!(shown.contains("server.py 8443 RUN/files RUN/certificate.pem RUN/key.pem"), "{shown}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("$ LEVEL=2 /"), "{stdout}");
+    assert!(
+        stdout.contains("server.py 8443 RUN/files RUN/certificate.pem RUN/key.pem"),
+        "{stdout}"
+    );
 }

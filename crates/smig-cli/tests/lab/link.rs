@@ -17,11 +17,18 @@ fn a_command_gets_two_hosts_and_its_exit_code_is_returned() {
     assert_exit(&output, 7);
     let stdout = text(&output.stdout);
     let lines: Vec<&str> = stdout.lines().collect();
-    let [own, server, client, addresses] = lines[..] else { panic!("{stdout}") };
+    let [command_namespace, server_namespace, client_namespace, addresses] = lines[..] else {
+        panic!("{stdout}")
+    };
     assert_eq!(addresses, "10.99.0.1 10.99.0.2");
-    let outside = std::fs::read_link("/proc/self/ns/net").unwrap();
-    assert_eq!(own, outside.to_str().unwrap());
-    assert!(own != server && own != client && server != client, "{stdout}");
+    let test_namespace = std::fs::read_link("/proc/self/ns/net").unwrap();
+    assert_eq!(command_namespace, test_namespace.to_str().unwrap());
+    assert!(
+        command_namespace != server_namespace
+            && command_namespace != client_namespace
+            && server_namespace != client_namespace,
+        "{stdout}"
+    );
     // Any line may match: the background command may fail to enter its removed host, and print an
     // incomplete line.
     let stderr = text(&output.stderr);

@@ -1,6 +1,6 @@
 //! Errors are reported with their location before anything runs.
 
-use crate::support::{SHORT, Sandbox, assert_exit, text};
+use crate::support::{SHORT_SCENARIO, Sandbox, assert_exit, text};
 
 #[test]
 fn an_invalid_file_is_rejected_with_its_line_and_key() {
@@ -22,23 +22,23 @@ fn an_invalid_file_is_rejected_with_its_line_and_key() {
         ),
         ("100 Mbit/s", "fast", ":3: link.both", "fast"),
     ];
-    for (right, wrong, at, words) in cases {
-        let file = sandbox.scenario(&SHORT.replacen(right, wrong, 1));
+    for (valid, invalid, location, words) in cases {
+        let file = sandbox.write_scenario(&SHORT_SCENARIO.replacen(valid, invalid, 1));
         let output = sandbox.run(&["run", &file, "--out", "out"]);
         assert_exit(&output, 2);
         let stderr = text(&output.stderr);
         assert!(
-            stderr.contains(&format!("test.toml{at}")) && stderr.contains(words),
-            "{wrong}: {stderr}"
+            stderr.contains(&format!("test.toml{location}")) && stderr.contains(words),
+            "{invalid}: {stderr}"
         );
-        assert!(!sandbox.path("out").exists(), "{wrong}");
+        assert!(!sandbox.path("out").exists(), "{invalid}");
     }
 }
 
 #[test]
 fn invalid_arguments_are_rejected() {
     let sandbox = Sandbox::new();
-    let file = sandbox.scenario(SHORT);
+    let file = sandbox.write_scenario(SHORT_SCENARIO);
     for (args, words) in [
         (&["run", "none.toml"][..], "none.toml"),
         (&["run", &file, "--shard", "3/2"], "such as 1/8"),
@@ -56,14 +56,14 @@ fn invalid_arguments_are_rejected() {
 fn server_configurations_can_be_shown_without_a_run() {
     let sandbox = Sandbox::new();
     let scenario = format!(
-        "{SHORT}[variants.scheme.nginx.servers.main]\nkind = \"nginx\"\nlines = [\"gzip off;\"]\n"
+        "{SHORT_SCENARIO}[variants.scheme.nginx.servers.main]\nkind = \"nginx\"\nlines = [\"gzip off;\"]\n"
     );
-    let file = sandbox.scenario(&scenario);
+    let file = sandbox.write_scenario(&scenario);
     let output = sandbox.run(&["run", &file, "--show-config"]);
     assert_exit(&output, 0);
-    let shown = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for words in ["== scheme=nginx", "ssl http2;", "        gzip off;", "[smig]\nenabled = false"] {
-        assert!(shown.contains(words), "{words}: {shown}");
+        assert!(stdout.contains(words), "{words}: {stdout}");
     }
 }
 
@@ -73,8 +73,9 @@ fn a_missing_server_is_skipped_with_the_command_that_installs_it() {
         return;
     }
     let sandbox = Sandbox::new();
-    let file = sandbox
-        .scenario(&format!("{SHORT}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"));
+    let file = sandbox.write_scenario(&format!(
+        "{SHORT_SCENARIO}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"
+    ));
     let mut command = sandbox.lab(&["run", &file, "--repetitions", "1", "--json"]);
     // This PATH has no servers: only the sbin directories that are always searched may have them.
     let output = command.env("PATH", sandbox.path("tmp")).output().unwrap();

@@ -3,9 +3,9 @@
 use smig_lab::scenario::TransferDirection;
 use smig_lab::workload::Outcome;
 
-use crate::support::{SHORT, Sandbox, assert_exit, can_run, text};
+use crate::support::{SHORT_SCENARIO, Sandbox, assert_exit, can_run, text};
 
-const SERVERS: &str = "
+const SERVER_VARIANTS: &str = "
 [variants.scheme.nginx.servers.main]
 kind = \"nginx\"
 [variants.scheme.h2o.servers.main]
@@ -27,9 +27,9 @@ fn every_server_delivers_complete_objects() {
         return;
     }
     let sandbox = Sandbox::new();
-    let scenario = SHORT.replace("repetitions = 3", "repetitions = 1");
+    let scenario = SHORT_SCENARIO.replace("repetitions = 3", "repetitions = 1");
     let big = "[workload.transfers.big]\nsize = \"1MB\"\n[accept]";
-    let file = sandbox.scenario(&(scenario.replace("[accept]", big) + SERVERS));
+    let file = sandbox.write_scenario(&(scenario.replace("[accept]", big) + SERVER_VARIANTS));
     let output = sandbox.run(&["run", &file, "--out", "out"]);
     assert_exit(&output, 0);
     eprintln!("{}", text(&output.stderr));
@@ -75,7 +75,8 @@ servers.main.settings.migration.mode = \"never\"
 [variants.scheme.server]
 servers.main.settings.migration.mode = \"at:100kB\"
 ";
-    let file = sandbox.scenario(&(SHORT.replace("repetitions = 3", "repetitions = 1") + clients));
+    let file = sandbox
+        .write_scenario(&(SHORT_SCENARIO.replace("repetitions = 3", "repetitions = 1") + clients));
     assert_exit(&sandbox.run(&["run", &file, "--out", "out"]), 0);
     let results = sandbox.results("out");
     assert_eq!(results.len(), 6);
@@ -87,32 +88,34 @@ servers.main.settings.migration.mode = \"at:100kB\"
             assert_eq!(object.outcome, expected, "{scheme}: {object:#?}");
             assert_eq!(object.cancel.is_some(), is_dropped);
             if object.direction == TransferDirection::Download {
-                let by_connection: u64 = object.connections.iter().map(|on| on.bytes).sum();
-                assert!(by_connection >= object.bytes, "{scheme}: {object:#?}");
+                let total_bytes: u64 = object.connections.iter().map(|on| on.bytes).sum();
+                assert!(total_bytes >= object.bytes, "{scheme}: {object:#?}");
             }
             assert!(object.migrations.is_empty() || ["client", "server", "smig"].contains(&scheme));
         }
-        let named =
+        let objects_named =
             |name: &'static str| result.observation.objects.iter().filter(move |o| o.name == name);
-        assert!(named("later").count() >= 1, "{scheme}");
-        let mut used: Vec<_> = result
+        assert!(objects_named("later").count() >= 1, "{scheme}");
+        let mut used_connections: Vec<_> = result
             .observation
             .objects
             .iter()
             .flat_map(|o| &o.connections)
             .map(|on| on.connection)
             .collect();
-        used.sort_unstable();
-        used.dedup();
+        used_connections.sort_unstable();
+        used_connections.dedup();
         match scheme {
-            "plain" => assert_eq!(used.len(), 1, "{scheme}"),
+            "plain" => assert_eq!(used_connections.len(), 1, "{scheme}"),
             // The connection of the cancelled download is closed.
-            "http1" => assert!((2..=4).contains(&used.len()), "{scheme}: {used:?}"),
-            "pool" => assert_eq!(used.len(), 2, "{scheme}"),
+            "http1" => {
+                assert!((2..=4).contains(&used_connections.len()), "{scheme}: {used_connections:?}")
+            }
+            "pool" => assert_eq!(used_connections.len(), 2, "{scheme}"),
             _ => {}
         }
         if scheme == "client" || scheme == "server" {
-            let big = named("big").next().unwrap();
+            let big = objects_named("big").next().unwrap();
             assert!(!big.migrations.is_empty(), "{scheme}: {big:#?}");
         }
     }

@@ -7,7 +7,7 @@ use smig_lab::campaign::{TrialResult, read_results};
 use tempfile::TempDir;
 
 /// A scenario with a link so fast that a run takes a moment, one small object, two variants.
-pub(crate) const SHORT: &str = "\
+pub(crate) const SHORT_SCENARIO: &str = "\
 repetitions = 3
 [link.both]
 rate = \"100 Mbit/s\"
@@ -43,7 +43,7 @@ impl Sandbox {
     }
 
     /// Writes a scenario and returns its path.
-    pub(crate) fn scenario(&self, text: &str) -> String {
+    pub(crate) fn write_scenario(&self, text: &str) -> String {
         let path = self.path("test.toml");
         std::fs::write(&path, text).unwrap();
         path.display().to_string()

@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use crate::support::{Sandbox, ServerProcess, assert_exit, find_line};
 
 /// A running agent, whose origin is its HTTP proxy.
-fn agent(sandbox: &Sandbox, args: &[&str]) -> ServerProcess {
-    let mut all = vec!["agent", "--listen", "127.0.0.1:0"];
-    all.extend(args);
-    let mut child = sandbox.smig(&all).stderr(Stdio::piped()).spawn().unwrap();
+fn start_agent(sandbox: &Sandbox, args: &[&str]) -> ServerProcess {
+    let mut all_args = vec!["agent", "--listen", "127.0.0.1:0"];
+    all_args.extend(args);
+    let mut child = sandbox.smig(&all_args).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
     let line = find_line(&mut stderr, "HTTP proxy on ");
     let origin = line.split_whitespace().nth(3).unwrap().to_owned();
@@ -32,7 +32,7 @@ fn the_negotiated_protocol_is_reported_and_shutdown_succeeds() {
     let sandbox = Sandbox::new();
     let server = sandbox.serve(&[]);
     let via = format!("https://localhost:{}", server.address().rsplit_once(':').unwrap().1);
-    let mut agent = agent(&sandbox, &["--via", &via, "--socks", "127.0.0.1:0"]);
+    let mut agent = start_agent(&sandbox, &["--via", &via, "--socks", "127.0.0.1:0"]);
     find_line(&mut agent.stderr, "SOCKS5 proxy on 127.0.0.1:");
     find_line(&mut agent.stderr, "SMig, large streams migrate");
     let response =
@@ -52,7 +52,7 @@ fn the_negotiated_protocol_is_reported_and_shutdown_succeeds() {
 #[test]
 fn an_unreachable_gateway_is_reported() {
     let sandbox = Sandbox::new();
-    let mut agent = agent(&sandbox, &["--via", "https://127.0.0.1:1"]);
+    let mut agent = start_agent(&sandbox, &["--via", "https://127.0.0.1:1"]);
     find_line(&mut agent.stderr, "unreachable:");
     let response = send_request(
         &agent,
@@ -89,7 +89,7 @@ fn invalid_arguments_are_rejected() {
 }
 
 #[test]
-fn a_file_configures_everything() {
+fn a_file_configures_listeners_and_the_admin_page() {
     let sandbox = Sandbox::new();
     let example = sandbox.run(&["config", "example", "agent"]);
     assert_exit(&example, 0);
@@ -105,9 +105,9 @@ fn a_file_configures_everything() {
     let line = find_line(&mut stderr, "HTTP proxy on ");
     let origin = line.split_whitespace().nth(3).unwrap().to_owned();
     let line = find_line(&mut stderr, "live page, metrics: ");
-    let page = line.rsplit(' ').next().unwrap().to_owned();
+    let admin_url = line.rsplit(' ').next().unwrap().to_owned();
     let mut agent = ServerProcess { child, stderr, origin };
-    let mut admin = TcpStream::connect(page.trim_start_matches("http://")).unwrap();
+    let mut admin = TcpStream::connect(admin_url.trim_start_matches("http://")).unwrap();
     admin
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();

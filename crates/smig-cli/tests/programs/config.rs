@@ -31,7 +31,7 @@ fn the_example_is_valid() {
 #[test]
 fn flags_take_precedence_over_the_file() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
+    sandbox.write_file("file", 10);
     let file = sandbox.path_text("smig.toml");
     let www = sandbox.path_text("www");
     std::fs::write(
@@ -39,14 +39,14 @@ fn flags_take_precedence_over_the_file() {
         format!("[server]\nroot = {www:?}\ncleartext = true\n[files]\nlisting = \"on\"\n"),
     )
     .unwrap();
-    let clear = sandbox.serve(&["--config", &file]);
-    assert!(clear.origin.starts_with("http://"));
-    let listing = sandbox.get(&clear, &[], &[""]);
+    let cleartext_server = sandbox.serve(&["--config", &file]);
+    assert!(cleartext_server.origin.starts_with("http://"));
+    let listing = sandbox.get(&cleartext_server, &[], &[""]);
     assert_exit(&listing, 0);
     assert!(text(&listing.stdout).contains("file"));
-    let tls = sandbox.serve(&["--config", &file, "--cleartext=false", "--listing", "off"]);
-    assert!(tls.origin.starts_with("https://"));
-    assert_exit(&sandbox.get(&tls, &[], &[""]), 22);
+    let tls_server = sandbox.serve(&["--config", &file, "--cleartext=false", "--listing", "off"]);
+    assert!(tls_server.origin.starts_with("https://"));
+    assert_exit(&sandbox.get(&tls_server, &[], &[""]), 22);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn start_download(sandbox: &Sandbox, server: &ServerProcess) -> (Child, Vec<u8>)
 #[test]
 fn sigterm_lets_a_running_download_finish() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("big", 40_000_000);
+    let hash = sandbox.write_file("big", 40_000_000);
     let mut server = sandbox.serve(&["--drain-timeout", "1h"]);
     let (mut child, mut body) = start_download(&sandbox, &server);
     server.signal(Signal::TERM);
@@ -37,7 +37,7 @@ fn sigterm_lets_a_running_download_finish() {
 #[test]
 fn a_second_signal_stops_the_server_at_once() {
     let sandbox = Sandbox::new();
-    sandbox.file("big", 40_000_000);
+    sandbox.write_file("big", 40_000_000);
     let mut server = sandbox.serve(&["--drain-timeout", "1h"]);
     let (mut child, mut body) = start_download(&sandbox, &server);
     server.signal(Signal::INT);
@@ -64,7 +64,7 @@ fn a_blocked_name_lookup_does_not_delay_shutdown() {
     // The resolver reads this file for names without a dot; reading it never returns.
     let pipe = sandbox.path("aliases");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let gateway = [
+    let gateway_args = [
         "gateway",
         "--to",
         "http://nowhere:80",
@@ -74,15 +74,15 @@ fn a_blocked_name_lookup_does_not_delay_shutdown() {
         "--drain-timeout",
         "0",
     ];
-    let mut server = sandbox.start_with(&gateway, |command| {
+    let mut server = sandbox.start_with(&gateway_args, |command| {
         command.env("HOSTALIASES", &pipe);
     });
 
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
     let (sender, receiver) = channel();
-    let opened = sender.clone();
-    thread::spawn(move || opened.send(std::fs::OpenOptions::new().write(true).open(pipe).ok()));
+    let opened_tx = sender.clone();
+    thread::spawn(move || opened_tx.send(std::fs::OpenOptions::new().write(true).open(pipe).ok()));
     thread::spawn(move || {
         let _ = stream.read(&mut [0; 1]);
         sender.send(None)

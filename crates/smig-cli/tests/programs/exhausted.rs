@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::support::{Sandbox, find_line};
 
-fn get(server: &str) -> String {
+fn fetch_small(server: &str) -> String {
     fetch(server, "/small")
 }
 
@@ -25,21 +25,22 @@ fn fetch(server: &str, path: &str) -> String {
 #[test]
 fn without_descriptors_connections_wait_and_a_message_is_logged() {
     let sandbox = Sandbox::new();
-    sandbox.file("small", 5);
+    sandbox.write_file("small", 5);
     let mut server = sandbox.serve(&["--cleartext", "--workers", "1"]);
     let address = server.address().to_owned();
-    assert!(get(&address).starts_with("HTTP/1.1 200"));
+    assert!(fetch_small(&address).starts_with("HTTP/1.1 200"));
     let limit = Rlimit { current: Some(40), maximum: Some(40) };
     prlimit(Some(Pid::from_child(&server.child)), Resource::Nofile, limit).unwrap();
 
-    let waiting: Vec<_> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let waiting_connections: Vec<_> =
+        (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
     // The message is logged once a second with a count, not once per failure.
     for _ in 0..2 {
         let line = find_line(&mut server.stderr, "this process may open no more files");
         assert!(line.contains("times"), "{line}");
     }
-    drop(waiting);
-    assert!(get(&address).starts_with("HTTP/1.1 200"));
+    drop(waiting_connections);
+    assert!(fetch_small(&address).starts_with("HTTP/1.1 200"));
     server.signal(Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
@@ -87,26 +88,26 @@ fn a_server_is_not_ejected_because_descriptors_are_missing() {
     );
     std::fs::write(&file, config).unwrap();
     let mut gateway = sandbox.start(&["gateway", "--config", &file]);
-    let page = find_line(&mut gateway.stderr, "live page, metrics: ");
-    let page = page.rsplit_once("http://").unwrap().1.to_owned();
+    let admin_addr = find_line(&mut gateway.stderr, "live page, metrics: ");
+    let admin_addr = admin_addr.rsplit_once("http://").unwrap().1.to_owned();
     let mut tcp = TcpStream::connect(gateway.address()).unwrap();
     tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let first = request_on(&mut tcp);
     assert!(first.starts_with("HTTP/1.1 200"), "{first}");
     // Afterwards the admin listener, too, has opened all descriptors that it needs.
-    fetch(&page, "/metrics");
+    fetch(&admin_addr, "/metrics");
 
-    let limit = |files: Rlimit| {
+    let set_limit = |files: Rlimit| {
         prlimit(Some(Pid::from_child(&gateway.child)), Resource::Nofile, files).unwrap()
     };
     // Fewer than are open already: no further one can be opened.
-    limit(Rlimit { current: Some(3), maximum: Some(1000) });
+    set_limit(Rlimit { current: Some(3), maximum: Some(1000) });
     for _ in 0..20 {
         let refused = request_on(&mut tcp);
         assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     }
-    limit(Rlimit { current: Some(1000), maximum: Some(1000) });
-    let metrics = fetch(&page, "/metrics");
+    set_limit(Rlimit { current: Some(1000), maximum: Some(1000) });
+    let metrics = fetch(&admin_addr, "/metrics");
     let healthy = metrics.lines().find(|line| line.starts_with("smig_upstream_healthy{"));
     assert!(healthy.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
     let last = request_on(&mut tcp);

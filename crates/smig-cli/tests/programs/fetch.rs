@@ -7,40 +7,40 @@ use serde_json::Value;
 
 use crate::support::{Sandbox, assert_exit, find_line, sha256, sha256_of, text};
 
-fn json(line: &str) -> Value {
+fn parse_json(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
 /// Checks that the ranges cover the content without gaps.
 fn assert_ranges_cover(report: &Value, length: u64) {
-    let mut at = 0;
+    let mut expected_start = 0;
     for range in report["ranges"].as_array().unwrap() {
-        assert_eq!(range["start"], at, "{report}");
-        at = range["end"].as_u64().unwrap();
+        assert_eq!(range["start"], expected_start, "{report}");
+        expected_start = range["end"].as_u64().unwrap();
     }
-    assert_eq!(at, length, "{report}");
+    assert_eq!(expected_start, length, "{report}");
     assert_eq!(report["bytes"], length);
 }
 
 #[test]
 fn several_urls_are_fetched_over_one_session() {
     let sandbox = Sandbox::new();
-    let big = sandbox.file("big", 5_000_000);
-    let small = sandbox.file("small", 10);
-    sandbox.file("empty", 0);
+    let big_hash = sandbox.write_file("big", 5_000_000);
+    let small_hash = sandbox.write_file("small", 10);
+    sandbox.write_file("empty", 0);
     let server = sandbox.serve(&["--workers", "2"]);
-    let got =
+    let output =
         sandbox.get(&server, &["--json", "--output-dir", "new/folder"], &["big", "small", "empty"]);
-    assert_exit(&got, 0);
-    assert!(got.stderr.is_empty(), "standard error is a pipe: {}", text(&got.stderr));
+    assert_exit(&output, 0);
+    assert!(output.stderr.is_empty(), "standard error is a pipe: {}", text(&output.stderr));
     let out = sandbox.path("out/new/folder");
-    assert_eq!(sha256_of(&out.join("big")), big);
-    assert_eq!(sha256_of(&out.join("small")), small);
+    assert_eq!(sha256_of(&out.join("big")), big_hash);
+    assert_eq!(sha256_of(&out.join("small")), small_hash);
     assert_eq!(std::fs::metadata(out.join("empty")).unwrap().len(), 0);
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 3, "nothing else is left");
 
-    let stdout = text(&got.stdout);
-    let reports: Vec<_> = stdout.lines().map(json).collect();
+    let stdout = text(&output.stdout);
+    let reports: Vec<_> = stdout.lines().map(parse_json).collect();
     assert_eq!(reports.len(), 3);
     for report in &reports {
         assert_eq!(report["status"], 200);
@@ -54,7 +54,7 @@ fn several_urls_are_fetched_over_one_session() {
 #[test]
 fn a_forced_migration_is_reported_with_both_connections() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("big", 40_000_000);
+    let hash = sandbox.write_file("big", 40_000_000);
     let server = sandbox.serve(&["--migrate", "at:30MB"]);
     let url = server.url("big");
     let mut child = sandbox
@@ -78,11 +78,11 @@ fn a_forced_migration_is_reported_with_both_connections() {
 #[test]
 fn a_single_url_is_written_to_piped_standard_output() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("file", 100_000);
+    let hash = sandbox.write_file("file", 100_000);
     let server = sandbox.serve(&[]);
-    let got = sandbox.get(&server, &["--sha256", &hash], &["file"]);
-    assert_exit(&got, 0);
-    assert_eq!(sha256(&got.stdout), hash);
+    let output = sandbox.get(&server, &["--sha256", &hash], &["file"]);
+    assert_exit(&output, 0);
+    assert_eq!(sha256(&output.stdout), hash);
     assert_eq!(std::fs::read_dir(sandbox.path("out")).unwrap().count(), 0);
     assert_exit(&sandbox.get(&server, &["-o", "/dev/null"], &["file"]), 0);
 }
@@ -90,11 +90,11 @@ fn a_single_url_is_written_to_piped_standard_output() {
 #[test]
 fn head_prints_the_header_section() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 1234);
+    sandbox.write_file("file", 1234);
     let server = sandbox.serve(&[]);
-    let got = sandbox.get(&server, &["-I"], &["file"]);
-    assert_exit(&got, 0);
-    let head = text(&got.stdout);
+    let output = sandbox.get(&server, &["-I"], &["file"]);
+    assert_exit(&output, 0);
+    let head = text(&output.stdout);
     assert!(head.starts_with("HTTP/2.0 200 OK\n"), "{head}");
     assert!(head.contains("\ncontent-length: 1234\n"), "{head}");
 }
@@ -102,7 +102,7 @@ fn head_prints_the_header_section() {
 #[test]
 fn cleartext_works_over_either_protocol() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("file", 300_000);
+    let hash = sandbox.write_file("file", 300_000);
     let server = sandbox.serve(&["--cleartext"]);
     assert!(server.origin.starts_with("http://"));
     for (flags, protocol) in [(&["-O"][..], "http/1.1"), (&["-O", "--http2-prior-knowledge"], "h2")]
@@ -111,7 +111,7 @@ fn cleartext_works_over_either_protocol() {
         args.extend(flags);
         let got = sandbox.get(&server, &args, &["file"]);
         assert_exit(&got, 0);
-        let report = json(&text(&got.stdout));
+        let report = parse_json(&text(&got.stdout));
         assert_eq!(report["protocol"], protocol);
         assert_ranges_cover(&report, 300_000);
         assert_eq!(sha256_of(&sandbox.path("out/file")), hash);
@@ -121,17 +121,17 @@ fn cleartext_works_over_either_protocol() {
 #[test]
 fn either_side_can_disable_migration() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
+    sandbox.write_file("file", 10);
     for (server_flags, client_flags) in
         [(&["--smig=false"][..], &["-v"][..]), (&[], &["-v", "--no-migrate"])]
     {
         let server = sandbox.serve(server_flags);
         let got = sandbox.get(&server, client_flags, &["file"]);
         assert_exit(&got, 0);
-        let words = text(&got.stderr);
+        let stderr = text(&got.stderr);
         assert!(
-            words.contains("* connected, 1 open") && !words.contains("supports SMig"),
-            "{words}"
+            stderr.contains("* connected, 1 open") && !stderr.contains("supports SMig"),
+            "{stderr}"
         );
     }
 }
@@ -139,16 +139,16 @@ fn either_side_can_disable_migration() {
 #[test]
 fn the_access_log_has_a_line_for_each_response() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 100_000);
+    sandbox.write_file("file", 100_000);
     let mut server = sandbox.serve(&["--access-log=json"]);
     let mut log = BufReader::new(server.child.stdout.take().unwrap()).lines();
     assert_exit(&sandbox.get(&server, &["-o", "/dev/null"], &["file?q=1"]), 0);
-    let line = json(&log.next().unwrap().unwrap());
+    let line = parse_json(&log.next().unwrap().unwrap());
     assert_eq!(line["path"], "/file?q=1");
     assert_eq!(line["status"], 200);
     assert_eq!(line["bytes_sent"], 100_000);
     assert_eq!(line["outcome"], "complete");
     assert_exit(&sandbox.get(&server, &["-I"], &["nope"]), 22);
-    let line = json(&log.next().unwrap().unwrap());
+    let line = parse_json(&log.next().unwrap().unwrap());
     assert_eq!((&line["method"], &line["status"]), (&"HEAD".into(), &404.into()));
 }

@@ -17,7 +17,7 @@ use crate::support::content;
 
 pub(crate) const CONTENT_BYTES: usize = 1_000_000;
 /// Offset at which the first body is truncated.
-pub(crate) const TRUNCATED_BYTES: usize = 300_000;
+pub(crate) const TRUNCATION_OFFSET: usize = 300_000;
 
 /// The server, and a log of its requests.
 pub(crate) struct FlakyServer {
@@ -40,9 +40,9 @@ impl FlakyServer {
     /// /changed serves another file the second time; /shifted resumes at a wrong offset; /silent
     /// stalls after one byte; /busy responds with 503 the first time; /post accepts bodies.
     pub(crate) fn start() -> Self {
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let count = Arc::new(AtomicUsize::new(0));
-        let log = Arc::clone(&seen);
+        let log = Arc::clone(&requests);
         let service = tower::service_fn(move |request: Request<Incoming>| {
             let (log, count) = (Arc::clone(&log), Arc::clone(&count));
             async move { Ok::<_, Infallible>(respond(request, &log, &count).await) }
@@ -52,7 +52,7 @@ impl FlakyServer {
             .workers(NonZeroUsize::MIN)
             .start(service)
             .unwrap();
-        Self { server, requests: seen }
+        Self { server, requests }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -80,9 +80,9 @@ async fn respond(
         body,
     });
     let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
-    let all = content(CONTENT_BYTES);
+    let full_content = content(CONTENT_BYTES);
     let truncated = || {
-        let body = TestBody { data: Some(content(TRUNCATED_BYTES)), end: BodyEnd::Fail };
+        let body = TestBody { data: Some(content(TRUNCATION_OFFSET)), end: BodyEnd::Fail };
         response(200, &[("content-length", &CONTENT_BYTES.to_string()), ("etag", "\"one\"")], body)
     };
     let range = |first: usize| format!("bytes {first}-{}/{CONTENT_BYTES}", CONTENT_BYTES - 1);
@@ -90,14 +90,14 @@ async fn respond(
         "/cut" | "/changed" | "/shifted" if is_first => truncated(),
         "/cut" => response(
             206,
-            &[("content-range", &range(TRUNCATED_BYTES)), ("etag", "\"one\"")],
-            TestBody::of(&all[TRUNCATED_BYTES..]),
+            &[("content-range", &range(TRUNCATION_OFFSET)), ("etag", "\"one\"")],
+            TestBody::of(&full_content[TRUNCATION_OFFSET..]),
         ),
         "/changed" => response(200, &[("etag", "\"two\"")], TestBody::of(b"another file")),
         "/shifted" => response(
             206,
-            &[("content-range", &range(TRUNCATED_BYTES + 1))],
-            TestBody::of(&all[TRUNCATED_BYTES + 1..]),
+            &[("content-range", &range(TRUNCATION_OFFSET + 1))],
+            TestBody::of(&full_content[TRUNCATION_OFFSET + 1..]),
         ),
         "/silent" => response(
             200,

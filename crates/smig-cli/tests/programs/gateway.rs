@@ -12,10 +12,10 @@ use crate::support::{KillGuard, Sandbox, assert_exit, find_line, sha256_of, text
 #[test]
 fn one_server_behind_a_development_certificate() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("big", 3_000_000);
-    let origin = sandbox.serve(&["--cleartext"]);
+    let hash = sandbox.write_file("big", 3_000_000);
+    let origin_server = sandbox.serve(&["--cleartext"]);
     let mut gateway =
-        sandbox.start(&["gateway", "--to", &origin.origin, "--listen", "127.0.0.1:0"]);
+        sandbox.start(&["gateway", "--to", &origin_server.origin, "--listen", "127.0.0.1:0"]);
     assert!(gateway.origin.starts_with("https://"));
     assert_exit(&sandbox.get(&gateway, &["--output-dir", "."], &["big"]), 0);
     assert_eq!(sha256_of(&sandbox.path("out/big")), hash);
@@ -27,8 +27,8 @@ fn one_server_behind_a_development_certificate() {
 #[test]
 fn a_blocking_trust_store_delays_no_other_request() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
-    let origin = sandbox.serve(&["--cleartext"]);
+    sandbox.write_file("file", 10);
+    let origin_server = sandbox.serve(&["--cleartext"]);
     // A FIFO without a writer: opening it for reading blocks.
     let store = sandbox.path_text("store");
     assert!(Command::new("mkfifo").arg(&store).status().unwrap().success());
@@ -40,20 +40,20 @@ fn a_blocking_trust_store_delays_no_other_request() {
          [upstreams.clear]\nservers = ['http://{0}']\n\
          [[route]]\npath = '/tls'\nupstream = 'tls'\n\
          [[route]]\nupstream = 'clear'\n",
-        origin.address()
+        origin_server.address()
     );
     std::fs::write(&file, config).unwrap();
     let mut gateway = sandbox.start_with(&["gateway", "--config", &file], |command| {
         command.env("SSL_CERT_FILE", &store);
     });
     // This request needs the store, and fails when the timeout of its connection expires.
-    let mut waiting = sandbox.smig(&["get", &gateway.url("tls")]).spawn().unwrap();
+    let mut waiting_get = sandbox.smig(&["get", &gateway.url("tls")]).spawn().unwrap();
     for _ in 0..3 {
         assert_exit(&sandbox.get(&gateway, &["-o", "-"], &["file"]), 0);
     }
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
-    assert!(!waiting.wait().unwrap().success());
+    assert!(!waiting_get.wait().unwrap().success());
 }
 
 /// Access log and messages go to one pipe, as with `2>&1 |` and systemd, which is not read.
@@ -148,8 +148,8 @@ fn usage_errors_are_reported() {
     assert_exit(&sandbox.run(&["gateway"]), 2);
     assert_exit(&sandbox.run(&["gateway", "--to", "127.0.0.1:80"]), 2);
     assert_exit(&sandbox.run(&["gateway", "--to", "http://a", "--config", "b"]), 2);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let occupying_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = occupying_listener.local_addr().unwrap().to_string();
     let output = sandbox.run(&["gateway", "--to", "http://127.0.0.1:1", "--listen", &address]);
     assert_exit(&output, 2);
     assert!(text(&output.stderr).contains(&format!("cannot listen on {address}")));

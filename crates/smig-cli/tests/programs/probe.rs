@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use crate::support::{Sandbox, assert_exit, find_line, text};
 
-const GET: &str = "headers stream=1 end :method=GET :scheme=https :path=/file :authority=localhost";
+const GET_HEADERS_LINE: &str =
+    "headers stream=1 end :method=GET :scheme=https :path=/file :authority=localhost";
 
 #[test]
 fn a_scripted_request_gets_its_response() {
@@ -16,7 +17,7 @@ fn a_scripted_request_gets_its_response() {
         "probe",
         server.address(),
         "-e",
-        GET,
+        GET_HEADERS_LINE,
         "-e",
         "wait headers stream=1 :status=200 content-length=5",
         "-e",
@@ -38,8 +39,8 @@ fn a_scripted_request_gets_its_response() {
 fn illegal_frames_are_answered_with_the_specified_error() {
     let sandbox = Sandbox::new();
     let server = sandbox.serve(&[]);
-    let open = "headers stream=1 open :method=GET :scheme=https :path=/ :authority=a";
-    for (script, answer) in [
+    let open_headers = "headers stream=1 open :method=GET :scheme=https :path=/ :authority=a";
+    for (script, expected_frame) in [
         (&["data stream=0 \"x\""][..], "goaway code=PROTOCOL_ERROR"),
         (&["data stream=1 \"x\""], "goaway code=PROTOCOL_ERROR"),
         (&["settings ack 0x3=1"], "goaway code=FRAME_SIZE_ERROR"),
@@ -49,7 +50,7 @@ fn illegal_frames_are_answered_with_the_specified_error() {
         (&["headers stream=2 end :method=GET"], "goaway code=PROTOCOL_ERROR"),
         (&["headers stream=1 block=ff end"], "goaway code=COMPRESSION_ERROR"),
         (&["headers stream=1 end :method=GET Upper=x"], "rst stream=1 code=PROTOCOL_ERROR"),
-        (&[open, "ping"], "goaway code=PROTOCOL_ERROR"),
+        (&[open_headers, "ping"], "goaway code=PROTOCOL_ERROR"),
         (&["frame type=0xee flags=0xff stream=7 00 \"unknown\"", "ping \"12345678\""], "ping ack"),
         (&["push_promise stream=1 promised=2 :method=GET"], "goaway code=PROTOCOL_ERROR"),
         (&["data stream=1 length=0xffffff \"x\""], "goaway code=FRAME_SIZE_ERROR"),
@@ -58,7 +59,7 @@ fn illegal_frames_are_answered_with_the_specified_error() {
         for line in ["settings"].iter().chain(script) {
             args.extend(["-e", line]);
         }
-        let wait = format!("wait {answer}");
+        let wait = format!("wait {expected_frame}");
         args.extend(["-e", &wait]);
         let probe = sandbox.run(&args);
         assert_eq!(

@@ -15,7 +15,7 @@ fn assert_stderr_contains(output: &std::process::Output, words: &[&str]) {
 #[test]
 fn an_error_status_fails_its_url_and_the_others_are_fetched() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("file", 1000);
+    let hash = sandbox.write_file("file", 1000);
     let server = sandbox.serve(&[]);
     let got = sandbox.get(&server, &["--output-dir", "."], &["no-such-file", "file"]);
     assert_exit(&got, 22);
@@ -27,7 +27,7 @@ fn an_error_status_fails_its_url_and_the_others_are_fetched() {
 #[test]
 fn untrusted_certificates_are_rejected_unless_allowed() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
+    sandbox.write_file("file", 10);
     let server = sandbox.serve(&[]);
     let url = server.url("file");
     let mut untrusting = sandbox.smig(&["get", &url]);
@@ -53,10 +53,10 @@ fn untrusted_certificates_are_rejected_unless_allowed() {
 #[test]
 fn a_self_signed_certificate_can_be_trusted_by_file() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
-    for ca in [false, true] {
+    sandbox.write_file("file", 10);
+    for is_ca in [false, true] {
         let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        if ca {
+        if is_ca {
             // Like a certificate made by `openssl req -x509`.
             params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         }
@@ -68,14 +68,17 @@ fn a_self_signed_certificate_can_be_trusted_by_file() {
         let url = server.url("file");
         assert_exit(&sandbox.run(&["get", "--cacert", &cert, &url]), 0);
         // The name is checked, and the error does not show rustls's internal name for it.
-        let other = url.replace("127.0.0.1", "localhost");
-        let wrong = sandbox.run(&["get", "--cacert", &cert, &other]);
-        assert_exit(&wrong, 60);
-        assert_stderr_contains(&wrong, &["it is for 127.0.0.1, not for localhost"]);
-        let unknown = sandbox.run(&["get", &url]);
-        assert_exit(&unknown, 60);
-        assert_stderr_contains(&unknown, &["the server's certificate: ", "--cacert"]);
-        for got in [wrong, unknown] {
+        let localhost_url = url.replace("127.0.0.1", "localhost");
+        let wrong_name_output = sandbox.run(&["get", "--cacert", &cert, &localhost_url]);
+        assert_exit(&wrong_name_output, 60);
+        assert_stderr_contains(&wrong_name_output, &["it is for 127.0.0.1, not for localhost"]);
+        let unknown_authority_output = sandbox.run(&["get", &url]);
+        assert_exit(&unknown_authority_output, 60);
+        assert_stderr_contains(
+            &unknown_authority_output,
+            &["the server's certificate: ", "--cacert"],
+        );
+        for got in [wrong_name_output, unknown_authority_output] {
             let stderr = text(&got.stderr).replace("(CA:TRUE)", "");
             assert!(!stderr.contains(['(', '{']), "{stderr}");
         }
@@ -85,7 +88,7 @@ fn a_self_signed_certificate_can_be_trusted_by_file() {
 #[test]
 fn cleartext_needs_no_trust_store() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
+    sandbox.write_file("file", 10);
     let server = sandbox.serve(&["--cleartext"]);
     let mut get = sandbox.smig(&["get", &server.url("file")]);
     get.env("SSL_CERT_FILE", "/no/such/file").env("SSL_CERT_DIR", "/no/such/folder");
@@ -135,22 +138,22 @@ fn usage_errors_of_get_are_reported() {
 #[test]
 fn existing_files_are_kept() {
     let sandbox = Sandbox::new();
-    let hash = sandbox.file("file", 10);
+    let hash = sandbox.write_file("file", 10);
     let server = sandbox.serve(&[]);
-    let existing = sandbox.path("out/file");
-    std::fs::write(&existing, "precious").unwrap();
+    let existing_file = sandbox.path("out/file");
+    std::fs::write(&existing_file, "precious").unwrap();
     let got = sandbox.get(&server, &["-O"], &["file"]);
     assert_exit(&got, 23);
     assert_stderr_contains(&got, &["--overwrite"]);
-    assert_eq!(std::fs::read(&existing).unwrap(), b"precious");
+    assert_eq!(std::fs::read(&existing_file).unwrap(), b"precious");
     assert_exit(&sandbox.get(&server, &["-O", "--overwrite"], &["file"]), 0);
-    assert_eq!(sha256_of(&existing), hash);
+    assert_eq!(sha256_of(&existing_file), hash);
 }
 
 #[test]
 fn a_wrong_checksum_leaves_no_file() {
     let sandbox = Sandbox::new();
-    sandbox.file("file", 10);
+    sandbox.write_file("file", 10);
     let server = sandbox.serve(&[]);
     let got = sandbox.get(&server, &["-O", "--sha256", &"0".repeat(64)], &["file"]);
     assert_exit(&got, 110);
@@ -162,14 +165,17 @@ fn a_wrong_checksum_leaves_no_file() {
 fn servers_that_cannot_start_report_why() {
     let sandbox = Sandbox::new();
     let www = sandbox.path_text("www");
-    let running = sandbox.serve(&[]);
-    let taken = running.address();
-    let not_there = sandbox.path_text("not-there");
+    let running_server = sandbox.serve(&[]);
+    let taken_address = running_server.address();
+    let missing_directory = sandbox.path_text("not-there");
     for (args, words) in [
         (&["serve"][..], &["smig serve DIR"][..]),
-        (&["serve", &not_there], &["not-there", "does it exist"]),
+        (&["serve", &missing_directory], &["not-there", "does it exist"]),
         (&["serve", "/dev/null"], &["/dev/null", "name a directory"]),
-        (&["serve", &www, "--listen", taken], &[taken, "another program is listening there"]),
+        (
+            &["serve", &www, "--listen", taken_address],
+            &[taken_address, "another program is listening there"],
+        ),
         (&["serve", &www, "--listen", "here"], &["--listen", "127.0.0.1:8443"]),
         (&["serve", &www, "--cert", "x.pem"], &["--key"]),
         (&["serve", &www, "--cert", "/no/cert", "--key", "/no/key"], &["/no/cert"]),
@@ -187,9 +193,9 @@ fn mismatched_keys_and_certificates_are_rejected() {
     let sandbox = Sandbox::new();
     let www = sandbox.path_text("www");
     let self_signed = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (one, other) = (self_signed(), self_signed());
-    std::fs::write(sandbox.path("cert.pem"), one.cert.pem()).unwrap();
-    std::fs::write(sandbox.path("key.pem"), other.signing_key.serialize_pem()).unwrap();
+    let (first_cert, second_cert) = (self_signed(), self_signed());
+    std::fs::write(sandbox.path("cert.pem"), first_cert.cert.pem()).unwrap();
+    std::fs::write(sandbox.path("key.pem"), second_cert.signing_key.serialize_pem()).unwrap();
     let (cert, key) = (sandbox.path_text("cert.pem"), sandbox.path_text("key.pem"));
     let serve = |cert: &str, key: &str| {
         sandbox.run(&["serve", &www, "--listen", "127.0.0.1:0", "--cert", cert, "--key", key])

@@ -28,7 +28,7 @@ impl Sandbox {
     }
 
     /// Writes a file to be served, with content without repetitions; returns its hash.
-    pub(crate) fn file(&self, name: &str, length: usize) -> String {
+    pub(crate) fn write_file(&self, name: &str, length: usize) -> String {
         let content = content(length);
         std::fs::write(self.path("www").join(name), &content).unwrap();
         sha256(&content)
@@ -63,19 +63,19 @@ impl Sandbox {
     /// Runs `smig get` for several URLs of one server.
     pub(crate) fn get(&self, server: &ServerProcess, args: &[&str], paths: &[&str]) -> Output {
         let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
-        let mut all = vec!["get"];
-        all.extend(args);
-        all.extend(urls.iter().map(String::as_str));
-        self.run(&all)
+        let mut all_args = vec!["get"];
+        all_args.extend(args);
+        all_args.extend(urls.iter().map(String::as_str));
+        self.run(&all_args)
     }
 
     /// Starts `smig serve` for the directory to serve.
     pub(crate) fn serve(&self, args: &[&str]) -> ServerProcess {
         let www = self.path_text("www");
-        let mut all = vec!["serve", &www, "--listen", "127.0.0.1:0"];
-        all.extend(["--handshake-timeout", "1h", "--limit-preface-timeout", "1h"]);
-        all.extend(args);
-        self.start(&all)
+        let mut all_args = vec!["serve", &www, "--listen", "127.0.0.1:0"];
+        all_args.extend(["--handshake-timeout", "1h", "--limit-preface-timeout", "1h"]);
+        all_args.extend(args);
+        self.start(&all_args)
     }
 
     /// Starts a server, and waits until it listens.
@@ -101,18 +101,18 @@ impl Sandbox {
 
 /// Reads lines until one contains `text`, and returns it.
 pub(crate) fn find_line(lines: &mut Lines<BufReader<ChildStderr>>, text: &str) -> String {
-    let mut seen = Vec::new();
+    let mut skipped_lines = Vec::new();
     for line in lines {
         let line = line.unwrap();
         if line.contains(text) {
             return line;
         }
-        seen.push(line);
+        skipped_lines.push(line);
     }
-    panic!("no {text:?} in {seen:#?}");
+    panic!("no {text:?} in {skipped_lines:#?}");
 }
 
-/// A running `smig serve`; killed when dropped.
+/// A running server: `smig serve`, `smig gateway` or `smig agent`; killed when dropped.
 pub(crate) struct ServerProcess {
     pub(crate) child: Child,
     pub(crate) stderr: Lines<BufReader<ChildStderr>>,

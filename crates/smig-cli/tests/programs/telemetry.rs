@@ -11,7 +11,7 @@ use smig_testkit::port::ReservedPort;
 use crate::support::{Sandbox, ServerProcess, assert_exit, find_line, text};
 
 /// Starts a collector that accepts one request, and returns its head and body.
-fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
+fn start_collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let request = std::thread::spawn(move || {
@@ -46,7 +46,7 @@ fn assert_contains(body: &[u8], part: &str) {
 #[test]
 fn the_environment_configures_a_collector_and_sigterm_flushes() {
     let sandbox = Sandbox::new();
-    let (endpoint, request) = collector();
+    let (endpoint, request) = start_collector();
     let file = sandbox.path_text("gateway.toml");
     let listen = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
     std::fs::write(&file, format!("{listen}[[route]]\nstatus = 200\n")).unwrap();
@@ -104,28 +104,28 @@ fn an_unreachable_collector_is_logged_and_dropped_spans_are_counted() {
 fn invalid_settings_have_a_line_and_changes_need_a_restart() {
     let sandbox = Sandbox::new();
     let file = sandbox.path_text("smig.toml");
-    let agent = "[gateway]\nurl = 'https://127.0.0.1:1'\n";
-    let gateway = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
+    let agent_config = "[gateway]\nurl = 'https://127.0.0.1:1'\n";
+    let gateway_config = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
     let cases = [
         (
-            agent,
+            agent_config,
             "endpoint = 'localhost:4318'",
             "4: telemetry.endpoint: \"localhost:4318\" is not the URL of a collector",
         ),
         (
-            gateway,
+            gateway_config,
             "endpoint = 'http://a'\nsample_ratio = 2",
             "6: telemetry.sample_ratio: this takes a number from 0",
         ),
         (
-            gateway,
+            gateway_config,
             "endpont = 'http://a'",
             "5: telemetry.endpont: unknown key; did you mean endpoint?",
         ),
-        (gateway, "endpoint = 'http://a'\nca = 'absent'", "6: telemetry.ca: "),
-        (gateway, "sample_ratio = 1", "4: telemetry: missing field `endpoint`"),
+        (gateway_config, "endpoint = 'http://a'\nca = 'absent'", "6: telemetry.ca: "),
+        (gateway_config, "sample_ratio = 1", "4: telemetry: missing field `endpoint`"),
         (
-            agent,
+            agent_config,
             "endpoint = 'http://a'\nheaders = { 'a b' = 'c' }",
             "5: telemetry.headers: \"a b\" is not a field name",
         ),
@@ -142,12 +142,13 @@ fn invalid_settings_have_a_line_and_changes_need_a_restart() {
     assert_exit(&output, 2);
     assert!(text(&output.stderr).contains("OTEL_EXPORTER_OTLP_ENDPOINT: \"localhost:4318\""));
 
-    std::fs::write(&file, format!("{gateway}[[route]]\nstatus = 200\n")).unwrap();
-    let mut running = sandbox.start(&["gateway", "--config", &file]);
-    let more = "[[route]]\nstatus = 200\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
-    std::fs::write(&file, format!("{gateway}{more}")).unwrap();
-    running.signal(Signal::HUP);
-    find_line(&mut running.stderr, "these need a restart: telemetry");
-    running.signal(Signal::TERM);
-    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+    std::fs::write(&file, format!("{gateway_config}[[route]]\nstatus = 200\n")).unwrap();
+    let mut running_gateway = sandbox.start(&["gateway", "--config", &file]);
+    let telemetry_section =
+        "[[route]]\nstatus = 200\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
+    std::fs::write(&file, format!("{gateway_config}{telemetry_section}")).unwrap();
+    running_gateway.signal(Signal::HUP);
+    find_line(&mut running_gateway.stderr, "these need a restart: telemetry");
+    running_gateway.signal(Signal::TERM);
+    assert_eq!(running_gateway.child.wait().unwrap().code(), Some(0));
 }

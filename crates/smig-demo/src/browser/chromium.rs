@@ -10,7 +10,7 @@ use smig_testbed::netns::Child;
 
 use super::devtools::DevTools;
 use super::error::BrowserError;
-use super::mosaic::{HEIGHT, WIDTH};
+use super::mosaic::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
 
 const PROGRAM_NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
@@ -34,18 +34,18 @@ pub(super) struct Browser {
 pub(super) struct BrowserLaunch {
     pub(super) program: PathBuf,
     /// The SHA-256 of the key that is trusted with any certificate, in base64.
-    pub(super) trusted_key: String,
+    pub(super) trusted_key_sha256: String,
     /// Its home directory, which contains everything that it writes.
     pub(super) home: PathBuf,
 }
 
 impl BrowserLaunch {
     /// Starts the browser in the calling thread's host, headless. The proxy is a URL.
-    pub(super) fn start(&self, proxy: &str) -> Result<Browser, BrowserError> {
+    pub(super) fn start(&self, proxy_url: &str) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
         // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
-        command.arg(&self.program).args(self.arguments(proxy));
+        command.arg(&self.program).args(self.arguments(proxy_url));
         command.env("HOME", &self.home).env("TMPDIR", &self.home);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
         let log = File::create(self.home.join("browser.log"))?;
@@ -60,7 +60,7 @@ impl BrowserLaunch {
         Ok(Browser { devtools, name, _process: process })
     }
 
-    fn arguments(&self, proxy: &str) -> Vec<String> {
+    fn arguments(&self, proxy_url: &str) -> Vec<String> {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
@@ -85,10 +85,10 @@ impl BrowserLaunch {
         .map(str::to_owned)
         .to_vec();
         arguments.extend([
-            format!("--proxy-server={proxy}"),
-            format!("--ignore-certificate-errors-spki-list={}", self.trusted_key),
+            format!("--proxy-server={proxy_url}"),
+            format!("--ignore-certificate-errors-spki-list={}", self.trusted_key_sha256),
             format!("--user-data-dir={}", self.home.join("profile").display()),
-            format!("--window-size={WIDTH},{HEIGHT}"),
+            format!("--window-size={PAGE_WIDTH_PX},{PAGE_HEIGHT_PX}"),
             "about:blank".to_owned(),
         ]);
         arguments

@@ -15,16 +15,16 @@ use super::data::{BrowserEvent, PageLoad, VariantRun};
 use super::download::Download;
 use super::error::BrowserError;
 use super::mosaic::Mosaic;
-use super::scenario::{AGENT_ADMIN, BROWSER, DOWNLOAD};
+use super::scenario::{AGENT_ADMIN_ADDR, BROWSER, DOWNLOAD};
 use super::visit::Visit;
 use crate::demo::{BackgroundLoad, Variant};
 
 /// Minimum time from the download's request to the first page beside it: slow start is over, and
 /// streams have migrated.
-const HEAD_START: Duration = Duration::from_secs(4);
+const MIN_HEAD_START: Duration = Duration::from_secs(4);
 /// Minimum number of downloaded bytes by then, for slow links.
-const HEAD_START_BYTES: u64 = 2_000_000;
-/// Timeout of [`HEAD_START_BYTES`]; a slower download has stalled.
+const MIN_HEAD_START_BYTES: u64 = 2_000_000;
+/// Timeout of [`MIN_HEAD_START_BYTES`]; a slower download has stalled.
 const HEAD_START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two page loads.
 const PAGE_PAUSE: Duration = Duration::from_millis(500);
@@ -40,8 +40,8 @@ pub(super) struct BrowserClients {
     pub(super) launch: BrowserLaunch,
     pub(super) mosaic: Arc<Mosaic>,
     /// Number of page loads alone, and of those beside the download.
-    pub(super) loads: u32,
-    pub(super) events: mpsc::Sender<BrowserEvent>,
+    pub(super) loads_per_background: u32,
+    pub(super) event_sender: mpsc::Sender<BrowserEvent>,
     /// The run stops soon after this is cancelled.
     pub(super) stop: CancellationToken,
 }
@@ -69,31 +69,32 @@ impl BrowserClients {
         self.send(BrowserEvent::BrowserStarted(browser.name.clone()))?;
         let visit = Visit {
             url: &format!("https://{web_server}/"),
-            proxy: &proxy_url,
+            proxy_url: &proxy_url,
             mosaic: &self.mosaic,
-            load: BackgroundLoad::Unloaded,
+            background: BackgroundLoad::Unloaded,
             stop: &self.stop,
         };
         // A browser's first page takes longer on any link: it is a warm-up and is not counted.
         visit.run(&mut browser.devtools)?;
         pause(RunPhase::Ready);
         let mut run = VariantRun::new(self.variant);
-        for _ in 0..self.loads {
+        for _ in 0..self.loads_per_background {
             run.loads.push(self.visit(visit, &mut browser)?);
         }
         let mut download = Download::start(proxy, web_server, spec.certificate.clone())?;
         self.send(BrowserEvent::DownloadStarted)?;
         self.wait_for_head_start(&mut download)?;
-        let (started, bytes_before) = (Instant::now(), download.bytes());
-        for _ in 0..self.loads {
+        let (started_at, bytes_before) = (Instant::now(), download.received_bytes());
+        for _ in 0..self.loads_per_background {
             let page =
-                self.visit(Visit { load: BackgroundLoad::BigFile, ..visit }, &mut browser)?;
-            download.check()?;
+                self.visit(Visit { background: BackgroundLoad::BigFile, ..visit }, &mut browser)?;
+            download.check_running()?;
             run.loads.push(page);
         }
-        let (took, bytes) = (started.elapsed().as_secs_f64(), download.bytes() - bytes_before);
-        run.download_mbit_per_s = (took > 0.0).then(|| bytes as f64 * 8e-6 / took);
-        run.migrations = count_migrations(&read_metrics(AGENT_ADMIN)?)?;
+        let (elapsed_s, bytes) =
+            (started_at.elapsed().as_secs_f64(), download.received_bytes() - bytes_before);
+        run.download_mbit_per_s = (elapsed_s > 0.0).then(|| bytes as f64 * 8e-6 / elapsed_s);
+        run.migrations = count_migrations(&read_metrics(AGENT_ADMIN_ADDR)?)?;
         drop(download);
         pause(RunPhase::Finished);
         self.send(BrowserEvent::RunFinished(Box::new(run)))
@@ -107,12 +108,12 @@ impl BrowserClients {
     }
 
     fn wait_for_head_start(&self, download: &mut Download) -> Result<(), BrowserError> {
-        self.sleep_unless_stopped(HEAD_START)?;
+        self.sleep_unless_stopped(MIN_HEAD_START)?;
         let deadline = Instant::now() + HEAD_START_TIMEOUT;
-        while download.bytes() < HEAD_START_BYTES {
-            download.check()?;
+        while download.received_bytes() < MIN_HEAD_START_BYTES {
+            download.check_running()?;
             if Instant::now() > deadline {
-                let text = format!("only {} bytes arrived in time", download.bytes());
+                let text = format!("only {} bytes arrived in time", download.received_bytes());
                 return Err(BrowserError::Download(text));
             }
             self.sleep_unless_stopped(POLL_INTERVAL)?;
@@ -121,11 +122,11 @@ impl BrowserClients {
     }
 
     fn send(&self, event: BrowserEvent) -> Result<(), BrowserError> {
-        self.events.send(event).map_err(|_| BrowserError::Stopped)
+        self.event_sender.send(event).map_err(|_| BrowserError::Stopped)
     }
 
-    fn sleep_unless_stopped(&self, time: Duration) -> Result<(), BrowserError> {
-        let deadline = Instant::now() + time;
+    fn sleep_unless_stopped(&self, duration: Duration) -> Result<(), BrowserError> {
+        let deadline = Instant::now() + duration;
         while Instant::now() < deadline {
             if self.stop.is_cancelled() {
                 return Err(BrowserError::Stopped);

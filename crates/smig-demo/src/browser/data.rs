@@ -19,7 +19,7 @@ pub struct BrowserSetup {
     pub loads: u32,
     /// Number of images of the page.
     #[serde(rename = "tiles")]
-    pub images: usize,
+    pub tile_count: usize,
     /// Size of all images together in bytes.
     pub tiles_bytes: u64,
     /// The browser's name and version.
@@ -142,7 +142,7 @@ impl VariantRun {
 
     /// Returns the median page load with one background load; of an even number, the upper one.
     #[must_use]
-    pub fn median(&self, background: BackgroundLoad) -> Option<&PageLoad> {
+    pub fn median_load(&self, background: BackgroundLoad) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.background == background).collect();
         loads.sort_by(|a, b| a.load_time_ms().total_cmp(&b.load_time_ms()));
         loads.get(loads.len() / 2).copied()

@@ -17,7 +17,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A notification from the browser.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event {
+pub(super) struct DevToolsEvent {
     pub(super) method: String,
     #[serde(default)]
     pub(super) params: Value,
@@ -30,7 +30,7 @@ pub(super) struct DevTools<W> {
     writer: W,
     messages: Receiver<Value>,
     last_id: u64,
-    events: VecDeque<Event>,
+    events: VecDeque<DevToolsEvent>,
 }
 
 impl<W: Write> DevTools<W> {
@@ -43,18 +43,18 @@ impl<W: Write> DevTools<W> {
         Ok(Self { writer, messages: receiver, last_id: 0, events: VecDeque::new() })
     }
 
-    /// Sends a command without waiting for the response. `session` is a page's; it is empty for the
+    /// Sends a command without waiting for the response. `session_id` is a page's; it is empty for the
     /// browser itself.
     pub(super) fn send(
         &mut self,
-        session: &str,
+        session_id: &str,
         method: &str,
         params: Value,
     ) -> Result<u64, BrowserError> {
         self.last_id += 1;
         let mut message = json!({"id": self.last_id, "method": method, "params": params});
-        if !session.is_empty() {
-            message["sessionId"] = session.into();
+        if !session_id.is_empty() {
+            message["sessionId"] = session_id.into();
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
@@ -65,11 +65,11 @@ impl<W: Write> DevTools<W> {
     /// Sends a command and waits for the response; events that arrive before it are buffered.
     pub(super) fn call(
         &mut self,
-        session: &str,
+        session_id: &str,
         method: &str,
         params: Value,
     ) -> Result<Value, BrowserError> {
-        let id = self.send(session, method, params)?;
+        let id = self.send(session_id, method, params)?;
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
             let Some(mut message) = self.receive(deadline)? else {
@@ -86,7 +86,10 @@ impl<W: Write> DevTools<W> {
     }
 
     /// Returns the next event, or `None` after `timeout`.
-    pub(super) fn next_event(&mut self, timeout: Duration) -> Result<Option<Event>, BrowserError> {
+    pub(super) fn next_event(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<DevToolsEvent>, BrowserError> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -133,23 +136,23 @@ fn read_messages(mut reader: impl Read, sender: &mpsc::Sender<Value>) {
 /// Reassembles messages from chunks.
 #[derive(Debug, Default)]
 struct MessageDecoder {
-    partial: Vec<u8>,
+    partial_message: Vec<u8>,
 }
 
 impl MessageDecoder {
     /// Returns the messages that a chunk completes. Data that is not JSON is dropped: no call
     /// awaits it.
     fn decode(&mut self, chunk: &[u8]) -> Vec<Value> {
-        let mut complete = Vec::new();
+        let mut messages = Vec::new();
         let mut rest = chunk;
         while let Some(end) = rest.iter().position(|&byte| byte == 0) {
-            self.partial.extend_from_slice(&rest[..end]);
-            complete.extend(serde_json::from_slice::<Value>(&self.partial));
-            self.partial.clear();
+            self.partial_message.extend_from_slice(&rest[..end]);
+            messages.extend(serde_json::from_slice::<Value>(&self.partial_message));
+            self.partial_message.clear();
             rest = &rest[end + 1..];
         }
-        self.partial.extend_from_slice(rest);
-        complete
+        self.partial_message.extend_from_slice(rest);
+        messages
     }
 }
 
@@ -167,7 +170,7 @@ mod tests {
             let mut decoder = MessageDecoder::default();
             let all: Vec<_> = stream.chunks(size).flat_map(|chunk| decoder.decode(chunk)).collect();
             assert_eq!(all, expected, "chunks of {size}");
-            assert!(decoder.partial.is_empty());
+            assert!(decoder.partial_message.is_empty());
         }
     }
 

@@ -12,19 +12,19 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use smig_lab::workload::connector;
+use smig_lab::workload::build_connector;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use super::error::BrowserError;
-use super::scenario::BIG_FILE;
+use super::scenario::BIG_FILE_NAME;
 
 /// A running download. It ends on drop.
 pub(super) struct Download {
-    bytes: Arc<AtomicU64>,
-    fetch: JoinHandle<Result<(), String>>,
+    received_bytes: Arc<AtomicU64>,
+    fetch_task: JoinHandle<Result<(), String>>,
     /// Its thread is in the host of the thread that started the download.
     runtime: Runtime,
 }
@@ -37,23 +37,24 @@ impl Download {
         certificate: String,
     ) -> Result<Self, BrowserError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let bytes = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&bytes);
-        let fetch = runtime.spawn(async move { fetch(proxy, server, &certificate, &count).await });
-        Ok(Self { bytes, fetch, runtime })
+        let received_bytes = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&received_bytes);
+        let fetch_task =
+            runtime.spawn(async move { fetch(proxy, server, &certificate, &count).await });
+        Ok(Self { received_bytes, fetch_task, runtime })
     }
 
     /// Returns the number of body bytes received so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns an error if the download has ended, which it must not.
-    pub(super) fn check(&mut self) -> Result<(), BrowserError> {
-        if !self.fetch.is_finished() {
+    pub(super) fn check_running(&mut self) -> Result<(), BrowserError> {
+        if !self.fetch_task.is_finished() {
             return Ok(());
         }
-        let result = self.runtime.block_on(&mut self.fetch);
+        let result = self.runtime.block_on(&mut self.fetch_task);
         let result = result.map_err(|_| BrowserError::Panicked("download"))?;
         let why = result.err().unwrap_or_else(|| "it ended before the last page load".to_owned());
         Err(BrowserError::Download(why))
@@ -73,11 +74,11 @@ async fn fetch(
     let mut tcp = TcpStream::connect(proxy).await.map_err(to_text)?;
     open_tunnel(&mut tcp, &server.to_string()).await.map_err(to_text)?;
     let name = ServerName::IpAddress(server.ip().into());
-    let tls = connector(certificate)?.connect(name, tcp).await.map_err(to_text)?;
+    let tls = build_connector(certificate)?.connect(name, tcp).await.map_err(to_text)?;
     let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(to_text)?;
     // Its errors also fail the response.
     tokio::spawn(connection);
-    let request = Request::get(format!("/{BIG_FILE}"))
+    let request = Request::get(format!("/{BIG_FILE_NAME}"))
         .header(http::header::HOST, server.ip().to_string())
         .body(Empty::<Bytes>::new())
         .map_err(to_text)?;

@@ -24,7 +24,7 @@ use super::clients::BrowserClients;
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup};
 use super::error::BrowserError;
 use super::mosaic::Mosaic;
-use super::scenario::{BIG_FILE, BIG_FILE_BYTES};
+use super::scenario::{BIG_FILE_BYTES, BIG_FILE_NAME};
 use crate::demo::{Variant, start_testbed};
 
 /// Options of the measurement.
@@ -37,9 +37,9 @@ pub struct BrowserOptions {
     /// The variants, in the order of the runs.
     pub variants: Vec<Variant>,
     /// Number of page loads alone, and of those beside the download.
-    pub loads: u32,
+    pub loads_per_background: u32,
     /// The `smig` program that runs as gateway, agent and web server.
-    pub smig: PathBuf,
+    pub smig_program: PathBuf,
     /// The browser; searched in PATH if `None`.
     pub browser: Option<PathBuf>,
 }
@@ -52,8 +52,8 @@ impl BrowserOptions {
             link: LinkSpec::paper_wired(),
             congestion_control: "cubic".into(),
             variants: vec![Variant::PlainHttp2, Variant::Smig],
-            loads: 5,
-            smig: smig.to_owned(),
+            loads_per_background: 5,
+            smig_program: smig.to_owned(),
             browser: None,
         }
     }
@@ -75,8 +75,8 @@ impl BrowserOptions {
             link: self.link.clone(),
             variants: self.variants.clone(),
             congestion_control: self.congestion_control.clone(),
-            loads: self.loads,
-            images: mosaic.tiles.len(),
+            loads: self.loads_per_background,
+            tile_count: mosaic.tiles.len(),
             tiles_bytes: mosaic.tiles_bytes(),
             browser: String::new(),
             program,
@@ -91,7 +91,7 @@ impl BrowserOptions {
 /// A missing requirement; the message includes a remedy.
 pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
     options.find_browser()?;
-    program_version(&options.smig)?;
+    program_version(&options.smig_program)?;
     start_testbed(&options.link, &options.congestion_control)?;
     Ok(())
 }
@@ -112,33 +112,33 @@ pub fn drive(
     on_event: &mut dyn FnMut(&BrowserEvent) -> io::Result<()>,
 ) -> Result<BrowserResult, BrowserError> {
     let mosaic = Arc::new(Mosaic::draw()?);
-    let version = program_version(&options.smig)?;
-    let programs = Programs::only_smig(options.smig.clone(), build, &version);
+    let version = program_version(&options.smig_program)?;
+    let programs = Programs::only_smig(options.smig_program.clone(), build, &version);
     // Without trials: their big file would be written, not sparse.
-    let setup = TrialSetup::create(programs, &[], 1)?;
-    let trusted_key = add_files(&setup, &mosaic)?;
+    let trial_setup = TrialSetup::create(programs, &[], 1)?;
+    let trusted_key_sha256 = add_files(&trial_setup, &mosaic)?;
     let mut result = BrowserResult { setup: options.setup(&mosaic, version), runs: Vec::new() };
     on_event(&BrowserEvent::Started(Box::new(result.setup.clone())))?;
     for &variant in &options.variants {
         on_event(&BrowserEvent::RunStarted(variant))?;
-        let (scratch, request) = setup.request(&options.trial(variant)?, 1)?;
-        let (events, received) = mpsc::channel();
+        let (scratch, request) = trial_setup.create_request(&options.trial(variant)?, 1)?;
+        let (event_sender, event_receiver) = mpsc::channel();
         let stop_run = stop.child_token();
         let clients = BrowserClients {
             variant,
             launch: BrowserLaunch {
                 program: options.find_browser()?,
-                trusted_key: trusted_key.clone(),
+                trusted_key_sha256: trusted_key_sha256.clone(),
                 home: scratch.path().to_owned(),
             },
             mosaic: Arc::clone(&mosaic),
-            loads: options.loads,
-            events,
+            loads_per_background: options.loads_per_background,
+            event_sender,
             stop: stop_run.clone(),
         };
-        let (recorded, ended) = thread::scope(|scope| {
-            let trial = scope.spawn(|| trial::run(&request, privilege, clients));
-            let recorded = received.into_iter().try_for_each(|event| {
+        let (record_result, trial_result) = thread::scope(|scope| {
+            let trial_thread = scope.spawn(|| trial::run(&request, privilege, clients));
+            let record_result = event_receiver.into_iter().try_for_each(|event| {
                 on_event(&event)?;
                 match event {
                     BrowserEvent::BrowserStarted(name) => result.setup.browser = name,
@@ -147,16 +147,16 @@ pub fn drive(
                 }
                 Ok(())
             });
-            if recorded.is_err() {
+            if record_result.is_err() {
                 stop_run.cancel();
             }
-            (recorded, trial.join())
+            (record_result, trial_thread.join())
         });
-        recorded.map_err(BrowserError::Io)?;
+        record_result.map_err(BrowserError::Io)?;
         if stop.is_cancelled() {
             return Err(BrowserError::Stopped);
         }
-        let trial = ended.map_err(|_| BrowserError::Panicked("trial"))??;
+        let trial = trial_result.map_err(|_| BrowserError::Panicked("trial"))??;
         if let Some(run) = result.runs.last_mut() {
             run.add_link(&trial);
         }
@@ -166,11 +166,12 @@ pub fn drive(
 
 /// Adds the page and the big file, which is sparse, to the files to serve. Returns the SHA-256 of the
 /// servers' key in base64.
-fn add_files(setup: &TrialSetup, mosaic: &Mosaic) -> io::Result<String> {
-    let served = setup.server_files();
-    mosaic.write(&served.files)?;
-    File::create(served.files.join(BIG_FILE))?.set_len(BIG_FILE_BYTES)?;
-    let key = KeyPair::from_pem(&fs::read_to_string(&served.key)?).map_err(io::Error::other)?;
+fn add_files(trial_setup: &TrialSetup, mosaic: &Mosaic) -> io::Result<String> {
+    let server_files = trial_setup.server_files();
+    mosaic.write(&server_files.files_dir)?;
+    File::create(server_files.files_dir.join(BIG_FILE_NAME))?.set_len(BIG_FILE_BYTES)?;
+    let key =
+        KeyPair::from_pem(&fs::read_to_string(&server_files.key)?).map_err(io::Error::other)?;
     Ok(STANDARD.encode(Sha256::digest(key.subject_public_key_info())))
 }
 
@@ -191,12 +192,12 @@ mod tests {
     fn the_files_are_removed_with_the_setup() {
         let build = Build { commit: None, program: String::new() };
         let programs = Programs::only_smig("/bin/true".into(), build, "a test");
-        let setup = TrialSetup::create(programs, &[], 1).unwrap();
-        let trusted_key = add_files(&setup, &Mosaic::draw().unwrap()).unwrap();
-        assert_eq!(STANDARD.decode(&trusted_key).unwrap().len(), 32);
-        let files = setup.server_files().files;
-        assert_eq!(fs::metadata(files.join(BIG_FILE)).unwrap().len(), BIG_FILE_BYTES);
-        drop(setup);
+        let trial_setup = TrialSetup::create(programs, &[], 1).unwrap();
+        let trusted_key_sha256 = add_files(&trial_setup, &Mosaic::draw().unwrap()).unwrap();
+        assert_eq!(STANDARD.decode(&trusted_key_sha256).unwrap().len(), 32);
+        let files = trial_setup.server_files().files_dir;
+        assert_eq!(fs::metadata(files.join(BIG_FILE_NAME)).unwrap().len(), BIG_FILE_BYTES);
+        drop(trial_setup);
         assert!(!files.exists());
     }
 

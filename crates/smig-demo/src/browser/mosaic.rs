@@ -12,15 +12,15 @@ use std::path::Path;
 const COLUMNS: usize = 18;
 const ROWS: usize = 13;
 /// Side of a tile in pixels.
-pub(super) const TILE_SIDE: usize = 32;
+pub(super) const TILE_SIDE_PX: usize = 32;
 
 /// The page's size in pixels.
-pub(super) const WIDTH: usize = COLUMNS * TILE_SIDE;
-pub(super) const HEIGHT: usize = ROWS * TILE_SIDE;
+pub(super) const PAGE_WIDTH_PX: usize = COLUMNS * TILE_SIDE_PX;
+pub(super) const PAGE_HEIGHT_PX: usize = ROWS * TILE_SIDE_PX;
 
 /// Centre and width of the image's part of the Mandelbrot set.
-const CENTRE: (f64, f64) = (-0.743, 0.131);
-const SPAN: f64 = 0.012;
+const MANDELBROT_CENTRE: (f64, f64) = (-0.743, 0.131);
+const MANDELBROT_WIDTH: f64 = 0.012;
 const MAX_STEPS: usize = 400;
 
 /// One small file.
@@ -49,11 +49,11 @@ impl Mosaic {
     pub fn draw() -> io::Result<Self> {
         let mut tiles = Vec::with_capacity(COLUMNS * ROWS);
         for index in 0..COLUMNS * ROWS {
-            let (left, top) = (index % COLUMNS * TILE_SIDE, index / COLUMNS * TILE_SIDE);
+            let (left, top) = (index % COLUMNS * TILE_SIDE_PX, index / COLUMNS * TILE_SIDE_PX);
             let name = format!("{index:03}.png");
             tiles.push(Tile { name, png: encode(&tile_shades(left, top))? });
         }
-        Ok(Self { html: html(&tiles), tiles })
+        Ok(Self { html: page_html(&tiles), tiles })
     }
 
     /// Returns the size of all tiles together in bytes.
@@ -74,16 +74,16 @@ impl Mosaic {
 
 /// Returns a tile's colours, one byte per pixel.
 fn tile_shades(left: usize, top: usize) -> Vec<u8> {
-    let pixel = |index: usize| shade(left + index % TILE_SIDE, top + index / TILE_SIDE);
-    (0..TILE_SIDE * TILE_SIDE).map(pixel).collect()
+    let pixel = |index: usize| shade(left + index % TILE_SIDE_PX, top + index / TILE_SIDE_PX);
+    (0..TILE_SIDE_PX * TILE_SIDE_PX).map(pixel).collect()
 }
 
 /// Returns 0 inside the set, otherwise one of 15 bands.
 fn shade(x: usize, y: usize) -> u8 {
-    let scale = SPAN / WIDTH as f64;
+    let scale = MANDELBROT_WIDTH / PAGE_WIDTH_PX as f64;
     let c = (
-        CENTRE.0 + (x as f64 - WIDTH as f64 / 2.0) * scale,
-        CENTRE.1 + (y as f64 - HEIGHT as f64 / 2.0) * scale,
+        MANDELBROT_CENTRE.0 + (x as f64 - PAGE_WIDTH_PX as f64 / 2.0) * scale,
+        MANDELBROT_CENTRE.1 + (y as f64 - PAGE_HEIGHT_PX as f64 / 2.0) * scale,
     );
     let (mut a, mut b) = (0.0_f64, 0.0_f64);
     for step in 0..MAX_STEPS {
@@ -120,7 +120,7 @@ const PALETTE: [[u8; 3]; 16] = [
 
 fn encode(shades: &[u8]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let mut encoder = png::Encoder::new(&mut out, TILE_SIDE as u32, TILE_SIDE as u32);
+    let mut encoder = png::Encoder::new(&mut out, TILE_SIDE_PX as u32, TILE_SIDE_PX as u32);
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Four);
     encoder.set_palette(PALETTE.concat());
@@ -133,18 +133,18 @@ fn encode(shades: &[u8]) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-fn html(tiles: &[Tile]) -> String {
+fn page_html(tiles: &[Tile]) -> String {
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Mosaic</title>\
          <link rel=\"icon\" href=\"data:,\"><style>body{{margin:0;background:#dde2e8}}\
-         main{{display:grid;grid-template-columns:repeat({COLUMNS},{TILE_SIDE}px)}}img{{display:block}}\
+         main{{display:grid;grid-template-columns:repeat({COLUMNS},{TILE_SIDE_PX}px)}}img{{display:block}}\
          </style><main>"
     );
     for tile in tiles {
         // Writing to a string does not fail.
         let _ = write!(
             html,
-            "<img src=\"{}\" width=\"{TILE_SIDE}\" height=\"{TILE_SIDE}\" alt=\"\">",
+            "<img src=\"{}\" width=\"{TILE_SIDE_PX}\" height=\"{TILE_SIDE_PX}\" alt=\"\">",
             tile.name
         );
     }
@@ -175,9 +175,10 @@ mod tests {
             let decoder = png::Decoder::new(io::Cursor::new(&tile.png));
             let mut reader = decoder.read_info().unwrap();
             assert_eq!((reader.info().width, reader.info().height), (32, 32));
-            let mut packed = vec![0; TILE_SIDE * TILE_SIDE / 2];
+            let mut packed = vec![0; TILE_SIDE_PX * TILE_SIDE_PX / 2];
             reader.next_frame(&mut packed).unwrap();
-            let expected = tile_shades(index % COLUMNS * TILE_SIDE, index / COLUMNS * TILE_SIDE);
+            let expected =
+                tile_shades(index % COLUMNS * TILE_SIDE_PX, index / COLUMNS * TILE_SIDE_PX);
             let unpacked: Vec<u8> = packed.iter().flat_map(|&two| [two >> 4, two & 15]).collect();
             assert_eq!(unpacked, expected);
         }
@@ -185,9 +186,11 @@ mod tests {
 
     #[test]
     fn every_colour_occurs_in_the_picture() {
-        let all: Vec<u8> = (0..HEIGHT).flat_map(|y| (0..WIDTH).map(move |x| shade(x, y))).collect();
+        let shades: Vec<u8> = (0..PAGE_HEIGHT_PX)
+            .flat_map(|y| (0..PAGE_WIDTH_PX).map(move |x| shade(x, y)))
+            .collect();
         for band in 0..16 {
-            assert!(all.iter().filter(|&&shade| shade == band).count() > 100, "band {band}");
+            assert!(shades.iter().filter(|&&shade| shade == band).count() > 100, "band {band}");
         }
     }
 }

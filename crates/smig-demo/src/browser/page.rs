@@ -8,7 +8,7 @@ use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
 use smig_chart::{format_bytes, format_number};
 
 use super::data::BrowserResult;
-use super::strip::{self, Row};
+use super::strip::{self, FrameRow};
 use super::summary::{self, VariantSummary};
 use crate::demo::{Variant, colour};
 
@@ -45,11 +45,11 @@ pub fn render_html(result: &BrowserResult) -> String {
         page.warning(&warning);
     }
     page.heading("What the browser shows at the same moments");
-    page.raw(&film(&rows, result.setup.images));
+    page.raw(&film_html(&rows, result.setup.tile_count));
     page.heading("When the images arrived");
     page.chart(
-        &arrivals(&rows, 860.0).to_element(),
-        &arrivals(&rows, 340.0).to_element(),
+        &arrivals_figure(&rows, 860.0).to_element(),
+        &arrivals_figure(&rows, 340.0).to_element(),
         "Images received completely, by Resource Timing, in the median load of each kind.",
     );
     page.heading("In numbers");
@@ -64,7 +64,7 @@ fn bars(summaries: &[VariantSummary]) -> Vec<Bar> {
         let text = summary::format_seconds(value);
         Bar { name: name.to_owned(), value, text, colour }
     };
-    let alone = summary::median_alone(summaries);
+    let alone = summary::unloaded_median(summaries);
     let mut bars: Vec<_> =
         alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
     bars.extend(summaries.iter().filter_map(|summary| {
@@ -74,19 +74,19 @@ fn bars(summaries: &[VariantSummary]) -> Vec<Bar> {
 }
 
 /// Returns rows of frames, in their own markup, so that they scale with the page.
-fn film(rows: &[Row<'_>], tiles: usize) -> String {
-    let moments = strip::moments(rows);
+fn film_html(rows: &[FrameRow<'_>], tile_count: usize) -> String {
+    let moments_ms = strip::frame_times_ms(rows);
     let mut out = format!("<style>{FILM_STYLE}</style>");
     for row in rows {
         let _ = write!(
             out,
             "<h3>{}: loaded after {}</h3><div class=\"film\">",
             escape(row.title()),
-            summary::format_seconds(row.page.load_time_ms())
+            summary::format_seconds(row.page_load.load_time_ms())
         );
-        for at in moments {
+        for moment_ms in moments_ms {
             let _ = write!(out, "<figure>");
-            if let Some(frame) = row.page.frame_at(at) {
+            if let Some(frame) = row.page_load.frame_at(moment_ms) {
                 let _ = write!(
                     out,
                     "<img alt=\"\" src=\"data:image/jpeg;base64,{}\">",
@@ -95,9 +95,9 @@ fn film(rows: &[Row<'_>], tiles: usize) -> String {
             }
             let _ = write!(
                 out,
-                "<figcaption><b>{} s</b>, {} of {tiles}</figcaption></figure>",
-                format_number(at / 1e3),
-                row.tiles_at(at)
+                "<figcaption><b>{} s</b>, {} of {tile_count}</figcaption></figure>",
+                format_number(moment_ms / 1e3),
+                row.tiles_at(moment_ms)
             );
         }
         out.push_str("</div>");
@@ -112,13 +112,14 @@ const FILM_STYLE: &str = "\
 ";
 
 /// Plots the number of loaded tiles over time.
-fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
-    let end_s = rows.iter().map(|row| row.page.load_time_ms()).fold(0.0, f64::max) / 1e3;
-    let layer = |row: &Row<'_>| {
-        let mut ends: Vec<f64> = row.page.tiles.iter().map(|tile| tile.end_ms / 1e3).collect();
-        ends.sort_by(f64::total_cmp);
-        let count = ends.len() as f64;
-        let steps = ends.iter().enumerate().map(|(index, &end)| (end, (index + 1) as f64));
+fn arrivals_figure(rows: &[FrameRow<'_>], width: f64) -> Figure {
+    let end_s = rows.iter().map(|row| row.page_load.load_time_ms()).fold(0.0, f64::max) / 1e3;
+    let layer = |row: &FrameRow<'_>| {
+        let mut end_times_s: Vec<f64> =
+            row.page_load.tiles.iter().map(|tile| tile.end_ms / 1e3).collect();
+        end_times_s.sort_by(f64::total_cmp);
+        let count = end_times_s.len() as f64;
+        let steps = end_times_s.iter().enumerate().map(|(index, &end)| (end, (index + 1) as f64));
         let steps = [(0.0, 0.0)].into_iter().chain(steps).chain([(end_s, count)]).collect();
         Layer {
             name: row.title().to_owned(),
@@ -126,7 +127,7 @@ fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
             shape: Shape::Steps(steps),
         }
     };
-    let tiles = rows.iter().map(|row| row.page.tiles.len()).max().unwrap_or(0);
+    let tile_count = rows.iter().map(|row| row.page_load.tiles.len()).max().unwrap_or(0);
     Figure {
         title: "Images received over time".into(),
         description: "One line for the page alone, and one for each variant during the download."
@@ -135,7 +136,7 @@ fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
         x: Axis::linear(end_s, "s"),
         panels: vec![Panel {
             title: "Images received".into(),
-            y: Axis::linear(tiles as f64, ""),
+            y: Axis::linear(tile_count as f64, ""),
             height: 200.0,
             layers: rows.iter().map(layer).collect(),
             rules: Vec::new(),
@@ -166,7 +167,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
             "Page",
             format!(
                 "{} PNG files of {} in total, and HTML",
-                setup.images,
+                setup.tile_count,
                 format_bytes(setup.tiles_bytes)
             ),
         ),

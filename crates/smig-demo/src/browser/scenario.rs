@@ -10,10 +10,10 @@ use super::error::BrowserError;
 use crate::demo::{Variant, parse_scenario};
 
 /// The file that is downloaded beside the page: more than any link carries meanwhile.
-pub(super) const BIG_FILE: &str = "big.bin";
+pub(super) const BIG_FILE_NAME: &str = "big.bin";
 pub(super) const BIG_FILE_BYTES: u64 = 1 << 40;
 /// The agent's admin address.
-pub(super) const AGENT_ADMIN: SocketAddr =
+pub(super) const AGENT_ADMIN_ADDR: SocketAddr =
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901));
 
 /// The clients' names in the scenario. The browser's server is the agent, its proxy.
@@ -22,10 +22,10 @@ pub(super) const DOWNLOAD: &str = "download";
 
 /// The token of agent and gateway. Only processes of the measurement can reach the gateway.
 const TOKEN: &str = "mosaic";
-const WEB_SERVER: &str =
+const WEB_SERVER_COMMAND: &str =
     "{smig} serve {root} --quiet --listen {addr}:{port} --cert {cert} --key {key}";
-const GATEWAY: &str = "{smig} gateway --config {scratch}/gateway.toml";
-const AGENT: &str = "{smig} agent --via https://{gateway} --cacert {cert} \
+const GATEWAY_COMMAND: &str = "{smig} gateway --config {scratch}/gateway.toml";
+const AGENT_COMMAND: &str = "{smig} agent --via https://{gateway} --cacert {cert} \
     --token-file {scratch}/token --listen {addr}:{port}";
 /// Settings of the gateway: the same for all variants, except for those of [`compared_settings`].
 const GATEWAY_SETTINGS: &str = r#"
@@ -47,7 +47,7 @@ const fn compared_settings(variant: Variant) -> &'static str {
     }
 }
 
-fn server(command_line: &str, files: &Value) -> Value {
+fn command_server(command_line: &str, files: &Value) -> Value {
     let argv: Vec<_> = command_line.split(' ').collect();
     json!({"kind": "command", "command": {"argv": argv, "files": files, "stop": "KILL"}})
 }
@@ -57,18 +57,18 @@ impl BrowserOptions {
     pub(super) fn trial(&self, variant: Variant) -> Result<Trial, BrowserError> {
         let host = json!({"congestion_control": self.congestion_control});
         let settings = [GATEWAY_SETTINGS, compared_settings(variant)].concat();
-        let mut agent = format!("{AGENT} --admin {AGENT_ADMIN}");
+        let mut agent_command = format!("{AGENT_COMMAND} --admin {AGENT_ADMIN_ADDR}");
         if variant != Variant::Smig {
-            agent += " --no-migrate";
+            agent_command += " --no-migrate";
         }
-        let mut agent = server(&agent, &json!({"token": TOKEN}));
+        let mut agent = command_server(&agent_command, &json!({"token": TOKEN}));
         agent["host"] = "client".into();
         let scenario = json!({
             "link": self.link,
             "hosts": {"server": host, "client": host},
             "servers": {
-                "web": server(WEB_SERVER, &json!({})),
-                "gateway": server(GATEWAY, &json!({"gateway.toml": settings})),
+                "web": command_server(WEB_SERVER_COMMAND, &json!({})),
+                "gateway": command_server(GATEWAY_COMMAND, &json!({"gateway.toml": settings})),
                 "agent": agent,
             },
             "clients": {
@@ -110,8 +110,8 @@ mod tests {
         let mut link = LinkSpec::paper_wired();
         link.to_client.rate = Rate::mbit(3).into();
         let congestion_control = "reno".into();
-        let smig = BrowserOptions::new(Path::new("/bin/smig"));
-        let options = BrowserOptions { link, congestion_control, ..smig };
+        let default_options = BrowserOptions::new(Path::new("/bin/smig"));
+        let options = BrowserOptions { link, congestion_control, ..default_options };
         for variant in Variant::ALL {
             let scenario = options.trial(variant).unwrap().scenario;
             assert_eq!(scenario.link, options.link);
@@ -120,9 +120,9 @@ mod tests {
             }
             let agent = &scenario.servers["agent"];
             assert_eq!(agent.host, HostRole::Client);
-            let is_plain =
+            let has_no_migrate =
                 agent.command.as_ref().unwrap().argv.iter().any(|word| word == "--no-migrate");
-            assert_eq!(is_plain, variant != Variant::Smig);
+            assert_eq!(has_no_migrate, variant != Variant::Smig);
         }
     }
 }

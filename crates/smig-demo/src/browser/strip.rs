@@ -8,14 +8,14 @@ pub(super) const FRAMES_PER_ROW: usize = 4;
 
 /// One page load to show.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row<'a> {
+pub(super) struct FrameRow<'a> {
     /// `None` for the load without a download.
     pub(super) variant: Option<Variant>,
     /// The median load of its kind.
-    pub(super) page: &'a PageLoad,
+    pub(super) page_load: &'a PageLoad,
 }
 
-impl Row<'_> {
+impl FrameRow<'_> {
     pub(super) const fn title(&self) -> &'static str {
         match self.variant {
             None => "Nothing else on the link",
@@ -25,28 +25,35 @@ impl Row<'_> {
 
     /// Returns the number of tiles that have arrived by a moment.
     pub(super) fn tiles_at(&self, at_ms: f64) -> usize {
-        self.page.tiles.iter().filter(|tile| tile.end_ms <= at_ms).count()
+        self.page_load.tiles.iter().filter(|tile| tile.end_ms <= at_ms).count()
     }
 }
 
 /// Returns the rows: first the page alone, with the first variant; then each variant beside the
 /// download.
-pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
-    let alone = result.runs.first().and_then(|run| run.median(BackgroundLoad::Unloaded));
+pub(super) fn rows(result: &BrowserResult) -> Vec<FrameRow<'_>> {
+    let alone = result.runs.first().and_then(|run| run.median_load(BackgroundLoad::Unloaded));
     let beside = result.runs.iter().filter_map(|run| {
-        Some(Row { variant: Some(run.variant), page: run.median(BackgroundLoad::BigFile)? })
+        Some(FrameRow {
+            variant: Some(run.variant),
+            page_load: run.median_load(BackgroundLoad::BigFile)?,
+        })
     });
-    alone.map(|page| Row { variant: None, page }).into_iter().chain(beside).collect()
+    alone
+        .map(|page| FrameRow { variant: None, page_load: page })
+        .into_iter()
+        .chain(beside)
+        .collect()
 }
 
 /// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
-pub(super) fn moments(rows: &[Row<'_>]) -> [f64; FRAMES_PER_ROW] {
-    let slowest = rows.iter().map(|row| row.page.load_time_ms()).fold(0.0, f64::max);
-    let mut last = 250.0;
-    while last < slowest {
-        last *= 2.0;
+pub(super) fn frame_times_ms(rows: &[FrameRow<'_>]) -> [f64; FRAMES_PER_ROW] {
+    let slowest_ms = rows.iter().map(|row| row.page_load.load_time_ms()).fold(0.0, f64::max);
+    let mut last_ms = 250.0;
+    while last_ms < slowest_ms {
+        last_ms *= 2.0;
     }
-    [last / 8.0, last / 4.0, last / 2.0, last]
+    [last_ms / 8.0, last_ms / 4.0, last_ms / 2.0, last_ms]
 }
 
 #[cfg(test)]
@@ -58,13 +65,13 @@ mod tests {
     fn the_last_frames_show_complete_pages() {
         let result = fixtures::result();
         let rows = rows(&result);
-        let titles: Vec<_> = rows.iter().map(Row::title).collect();
+        let titles: Vec<_> = rows.iter().map(FrameRow::title).collect();
         assert_eq!(titles, ["Nothing else on the link", "Plain HTTP/2", "SMig"]);
-        let moments = moments(&rows);
+        let moments = frame_times_ms(&rows);
         assert_eq!(moments, [500.0, 1_000.0, 2_000.0, 4_000.0]);
         for row in &rows {
-            assert_eq!(row.tiles_at(moments[3]), result.setup.images);
-            assert!(row.page.frame_at(moments[3]).is_some());
+            assert_eq!(row.tiles_at(moments[3]), result.setup.tile_count);
+            assert!(row.page_load.frame_at(moments[3]).is_some());
         }
         assert!(rows[1].tiles_at(moments[1]) < rows[2].tiles_at(moments[1]));
     }

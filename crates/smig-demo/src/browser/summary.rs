@@ -47,14 +47,14 @@ fn summarise(run: &VariantRun) -> VariantSummary {
         let loads = run.loads.iter().filter(|page| page.background == load);
         sorted_finite(&loads.map(value).collect::<Vec<_>>())
     };
-    let beside = times(BackgroundLoad::BigFile, PageLoad::load_time_ms);
+    let with_download_ms = times(BackgroundLoad::BigFile, PageLoad::load_time_ms);
     VariantSummary {
         variant: run.variant,
         unloaded_median_ms: quantile(&times(BackgroundLoad::Unloaded, PageLoad::load_time_ms), 0.5),
-        loads: beside.len(),
-        median_ms: quantile(&beside, 0.5),
-        min_ms: beside.first().copied(),
-        max_ms: beside.last().copied(),
+        loads: with_download_ms.len(),
+        median_ms: quantile(&with_download_ms, 0.5),
+        min_ms: with_download_ms.first().copied(),
+        max_ms: with_download_ms.last().copied(),
         first_byte_ms: quantile(
             &times(BackgroundLoad::BigFile, |page| page.timing.response_start_ms),
             0.5,
@@ -66,7 +66,7 @@ fn summarise(run: &VariantRun) -> VariantSummary {
 }
 
 /// Returns the median of the variants' medians without a download, which differ only by noise.
-pub(super) fn median_alone(summaries: &[VariantSummary]) -> Option<f64> {
+pub(super) fn unloaded_median(summaries: &[VariantSummary]) -> Option<f64> {
     quantile(
         &sorted_finite(&summaries.iter().filter_map(|s| s.unloaded_median_ms).collect::<Vec<_>>()),
         0.5,
@@ -79,35 +79,35 @@ pub fn describe_setup(setup: &BrowserSetup) -> String {
     format!(
         "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
-        setup.images,
+        setup.tile_count,
         format_bytes(setup.tiles_bytes),
         setup.link,
     )
 }
 
 /// Formats a page load time in seconds.
-pub(super) fn format_seconds(millis: f64) -> String {
-    format!("{:.2} s", millis / 1e3)
+pub(super) fn format_seconds(time_ms: f64) -> String {
+    format!("{:.2} s", time_ms / 1e3)
 }
 
 /// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
 pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
-    let alone = median_alone(summaries);
+    let unloaded_ms = unloaded_median(summaries);
     let mut sentences = Vec::new();
-    if let Some(alone) = alone {
+    if let Some(unloaded_ms) = unloaded_ms {
         let text = format!(
             "The median page load takes {} with nothing else on the link.",
-            format_seconds(alone)
+            format_seconds(unloaded_ms)
         );
         sentences.push(text);
     }
     for summary in summaries {
         let Some(median) = summary.median_ms else { continue };
-        let ratio = alone.map_or_else(String::new, |alone| {
+        let ratio = unloaded_ms.map_or_else(String::new, |alone| {
             format!(", {} times as long as alone", format_number(median / alone))
         });
-        let with = match summary.variant {
+        let variant_phrase = match summary.variant {
             Variant::PlainHttp2 => "plain HTTP/2",
             Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
             Variant::Smig if summary.migrations > 0 => {
@@ -115,8 +115,10 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
             }
             Variant::Smig => "SMig, but without a migration",
         };
-        let median = format_seconds(median);
-        sentences.push(format!("During the download, with {with}, it takes {median}{ratio}."));
+        let median_text = format_seconds(median);
+        sentences.push(format!(
+            "During the download, with {variant_phrase}, it takes {median_text}{ratio}."
+        ));
     }
     let rate = |variant| {
         summaries.iter().find(|s| s.variant == variant).and_then(|s| s.download_mbit_per_s)
@@ -213,7 +215,7 @@ mod tests {
             (Some(620.0), 3, Some(3_200.0))
         );
         assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
-        assert_eq!(median_alone(&summaries), Some(620.0));
+        assert_eq!(unloaded_median(&summaries), Some(620.0));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::data::{NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
-use super::devtools::{DevTools, Event};
+use super::devtools::{DevTools, DevToolsEvent};
 use super::error::BrowserError;
-use super::mosaic::{HEIGHT, Mosaic, TILE_SIDE, WIDTH};
+use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_WIDTH_PX, TILE_SIDE_PX};
 use crate::demo::BackgroundLoad;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 struct PageTimings {
     origin: f64,
     navigation: Value,
-    resources: Vec<Resource>,
+    resources: Vec<ResourceTiming>,
     /// Width and height of each image, in the page's order.
     sizes: Vec<(usize, usize)>,
 }
@@ -33,7 +33,7 @@ struct PageTimings {
 /// An entry of Resource Timing.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Resource {
+struct ResourceTiming {
     name: String,
     start_time: f64,
     response_end: f64,
@@ -51,9 +51,9 @@ const TIMINGS_SCRIPT: &str = "JSON.stringify({\
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
-    pub(super) proxy: &'a str,
+    pub(super) proxy_url: &'a str,
     pub(super) mosaic: &'a Mosaic,
-    pub(super) load: BackgroundLoad,
+    pub(super) background: BackgroundLoad,
     pub(super) stop: &'a CancellationToken,
 }
 
@@ -63,39 +63,44 @@ impl Visit<'_> {
         self,
         devtools: &mut DevTools<W>,
     ) -> Result<PageLoad, BrowserError> {
-        let context = json!({"disposeOnDetach": true, "proxyServer": self.proxy,
+        let context_params = json!({"disposeOnDetach": true, "proxyServer": self.proxy_url,
             "proxyBypassList": "<-loopback>"});
-        let context = string_field(
-            &devtools.call("", "Target.createBrowserContext", context)?,
+        let context_id = string_field(
+            &devtools.call("", "Target.createBrowserContext", context_params)?,
             "browserContextId",
         )?;
-        let target = json!({"url": "about:blank", "browserContextId": context,
-            "width": WIDTH, "height": HEIGHT});
-        let target = string_field(&devtools.call("", "Target.createTarget", target)?, "targetId")?;
-        let attach = json!({"targetId": target, "flatten": true});
-        let session =
+        let target_params = json!({"url": "about:blank", "browserContextId": context_id,
+            "width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX});
+        let target_id =
+            string_field(&devtools.call("", "Target.createTarget", target_params)?, "targetId")?;
+        let attach = json!({"targetId": target_id, "flatten": true});
+        let session_id =
             string_field(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
-        devtools.call(&session, "Page.enable", json!({}))?;
-        let size =
-            json!({"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false});
-        devtools.call(&session, "Emulation.setDeviceMetricsOverride", size)?;
+        devtools.call(&session_id, "Page.enable", json!({}))?;
+        let size = json!({"width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": false});
+        devtools.call(&session_id, "Emulation.setDeviceMetricsOverride", size)?;
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
-            "maxWidth": WIDTH * 3 / 4, "maxHeight": HEIGHT * 3 / 4});
-        devtools.call(&session, "Page.startScreencast", screencast)?;
-        let raw_frames = self.record_frames(devtools, &session)?;
+            "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
+        devtools.call(&session_id, "Page.startScreencast", screencast)?;
+        let raw_frames = self.record_frames(devtools, &session_id)?;
         let evaluate = json!({"expression": TIMINGS_SCRIPT, "returnByValue": true});
-        let response = devtools.call(&session, "Runtime.evaluate", evaluate)?;
+        let response = devtools.call(&session_id, "Runtime.evaluate", evaluate)?;
         let timings_json = response["result"]["value"].as_str().unwrap_or_default();
-        let timings: PageTimings = serde_json::from_str(timings_json).map_err(unexpected)?;
-        devtools.call("", "Target.disposeBrowserContext", json!({"browserContextId": context}))?;
+        let timings: PageTimings =
+            serde_json::from_str(timings_json).map_err(unexpected_response)?;
+        devtools.call(
+            "",
+            "Target.disposeBrowserContext",
+            json!({"browserContextId": context_id}),
+        )?;
         let frame = |(seconds, jpeg): (f64, String)| ScreencastFrame {
             at_ms: seconds * 1e3 - timings.origin,
             jpeg,
         };
         let frames = raw_frames.into_iter().map(frame).collect();
         let timing = navigation_timing(&timings.navigation)?;
-        let tiles = self.tiles(&timings)?;
-        Ok(PageLoad { background: self.load, timing, tiles, frames })
+        let tiles = self.tile_timings(&timings)?;
+        Ok(PageLoad { background: self.background, timing, tiles, frames })
     }
 
     /// Navigates, and returns the frames displayed until the page has loaded, with their wall-clock
@@ -103,11 +108,11 @@ impl Visit<'_> {
     fn record_frames<W: Write>(
         self,
         devtools: &mut DevTools<W>,
-        session: &str,
+        session_id: &str,
     ) -> Result<Vec<(f64, String)>, BrowserError> {
-        devtools.send(session, "Page.navigate", json!({"url": self.url}))?;
+        devtools.send(session_id, "Page.navigate", json!({"url": self.url}))?;
         let mut deadline = Instant::now() + LOAD_TIMEOUT;
-        let (mut raw_frames, mut loaded) = (Vec::new(), false);
+        let (mut raw_frames, mut is_loaded) = (Vec::new(), false);
         loop {
             if self.stop.is_cancelled() {
                 return Err(BrowserError::Stopped);
@@ -118,20 +123,20 @@ impl Visit<'_> {
             }
             let Some(event) = devtools.next_event(remaining.min(POLL_INTERVAL))? else { continue };
             match event.method.as_str() {
-                _ if event.session_id != session => {}
+                _ if event.session_id != session_id => {}
                 "Page.screencastFrame" => {
                     let ack = json!({"sessionId": event.params["sessionId"]});
-                    devtools.send(session, "Page.screencastFrameAck", ack)?;
-                    raw_frames.extend(frame(event));
+                    devtools.send(session_id, "Page.screencastFrameAck", ack)?;
+                    raw_frames.extend(parse_frame(event));
                 }
                 "Page.loadEventFired" => {
-                    loaded = true;
+                    is_loaded = true;
                     deadline = Instant::now() + RENDER_DELAY;
                 }
                 _ => {}
             }
         }
-        if loaded {
+        if is_loaded {
             Ok(raw_frames)
         } else {
             let text = format!("no load event within {} s", LOAD_TIMEOUT.as_secs());
@@ -140,12 +145,13 @@ impl Visit<'_> {
     }
 
     /// Returns the times of all images; each must have loaded with its original size.
-    fn tiles(self, timings: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
-        let complete = timings.sizes.iter().filter(|size| **size == (TILE_SIDE, TILE_SIDE)).count();
+    fn tile_timings(self, timings: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
+        let complete_count =
+            timings.sizes.iter().filter(|size| **size == (TILE_SIDE_PX, TILE_SIDE_PX)).count();
         let tiles = &self.mosaic.tiles;
-        if complete != tiles.len() {
+        if complete_count != tiles.len() {
             // Without any, it may be an error page of the browser.
-            let text = format!("only {complete} of {} images have loaded", tiles.len());
+            let text = format!("only {complete_count} of {} images have loaded", tiles.len());
             return Err(BrowserError::Incomplete(text));
         }
         tiles
@@ -167,25 +173,29 @@ impl Visit<'_> {
     }
 }
 
-fn frame(mut event: Event) -> Option<(f64, String)> {
-    let at = event.params["metadata"]["timestamp"].as_f64()?;
+fn parse_frame(mut event: DevToolsEvent) -> Option<(f64, String)> {
+    let at_s = event.params["metadata"]["timestamp"].as_f64()?;
     match event.params["data"].take() {
-        Value::String(jpeg) => Some((at, jpeg)),
+        Value::String(jpeg) => Some((at_s, jpeg)),
         _ => None,
     }
 }
 
 fn string_field(response: &Value, name: &str) -> Result<String, BrowserError> {
-    response[name].as_str().map(str::to_owned).ok_or_else(|| unexpected(format!("no {name}")))
+    response[name]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| unexpected_response(format!("no {name}")))
 }
 
-fn unexpected(what: impl std::fmt::Display) -> BrowserError {
+fn unexpected_response(what: impl std::fmt::Display) -> BrowserError {
     BrowserError::Browser(format!("unexpected response: {what}"))
 }
 
 fn navigation_timing(navigation: &Value) -> Result<NavigationTiming, BrowserError> {
-    let field =
-        |name: &str| navigation[name].as_f64().ok_or_else(|| unexpected(format!("no {name}")));
+    let field = |name: &str| {
+        navigation[name].as_f64().ok_or_else(|| unexpected_response(format!("no {name}")))
+    };
     Ok(NavigationTiming {
         connect_start_ms: field("connectStart")?,
         secure_connection_start_ms: field("secureConnectionStart")?,
@@ -202,7 +212,7 @@ mod tests {
     use super::*;
 
     fn page_timings(mosaic: &Mosaic) -> PageTimings {
-        let resource = |tile: &super::super::mosaic::Tile| Resource {
+        let resource = |tile: &super::super::mosaic::Tile| ResourceTiming {
             name: format!("https://10.99.0.1/{}", tile.name),
             start_time: 10.0,
             response_end: 20.5,
@@ -222,20 +232,20 @@ mod tests {
         let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
         let visit = Visit {
             url: "",
-            proxy: "",
+            proxy_url: "",
             mosaic: &mosaic,
-            load: BackgroundLoad::Unloaded,
+            background: BackgroundLoad::Unloaded,
             stop: &stop,
         };
-        let tiles = visit.tiles(&page_timings(&mosaic)).unwrap();
+        let tiles = visit.tile_timings(&page_timings(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);
         let mut missing = page_timings(&mosaic);
         missing.sizes[3] = (0, 0);
-        assert!(visit.tiles(&missing).unwrap_err().to_string().contains("233 of 234"));
+        assert!(visit.tile_timings(&missing).unwrap_err().to_string().contains("233 of 234"));
         let mut truncated = page_timings(&mosaic);
         truncated.resources[0].encoded_body_size -= 1;
-        assert!(visit.tiles(&truncated).unwrap_err().to_string().contains("233.png"));
+        assert!(visit.tile_timings(&truncated).unwrap_err().to_string().contains("233.png"));
     }
 
     #[test]

@@ -108,12 +108,15 @@ impl DemoSetup {
     /// objects.
     #[must_use]
     pub fn expected_duration(&self) -> Duration {
-        let rate = self.link.to_client.rate.mean_bits_per_second() as f64;
-        let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
-        let remaining_bits_per_s = (rate - small).max(rate / 10.0);
-        let file = self.big_file_bytes as f64 * 8.0 / remaining_bits_per_s * 1.05;
+        let link_bits_per_s = self.link.to_client.rate.mean_bits_per_second() as f64;
+        let small_objects_bits_per_s =
+            self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
+        let remaining_bits_per_s =
+            (link_bits_per_s - small_objects_bits_per_s).max(link_bits_per_s / 10.0);
+        let file_seconds = self.big_file_bytes as f64 * 8.0 / remaining_bits_per_s * 1.05;
         // The small objects before the big file.
-        self.object_interval * 6 + Duration::try_from_secs_f64(file).unwrap_or(Duration::MAX / 2)
+        self.object_interval * 6
+            + Duration::try_from_secs_f64(file_seconds).unwrap_or(Duration::MAX / 2)
     }
 }
 
@@ -132,10 +135,10 @@ pub enum BackgroundLoad {
 pub struct SmallObject {
     /// When it was requested.
     #[serde(with = "millis", rename = "at_ms")]
-    pub at: Duration,
+    pub requested_at: Duration,
     /// The time from the request to its last byte.
     #[serde(with = "millis", rename = "took_ms")]
-    pub took: Duration,
+    pub duration: Duration,
     /// The concurrent load on the link.
     pub load: BackgroundLoad,
 }
@@ -145,7 +148,7 @@ pub struct SmallObject {
 pub struct BigFileSample {
     /// The interval's end; its length is [`DemoSetup::sample_interval`].
     #[serde(with = "millis", rename = "at_ms")]
-    pub at: Duration,
+    pub interval_end: Duration,
     /// The connection.
     pub connection: ConnectionId,
     /// The number of bytes.
@@ -157,7 +160,7 @@ pub struct BigFileSample {
 pub struct Migration {
     /// When the client observed the migration.
     #[serde(with = "millis", rename = "at_ms")]
-    pub at: Duration,
+    pub observed_at: Duration,
     /// The source connection.
     pub from: ConnectionId,
     /// The target connection.
@@ -185,10 +188,10 @@ pub struct DemoRun {
     pub big_file_samples: Vec<BigFileSample>,
     /// When the big file was requested; `None` before that.
     #[serde(default, with = "optional_millis", rename = "bulk_started_ms")]
-    pub big_file_started: Option<Duration>,
+    pub big_file_started_at: Option<Duration>,
     /// When its last byte arrived; `None` if it did not.
     #[serde(default, with = "optional_millis", rename = "bulk_finished_ms")]
-    pub big_file_finished: Option<Duration>,
+    pub big_file_finished_at: Option<Duration>,
     /// Migrations, in chronological order.
     pub migrations: Vec<Migration>,
     /// Bytes of each connection.
@@ -208,8 +211,8 @@ impl DemoRun {
             variant,
             objects: Vec::new(),
             big_file_samples: Vec::new(),
-            big_file_started: None,
-            big_file_finished: None,
+            big_file_started_at: None,
+            big_file_finished_at: None,
             migrations: Vec::new(),
             connections: Vec::new(),
             problems: Vec::new(),
@@ -226,15 +229,15 @@ impl DemoRun {
     /// Returns the time from the request for the big file to its last byte.
     #[must_use]
     pub fn big_file_duration(&self) -> Option<Duration> {
-        self.big_file_finished?.checked_sub(self.big_file_started?)
+        self.big_file_finished_at?.checked_sub(self.big_file_started_at?)
     }
 
     /// Returns the time of the last record.
     #[must_use]
     pub fn end(&self) -> Duration {
-        let objects = self.objects.iter().map(|object| object.at + object.took);
-        let bulk = self.big_file_samples.iter().map(|sample| sample.at);
-        objects.chain(bulk).chain(self.big_file_finished).max().unwrap_or_default()
+        let objects = self.objects.iter().map(|object| object.requested_at + object.duration);
+        let bulk = self.big_file_samples.iter().map(|sample| sample.interval_end);
+        objects.chain(bulk).chain(self.big_file_finished_at).max().unwrap_or_default()
     }
 }
 

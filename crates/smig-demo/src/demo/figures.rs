@@ -9,12 +9,12 @@ use smig_link::millis;
 use super::data::{
     BackgroundLoad, BigFileSample, ConnectionId, DemoResult, DemoRun, DemoSetup, Variant,
 };
-use super::summary::{self, RunSummary, object_times};
+use super::summary::{self, RunSummary, object_times_ms};
 
 /// Plots one run: small objects above, the big file below.
 pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &DemoRun) -> Figure {
     let end = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
-    let alone = summary::unloaded_median(summaries);
+    let unloaded_median_ms = summary::unloaded_median(summaries);
     Figure {
         title: format!("{}: small objects and the big file over time", run.variant),
         description: describe(summaries, run),
@@ -26,7 +26,10 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
                 y: object_axis(result),
                 height: 170.0,
                 layers: object_layers(run),
-                rules: alone.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
+                rules: unloaded_median_ms
+                    .map(|y| Rule { y, label: String::new() })
+                    .into_iter()
+                    .collect(),
             },
             Panel {
                 title: "Big file: Mbit/s".into(),
@@ -39,7 +42,10 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
         event_lines: run
             .migrations
             .iter()
-            .map(|migration| EventLine { x: migration.at.as_secs_f64(), label: "migrated".into() })
+            .map(|migration| EventLine {
+                x: migration.observed_at.as_secs_f64(),
+                label: "migrated".into(),
+            })
             .collect(),
     }
 }
@@ -55,13 +61,13 @@ fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
 }
 
 /// Factor by which the axis exceeds the slowest object: room for the label of a migration.
-const HEADROOM: f64 = 1.5;
+const AXIS_HEADROOM_FACTOR: f64 = 1.5;
 
 /// Returns one axis for the small objects of all runs.
 fn object_axis(result: &DemoResult) -> Axis {
-    let times = || result.runs.iter().flat_map(|run| &run.objects).map(|o| millis::of(o.took));
+    let times = || result.runs.iter().flat_map(|run| &run.objects).map(|o| millis::of(o.duration));
     let slowest = times().fold(0.0, f64::max);
-    Axis::log(times().fold(f64::INFINITY, f64::min), slowest * HEADROOM, "ms")
+    Axis::log(times().fold(f64::INFINITY, f64::min), slowest * AXIS_HEADROOM_FACTOR, "ms")
 }
 
 fn object_layers(run: &DemoRun) -> Vec<Layer> {
@@ -69,12 +75,12 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
         let objects = run.objects.iter().filter(|object| object.load == load);
         let points = objects
             .map(|object| Point {
-                x: object.at.as_secs_f64(),
-                y: millis::of(object.took),
+                x: object.requested_at.as_secs_f64(),
+                y: millis::of(object.duration),
                 tooltip: format!(
                     "at {} s: {} ms",
-                    format_number(object.at.as_secs_f64()),
-                    format_ms(millis::of(object.took))
+                    format_number(object.requested_at.as_secs_f64()),
+                    format_ms(millis::of(object.duration))
                 ),
             })
             .collect();
@@ -92,7 +98,7 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
 }
 
 /// Returns the rate of one sample in Mbit/s.
-fn rate(setup: &DemoSetup, sample: &BigFileSample) -> f64 {
+fn sample_mbit_per_s(setup: &DemoSetup, sample: &BigFileSample) -> f64 {
     sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
 }
 
@@ -106,17 +112,16 @@ fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
         run.big_file_samples.iter().map(|s| s.connection).collect();
     connections.sort_unstable();
     connections.dedup();
-    let below = |sample: &BigFileSample| -> f64 {
-        let under = run
-            .big_file_samples
-            .iter()
-            .filter(|other| other.at == sample.at && other.connection < sample.connection);
-        under.map(|other| rate(setup, other)).sum()
+    let base_mbit_per_s = |sample: &BigFileSample| -> f64 {
+        let lower_samples = run.big_file_samples.iter().filter(|other| {
+            other.interval_end == sample.interval_end && other.connection < sample.connection
+        });
+        lower_samples.map(|other| sample_mbit_per_s(setup, other)).sum()
     };
     let block = |sample: &BigFileSample| {
-        let (end, floor) = (sample.at.as_secs_f64(), below(sample));
+        let (end, floor) = (sample.interval_end.as_secs_f64(), base_mbit_per_s(sample));
         let begin = (end - setup.sample_interval.as_secs_f64()).max(0.0);
-        Block { x: (begin, end), y: (floor, floor + rate(setup, sample)) }
+        Block { x: (begin, end), y: (floor, floor + sample_mbit_per_s(setup, sample)) }
     };
     connections
         .into_iter()
@@ -135,8 +140,12 @@ fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
 }
 
 /// Plots the distribution of small objects beside the big file, all runs together.
-pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width: f64) -> Figure {
-    let alone = summary::unloaded_median(summaries).map(|median| Layer {
+pub(super) fn distribution_figure(
+    result: &DemoResult,
+    summaries: &[RunSummary],
+    width: f64,
+) -> Figure {
+    let unloaded_layer = summary::unloaded_median(summaries).map(|median| Layer {
         name: "nothing else on the link (median)".into(),
         colour: Colour::Slate,
         shape: Shape::Line(vec![(median, 0.0), (median, 100.0)]),
@@ -151,7 +160,7 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
             title: "Small objects complete within the time: %".into(),
             y: Axis::linear_exact(100.0, "%"),
             height: 200.0,
-            layers: alone.into_iter().chain(layers).collect(),
+            layers: unloaded_layer.into_iter().chain(layers).collect(),
             rules: Vec::new(),
         }],
         event_lines: Vec::new(),
@@ -160,10 +169,10 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
 
 /// Returns a run's line and its markers at the quartiles, which distinguish runs by shape as well.
 fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
-    let times = object_times(run, BackgroundLoad::BigFile);
+    let times = object_times_ms(run, BackgroundLoad::BigFile);
     let share = |index: usize| (index + 1) as f64 / times.len() as f64 * 100.0;
     let steps = times.iter().enumerate().map(|(index, time)| (*time, share(index)));
-    let start = times.first().map(|first| (*first, 0.0));
+    let start_point = times.first().map(|first| (*first, 0.0));
     let quartile = |percent: f64| {
         let first = times.iter().enumerate().find(|(index, _)| share(*index) >= percent);
         first.map(|(_, time)| Point {
@@ -174,7 +183,7 @@ fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
     };
     let quartiles = [25.0, 50.0, 75.0].into_iter().filter_map(quartile).collect();
     let colour = colour(run.variant);
-    let line = Shape::Steps(start.into_iter().chain(steps).collect());
+    let line = Shape::Steps(start_point.into_iter().chain(steps).collect());
     let dots = Shape::Dots(marker(run.variant), quartiles);
     [
         Layer { name: String::new(), colour, shape: line },
@@ -215,11 +224,11 @@ mod tests {
     fn intervals_with_two_connections_are_stacked() {
         let mut result = fixtures::result();
         let run = &mut result.runs[2];
-        let at = run.migrations[0].at;
+        let interval_end = run.migrations[0].observed_at;
         let setup = &result.setup;
         run.big_file_samples = [1, 2]
             .map(|connection| BigFileSample {
-                at,
+                interval_end,
                 connection: ConnectionId(connection),
                 bytes: 250_000,
             })

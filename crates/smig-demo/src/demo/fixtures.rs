@@ -11,7 +11,7 @@ use super::data::{
 };
 use super::recorder::{DemoEvent, DemoRecorder};
 
-const INTERVAL: Duration = Duration::from_millis(500);
+const OBJECT_INTERVAL: Duration = Duration::from_millis(500);
 const UNLOADED_OBJECTS: u32 = 6;
 
 /// A typical setup.
@@ -23,9 +23,9 @@ pub fn setup() -> DemoSetup {
         bulk_congestion_control: Some("bbr".into()),
         max_bulk_deferral: Duration::from_millis(40),
         object_bytes: 10_000,
-        object_interval: INTERVAL,
+        object_interval: OBJECT_INTERVAL,
         big_file_bytes: 20_000_000,
-        sample_interval: INTERVAL,
+        sample_interval: OBJECT_INTERVAL,
         program: "smig 0.1.0".into(),
         kernel: "Linux 6.18".into(),
     }
@@ -44,7 +44,8 @@ pub fn result() -> DemoResult {
 pub fn events(variant: Variant) -> Vec<DemoEvent> {
     let mut events = vec![DemoEvent::RunStarted(variant)];
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
-    let (mut at, mut remaining, mut migrations) = (Duration::ZERO, setup().big_file_bytes, 0);
+    let (mut now, mut remaining_bytes, mut migrations) =
+        (Duration::ZERO, setup().big_file_bytes, 0);
     for step in 0.. {
         let load = if step < UNLOADED_OBJECTS {
             BackgroundLoad::Unloaded
@@ -52,39 +53,47 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
             BackgroundLoad::BigFile
         };
         if step == UNLOADED_OBJECTS {
-            events.push(DemoEvent::BigFileStarted(at));
+            events.push(DemoEvent::BigFileStarted(now));
         }
-        let steps_since_start = f64::from(step.saturating_sub(UNLOADED_OBJECTS));
-        let ms = match (load, variant) {
+        let steps_since_big_file = f64::from(step.saturating_sub(UNLOADED_OBJECTS));
+        let duration_ms = match (load, variant) {
             (BackgroundLoad::Unloaded, _) => 60.0 + 4.0 * noise.next(),
             (_, Variant::PlainHttp2) => {
-                90.0 + 1_200.0 * (steps_since_start / 10.0).min(1.0) + 900.0 * noise.next()
+                90.0 + 1_200.0 * (steps_since_big_file / 10.0).min(1.0) + 900.0 * noise.next()
             }
             (_, Variant::NotsentLowat) => 120.0 + 120.0 * noise.next(),
             (_, Variant::Smig) => 64.0 + 25.0 * noise.next() * noise.next(),
         };
-        let took = Duration::from_secs_f64(ms / 1e3);
-        events.push(DemoEvent::Object(SmallObject { at, took, load }));
-        at += INTERVAL;
+        let duration = Duration::from_secs_f64(duration_ms / 1e3);
+        events.push(DemoEvent::Object(SmallObject { requested_at: now, duration, load }));
+        now += OBJECT_INTERVAL;
         if load == BackgroundLoad::BigFile {
-            let capacity = (590_000.0 * (steps_since_start / 3.0).clamp(0.3, 1.0)
+            let capacity_bytes = (590_000.0 * (steps_since_big_file / 3.0).clamp(0.3, 1.0)
                 - 10_000.0 * noise.next()) as u64;
-            let on_first = variant != Variant::Smig || steps_since_start < 2.0;
-            if !on_first && migrations == 0 {
+            let is_on_first = variant != Variant::Smig || steps_since_big_file < 2.0;
+            if !is_on_first && migrations == 0 {
                 migrations = 1;
                 let (from, to) = (ConnectionId(1), ConnectionId(2));
-                events.push(DemoEvent::Migrated(Migration { at: at - INTERVAL / 2, from, to }));
+                events.push(DemoEvent::Migrated(Migration {
+                    observed_at: now - OBJECT_INTERVAL / 2,
+                    from,
+                    to,
+                }));
             }
-            let connection = ConnectionId(if on_first { 1 } else { 2 });
-            let bytes = capacity.min(remaining);
-            remaining -= bytes;
-            events.push(DemoEvent::BigFileBytes(BigFileSample { at, connection, bytes }));
+            let connection = ConnectionId(if is_on_first { 1 } else { 2 });
+            let bytes = capacity_bytes.min(remaining_bytes);
+            remaining_bytes -= bytes;
+            events.push(DemoEvent::BigFileBytes(BigFileSample {
+                interval_end: now,
+                connection,
+                bytes,
+            }));
         }
-        if remaining == 0 {
+        if remaining_bytes == 0 {
             break;
         }
     }
-    events.push(DemoEvent::BigFileFinished(at - INTERVAL / 4));
+    events.push(DemoEvent::BigFileFinished(now - OBJECT_INTERVAL / 4));
     let connection_bytes =
         |connection, bytes| ConnectionBytes { connection: ConnectionId(connection), bytes };
     let connections = match variant {

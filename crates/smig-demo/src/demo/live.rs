@@ -21,7 +21,7 @@ pub struct LiveView<W: Write = Stdout> {
     recorder: DemoRecorder,
     screen: Screen<W>,
     /// When the next line is due, since the start of the run.
-    next_line: Duration,
+    next_line_at: Duration,
 }
 
 impl LiveView {
@@ -49,7 +49,7 @@ impl<W: Write> LiveView<W> {
         };
         screen.print(&wrap(&text, width))?;
         screen.print("")?;
-        Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_INTERVAL })
+        Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line_at: LINE_INTERVAL })
     }
 
     /// Records one event and redraws the screen.
@@ -87,7 +87,7 @@ impl<W: Write> LiveView<W> {
         let time_prefix = |at: &Duration| format!("  {:>4.1} s  ", at.as_secs_f64());
         let line = match event {
             DemoEvent::RunStarted(variant) => {
-                self.next_line = LINE_INTERVAL;
+                self.next_line_at = LINE_INTERVAL;
                 format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
             }
             DemoEvent::BigFileStarted(moment) => {
@@ -99,16 +99,16 @@ impl<W: Write> LiveView<W> {
             DemoEvent::Migrated(migration) => {
                 format!(
                     "{}migrated from {} to {}",
-                    time_prefix(&migration.at),
+                    time_prefix(&migration.observed_at),
                     migration.from,
                     migration.to
                 )
             }
-            DemoEvent::BigFileBytes(sample) if sample.at >= self.next_line => {
-                self.next_line = sample.at + LINE_INTERVAL;
+            DemoEvent::BigFileBytes(sample) if sample.interval_end >= self.next_line_at => {
+                self.next_line_at = sample.interval_end + LINE_INTERVAL;
                 format!(
                     "{}{}",
-                    time_prefix(&sample.at),
+                    time_prefix(&sample.interval_end),
                     progress_texts(&result.setup, run)[..3].join(", ")
                 )
             }
@@ -135,7 +135,7 @@ pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
             None => texts.extend([String::new(), String::new()]),
         },
     }
-    texts.push(match (summary.big_file_s, run.big_file_started) {
+    texts.push(match (summary.big_file_s, run.big_file_started_at) {
         (Some(seconds), _) => format!("big file {seconds:.1} s"),
         (None, None) => String::new(),
         (None, Some(_)) => {
@@ -145,7 +145,7 @@ pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     });
     texts.push(match run.migrations.last() {
         Some(migration) => format!("now on {}", migration.to),
-        None if run.big_file_started.is_some() => "one connection".into(),
+        None if run.big_file_started_at.is_some() => "one connection".into(),
         None => String::new(),
     });
     texts

@@ -9,7 +9,7 @@ use smig_chart::{format_bytes, format_ms, format_number};
 use smig_link::millis;
 
 use super::data::{DemoResult, DemoSetup, Variant};
-use super::figures::{colour, distribution, run_figure};
+use super::figures::{colour, distribution_figure, run_figure};
 use super::summary::{self, RunSummary};
 
 /// Renders the result with its summary as a JSON document.
@@ -69,8 +69,8 @@ pub fn render_html(result: &DemoResult) -> String {
 
     page.heading("Times of small objects");
     page.chart(
-        &distribution(result, &summaries, 860.0).to_element(),
-        &distribution(result, &summaries, 340.0).to_element(),
+        &distribution_figure(result, &summaries, 860.0).to_element(),
+        &distribution_figure(result, &summaries, 340.0).to_element(),
         "The share of small objects that were complete within a time, during the download. \
          Further left is better; a steep line means that the times vary little.",
     );
@@ -110,20 +110,20 @@ fn summary_table(summaries: &[RunSummary]) -> Table {
 }
 
 /// Describes the congestion control; a run's numbers may depend on it.
-fn congestion_control(setup: &DemoSetup) -> String {
-    let all = &setup.congestion_control;
+fn describe_congestion_control(setup: &DemoSetup) -> String {
+    let default_name = &setup.congestion_control;
     match &setup.bulk_congestion_control {
-        Some(bulk) if bulk != all && setup.variants.contains(&Variant::Smig) => {
-            format!("{all}; {bulk} where SMig migrates the big file")
+        Some(bulk) if bulk != default_name && setup.variants.contains(&Variant::Smig) => {
+            format!("{default_name}; {bulk} where SMig migrates the big file")
         }
-        _ => all.clone(),
+        _ => default_name.clone(),
     }
 }
 
 fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("Link", format!("{}, emulated below TCP", setup.link)),
-        ("Congestion control", congestion_control(setup)),
+        ("Congestion control", describe_congestion_control(setup)),
         (
             "Small objects",
             format!(
@@ -146,13 +146,13 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
     ];
     let lateness = result.runs.iter().filter_map(|run| run.link).map(|link| link.lateness);
     let ms = |duration: Duration| format_number(millis::of(duration));
-    if let Some(worst) = lateness.max_by_key(|lateness| lateness.p99) {
+    if let Some(worst_lateness) = lateness.max_by_key(|lateness| lateness.p99) {
         let text = format!(
             "in the worst run, half of the packets were at most {} ms late, 99 % at most {} ms, \
              all at most {} ms",
-            ms(worst.p50),
-            ms(worst.p99),
-            ms(worst.max)
+            ms(worst_lateness.p50),
+            ms(worst_lateness.p99),
+            ms(worst_lateness.max)
         );
         facts.push(("Lateness of the link", text));
     }

@@ -57,12 +57,14 @@ impl DemoRecorder {
             DemoEvent::RunStarted(_) => {}
             DemoEvent::Object(object) => {
                 // Objects complete in any order.
-                let index = run.objects.partition_point(|earlier| earlier.at <= object.at);
+                let index = run
+                    .objects
+                    .partition_point(|earlier| earlier.requested_at <= object.requested_at);
                 run.objects.insert(index, *object);
             }
-            DemoEvent::BigFileStarted(at) => run.big_file_started = Some(*at),
+            DemoEvent::BigFileStarted(at) => run.big_file_started_at = Some(*at),
             DemoEvent::BigFileBytes(sample) => run.big_file_samples.push(*sample),
-            DemoEvent::BigFileFinished(at) => run.big_file_finished = Some(*at),
+            DemoEvent::BigFileFinished(at) => run.big_file_finished_at = Some(*at),
             DemoEvent::Migrated(migration) => run.migrations.push(*migration),
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
             DemoEvent::RunFinished { connections, link } => {

@@ -44,28 +44,29 @@ pub struct RunSummary {
 
 /// Returns the times of the small objects under one load, in ms, in ascending order.
 #[must_use]
-pub fn object_times(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
+pub fn object_times_ms(run: &DemoRun, load: BackgroundLoad) -> Vec<f64> {
     let objects = run.objects.iter().filter(|object| object.load == load);
-    sorted_finite(&objects.map(|object| millis::of(object.took)).collect::<Vec<_>>())
+    sorted_finite(&objects.map(|object| millis::of(object.duration)).collect::<Vec<_>>())
 }
 
 /// Summarises one run.
 #[must_use]
 pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
-    let unloaded = object_times(run, BackgroundLoad::Unloaded);
-    let beside = object_times(run, BackgroundLoad::BigFile);
+    let unloaded_times_ms = object_times_ms(run, BackgroundLoad::Unloaded);
+    let beside_times_ms = object_times_ms(run, BackgroundLoad::BigFile);
     let big_file_s = run.big_file_duration().map(|took| millis::of(took) / 1e3);
-    let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
+    let big_file_mbit_per_s =
+        big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
     RunSummary {
         variant: run.variant,
-        unloaded_objects: unloaded.len(),
-        unloaded_median_ms: quantile(&unloaded, 0.5),
-        objects: beside.len(),
-        median_ms: quantile(&beside, 0.5),
-        p95_ms: quantile(&beside, 0.95),
-        max_ms: beside.last().copied(),
+        unloaded_objects: unloaded_times_ms.len(),
+        unloaded_median_ms: quantile(&unloaded_times_ms, 0.5),
+        objects: beside_times_ms.len(),
+        median_ms: quantile(&beside_times_ms, 0.5),
+        p95_ms: quantile(&beside_times_ms, 0.95),
+        max_ms: beside_times_ms.last().copied(),
         big_file_s,
-        big_file_mbit_per_s: rate,
+        big_file_mbit_per_s,
         connections: run.connections.clone(),
         migrations: run.migrations.len(),
         problems: run.problems.len(),
@@ -96,35 +97,35 @@ pub fn describe_setup(setup: &DemoSetup) -> String {
 pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     let mut sentences = Vec::new();
     let summary_of = |variant| summaries.iter().find(|summary| summary.variant == variant);
-    let unloaded = unloaded_median(summaries);
+    let unloaded_ms = unloaded_median(summaries);
     for summary in summaries {
         let Some(median) = summary.median_ms else { continue };
-        let ratio = unloaded.map_or_else(String::new, |alone| {
+        let ratio = unloaded_ms.map_or_else(String::new, |alone| {
             format!(
                 ", {} times as long as with nothing else on the link",
                 format_number(median / alone)
             )
         });
-        let median = format_ms(median);
+        let median_text = format_ms(median);
         let beginning = sentence_beginning(summary);
         sentences.push(if sentences.is_empty() {
-            format!("{beginning}, the median small object takes {median} ms{ratio}.")
+            format!("{beginning}, the median small object takes {median_text} ms{ratio}.")
         } else {
-            format!("{beginning}, it takes {median} ms{ratio}.")
+            format!("{beginning}, it takes {median_text} ms{ratio}.")
         });
     }
     if let (Some(plain), Some(smig)) = (summary_of(Variant::PlainHttp2), summary_of(Variant::Smig))
         && let (Some(plain_s), Some(smig_s)) = (plain.big_file_s, smig.big_file_s)
     {
         let change = (smig_s / plain_s - 1.0) * 100.0;
-        let compared = match change {
+        let comparison = match change {
             less if less <= -0.05 => format!(", {:.1} % less", -less),
             more if more >= 0.05 => format!(", {more:.1} % more"),
             _ => String::new(),
         };
         sentences.push(format!(
             "The big file takes {plain_s:.1} s with plain HTTP/2 and {smig_s:.1} s with \
-             SMig{compared}."
+             SMig{comparison}."
         ));
     }
     sentences
@@ -180,14 +181,14 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
 /// Formats the bytes of each connection: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
 #[must_use]
 pub fn format_connections(summary: &RunSummary) -> String {
-    let each = summary.connections.iter();
+    let connections = summary.connections.iter();
     let texts: Vec<_> =
-        each.map(|c| format!("{}: {}", c.connection, format_bytes(c.bytes))).collect();
+        connections.map(|c| format!("{}: {}", c.connection, format_bytes(c.bytes))).collect();
     if texts.is_empty() { "–".into() } else { texts.join(", ") }
 }
 
 /// The width of a standard terminal.
-const COLUMNS: usize = 80;
+const TERMINAL_COLUMNS: usize = 80;
 
 /// Renders the result as text, at most 80 columns wide.
 #[must_use]
@@ -215,11 +216,15 @@ pub fn render_text(result: &DemoResult) -> String {
     }
     for (run, summary) in result.runs.iter().zip(&summaries) {
         for problem in &run.problems {
-            let _ = writeln!(out, "{}", wrap(&format!("{}: {problem}", summary.variant), COLUMNS));
+            let _ = writeln!(
+                out,
+                "{}",
+                wrap(&format!("{}: {problem}", summary.variant), TERMINAL_COLUMNS)
+            );
         }
     }
     if let Some(warning) = lateness_warning(result) {
-        let _ = writeln!(out, "\n{}", wrap(&warning, COLUMNS));
+        let _ = writeln!(out, "\n{}", wrap(&warning, TERMINAL_COLUMNS));
     }
     out
 }
@@ -302,7 +307,7 @@ mod tests {
         let mut result = fixtures::result();
         result.runs.truncate(1);
         result.runs[0].objects.clear();
-        result.runs[0].big_file_finished = None;
+        result.runs[0].big_file_finished_at = None;
         result.runs[0].problems.push("The connection was lost.".into());
         assert!(findings(&summaries(&result)).is_empty());
         let text = render_text(&result);
@@ -315,7 +320,7 @@ mod tests {
         let mut result = fixtures::result();
         let run = &mut result.runs[2];
         run.migrations.clear();
-        run.big_file_finished = run.big_file_finished.map(|at| at * 2);
+        run.big_file_finished_at = run.big_file_finished_at.map(|at| at * 2);
         let text = findings(&summaries(&result)).join("\n");
         assert!(text.contains("without a migration") && text.contains("% more"), "{text}");
     }

@@ -22,26 +22,26 @@ const FOOT_HEIGHT: f64 = 28.0;
 pub fn render_svg(result: &DemoResult) -> String {
     let summaries = summaries(result);
     let mut body = String::new();
-    let (mut left, mut tallest) = (MARGIN, 0.0_f64);
+    let (mut left, mut max_figure_height) = (MARGIN, 0.0_f64);
     for (run, summary) in result.runs.iter().zip(&summaries) {
         let figure = run_figure(result, &summaries, run);
         draw_head(&mut body, left, run, summary);
         let (top, element) = (HEAD_HEIGHT + MARGIN, figure.to_element());
         let _ = write!(body, "<g transform=\"translate({left} {top})\">{element}</g>");
         left += figure.width + GAP;
-        tallest = tallest.max(figure.height());
+        max_figure_height = max_figure_height.max(figure.height());
     }
     let width = (left - GAP + MARGIN).max(2.0 * MARGIN);
-    let height = MARGIN + HEAD_HEIGHT + tallest + FOOT_HEIGHT;
+    let height = MARGIN + HEAD_HEIGHT + max_figure_height + FOOT_HEIGHT;
     let caption = escape(&describe_setup(&result.setup));
-    let foot = height - MARGIN;
+    let caption_y = height - MARGIN;
     with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>Small objects beside a big download</title><desc>{caption}</desc>\
          <style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}\
-         <text x=\"{MARGIN}\" y=\"{foot}\">{caption}</text></svg>\n"
+         <text x=\"{MARGIN}\" y=\"{caption_y}\">{caption}</text></svg>\n"
     ))
 }
 

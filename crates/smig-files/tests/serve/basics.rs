@@ -14,16 +14,16 @@ async fn a_file_has_all_its_headers() {
     let site = Site::new();
     site.write("a.txt", "hello");
     let modified = std::fs::metadata(site.path("a.txt")).unwrap().modified().unwrap();
-    let answer = site.get("/a.txt").await;
-    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "hello"));
-    assert_eq!(answer.header(CONTENT_TYPE), "text/plain; charset=utf-8");
-    assert_eq!(answer.header(CONTENT_LENGTH), "5");
-    assert_eq!(answer.header(ACCEPT_RANGES), "bytes");
-    assert_eq!(answer.header(LAST_MODIFIED), httpdate::fmt_http_date(modified));
-    let etag = answer.header(ETAG);
+    let response = site.get("/a.txt").await;
+    assert_eq!((response.status, response.text()), (StatusCode::OK, "hello"));
+    assert_eq!(response.header(CONTENT_TYPE), "text/plain; charset=utf-8");
+    assert_eq!(response.header(CONTENT_LENGTH), "5");
+    assert_eq!(response.header(ACCEPT_RANGES), "bytes");
+    assert_eq!(response.header(LAST_MODIFIED), httpdate::fmt_http_date(modified));
+    let etag = response.header(ETAG);
     assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 10, "{etag}");
     for absent in [DATE, CACHE_CONTROL, VARY] {
-        assert!(!answer.headers.contains_key(&absent), "{absent}");
+        assert!(!response.headers.contains_key(&absent), "{absent}");
     }
 }
 
@@ -32,16 +32,16 @@ async fn files_of_every_size_are_complete() {
     const KB: usize = 1024;
     let sizes =
         [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 128 * KB + 1, 1100 * KB];
-    let without_memory = FileOptions { cache_memory: 0, ..FileOptions::default() };
-    for site in [Site::new(), Site::with_zero_ttl(), Site::with(without_memory)] {
+    let without_memory = FileOptions { cache_memory_bytes: 0, ..FileOptions::default() };
+    for site in [Site::new(), Site::with_zero_ttl(), Site::with_options(without_memory)] {
         for size in sizes {
             let content = pattern(size);
             site.write(&format!("{size}"), &content);
             // From the disk, from the cache, and by another spelling (digits are %30 to %39).
             for path in [format!("/{size}"), format!("/{size}"), format!("/%3{size}")] {
-                let answer = site.get(&path).await;
-                assert_eq!(answer.header(CONTENT_LENGTH), size.to_string(), "{path}");
-                assert!(answer.body == content, "{path}");
+                let response = site.get(&path).await;
+                assert_eq!(response.header(CONTENT_LENGTH), size.to_string(), "{path}");
+                assert!(response.body == content, "{path}");
             }
         }
     }
@@ -64,15 +64,15 @@ async fn only_get_head_and_options_are_supported() {
     let site = Site::new();
     site.write("a", "a");
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::CONNECT, Method::TRACE] {
-        let answer = site.fetch(method, "/a", &[]).await;
-        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
+        let response = site.fetch(method, "/a", &[]).await;
+        assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.header(ALLOW), "GET, HEAD, OPTIONS");
     }
     for path in ["/a", "/missing", "*"] {
-        let answer = site.fetch(Method::OPTIONS, path, &[]).await;
-        assert_eq!(answer.status, StatusCode::NO_CONTENT);
-        assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
-        assert!(answer.body.is_empty() && !answer.headers.contains_key(CONTENT_LENGTH));
+        let response = site.fetch(Method::OPTIONS, path, &[]).await;
+        assert_eq!(response.status, StatusCode::NO_CONTENT);
+        assert_eq!(response.header(ALLOW), "GET, HEAD, OPTIONS");
+        assert!(response.body.is_empty() && !response.headers.contains_key(CONTENT_LENGTH));
     }
 }
 
@@ -106,28 +106,31 @@ async fn directories_without_a_slash_are_redirected() {
         ("/%64ocs", "/%64ocs/"),
     ];
     for (path, location) in table {
-        let answer = site.get(path).await;
-        assert_eq!(answer.status, StatusCode::PERMANENT_REDIRECT, "{path}");
-        assert_eq!(answer.header(LOCATION), location);
-        assert_ne!(answer.header(CONTENT_LENGTH), "");
+        let response = site.get(path).await;
+        assert_eq!(response.status, StatusCode::PERMANENT_REDIRECT, "{path}");
+        assert_eq!(response.header(LOCATION), location);
+        assert_ne!(response.header(CONTENT_LENGTH), "");
     }
     // Even if there is such a directory, no path redirects a browser to another host.
     std::fs::create_dir_all(site.path("evil.example/%2e%2e")).unwrap();
     for path in ["//evil.example", "//evil.example/%2e%2e", "/%2Fevil.example", "/%5cevil.example"]
     {
-        let answer = site.get(path).await;
-        assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
-        assert!(!answer.headers.contains_key(LOCATION));
+        let response = site.get(path).await;
+        assert!(response.status.is_client_error(), "{path}: {}", response.status);
+        assert!(!response.headers.contains_key(LOCATION));
     }
 }
 
 #[tokio::test]
 async fn the_index_can_have_another_name_or_none() {
-    let site =
-        Site::with(FileOptions { index: Some("start.txt".to_owned()), ..FileOptions::default() });
+    let site = Site::with_options(FileOptions {
+        index_file: Some("start.txt".to_owned()),
+        ..FileOptions::default()
+    });
     site.write("start.txt", "go").write("index.html", "no");
     assert_eq!(site.get("/").await.text(), "go");
-    let without_index = Site::with(FileOptions { index: None, ..FileOptions::default() });
+    let without_index =
+        Site::with_options(FileOptions { index_file: None, ..FileOptions::default() });
     without_index.write("index.html", "no");
     assert_eq!(without_index.get("/").await.status, StatusCode::FORBIDDEN);
 }
@@ -135,11 +138,12 @@ async fn the_index_can_have_another_name_or_none() {
 #[tokio::test]
 async fn cache_control_is_sent_with_files() {
     let value = HeaderValue::from_static("public, max-age=60");
-    let site = Site::with(FileOptions { cache_control: Some(value), ..FileOptions::default() });
+    let site =
+        Site::with_options(FileOptions { cache_control: Some(value), ..FileOptions::default() });
     site.write("a", "a");
-    let answer = site.get("/a").await;
-    assert_eq!(answer.header(CACHE_CONTROL), "public, max-age=60");
-    let same = site.get_with("/a", &[(http::header::IF_NONE_MATCH, answer.header(ETAG))]).await;
+    let response = site.get("/a").await;
+    assert_eq!(response.header(CACHE_CONTROL), "public, max-age=60");
+    let same = site.get_with("/a", &[(http::header::IF_NONE_MATCH, response.header(ETAG))]).await;
     assert_eq!(same.header(CACHE_CONTROL), "public, max-age=60");
     assert_eq!(site.get("/missing").await.header(CACHE_CONTROL), "");
 }
@@ -155,15 +159,15 @@ async fn unreadable_files_are_forbidden() {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::FORBIDDEN,
     };
-    let answer = site.get("/locked").await;
-    assert_eq!(answer.status, expected);
-    assert!(!answer.headers.contains_key(RETRY_AFTER));
+    let response = site.get("/locked").await;
+    assert_eq!(response.status, expected);
+    assert!(!response.headers.contains_key(RETRY_AFTER));
 }
 
 /// The bounds that servers and routers require of a service and its body.
 #[test]
 fn files_has_the_bounds_of_a_service() {
-    fn service<S, B>(_: &S)
+    fn assert_service_bounds<S, B>(_: &S)
     where
         S: tower_service::Service<http::Request<()>, Response = http::Response<B>>,
         S: Clone + Send + Sync + 'static,
@@ -171,7 +175,7 @@ fn files_has_the_bounds_of_a_service() {
         B: http_body::Body<Data = bytes::Bytes, Error = std::io::Error> + Send + Unpin + 'static,
     {
     }
-    service(&Site::new().files);
+    assert_service_bounds(&Site::new().files);
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn files_are_served_without_a_runtime() {
     for (path, size) in [("/a", 1), ("/big", 300_000)] {
         let future = std::pin::pin!(site.get(path));
         match future.poll(&mut context) {
-            std::task::Poll::Ready(answer) => assert_eq!(answer.body.len(), size),
+            std::task::Poll::Ready(response) => assert_eq!(response.body.len(), size),
             std::task::Poll::Pending => panic!("nothing is offloaded"),
         }
     }

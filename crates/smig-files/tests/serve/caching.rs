@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_small_file_is_cached_for_the_ttl() {
-    let site = Site::with(FileOptions { cache_ttl: HOUR, ..FileOptions::default() });
+    let site = Site::with_options(FileOptions { cache_ttl: HOUR, ..FileOptions::default() });
     site.write("a", "old");
     assert_eq!(site.get("/a").await.text(), "old");
     site.write("a", "new");
@@ -29,8 +29,10 @@ async fn a_small_file_is_cached_for_the_ttl() {
 
 #[tokio::test]
 async fn changes_are_seen_after_the_ttl() {
-    let site =
-        Site::with(FileOptions { cache_ttl: Duration::from_millis(20), ..FileOptions::default() });
+    let site = Site::with_options(FileOptions {
+        cache_ttl: Duration::from_millis(20),
+        ..FileOptions::default()
+    });
     site.write("a", "old");
     site.get("/a").await;
     let changes: [(&dyn Fn(), &str); 4] = [
@@ -76,17 +78,17 @@ async fn added_and_removed_siblings_are_noticed() {
     let site = Site::with_zero_ttl();
     let fields = [(http::header::ACCEPT_ENCODING, "gzip")];
     site.write("a", "plain");
-    let before = site.get_with("/a", &fields).await;
+    let response_before = site.get_with("/a", &fields).await;
     site.write("a.gz", "gz");
     assert_eq!(site.get_with("/a", &fields).await.text(), "gz");
     fs::remove_file(site.path("a.gz")).unwrap();
     let after = site.get_with("/a", &fields).await;
-    assert_eq!(before.header(ETAG), after.header(ETAG));
-    assert_eq!(before.headers, after.headers);
+    assert_eq!(response_before.header(ETAG), after.header(ETAG));
+    assert_eq!(response_before.headers, after.headers);
 }
 
 /// Returns the number of files below `directory` that this process has open, without `directory`.
-fn open_below(directory: &Path) -> usize {
+fn count_open_files(directory: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
     let targets = links.filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.filter(|target| target.starts_with(directory) && target != directory).count()
@@ -95,18 +97,18 @@ fn open_below(directory: &Path) -> usize {
 #[tokio::test]
 async fn open_files_are_bounded() {
     let options = FileOptions { cache_open_files: 4, cache_ttl: HOUR, ..FileOptions::default() };
-    let site = Site::with(options);
+    let site = Site::with_options(options);
     let directory = fs::canonicalize(site.path("")).unwrap();
     for round in 0..3 {
         for name in 0..20 {
             site.write(&format!("{name}"), pattern(200_000 + name));
-            let answer = site.get(&format!("/{name}")).await;
-            assert!(answer.body == pattern(200_000 + name), "{round}");
+            let response = site.get(&format!("/{name}")).await;
+            assert!(response.body == pattern(200_000 + name), "{round}");
         }
-        assert_eq!(open_below(&directory), 4);
+        assert_eq!(count_open_files(&directory), 4);
     }
     drop(site);
-    assert_eq!(open_below(&directory), 0);
+    assert_eq!(count_open_files(&directory), 0);
 }
 
 #[tokio::test]
@@ -115,11 +117,11 @@ async fn small_files_are_not_kept_open() {
     let directory = fs::canonicalize(site.path("")).unwrap();
     site.write("a", "a");
     site.get("/a").await;
-    assert_eq!(open_below(&directory), 0);
+    assert_eq!(count_open_files(&directory), 0);
 }
 
 /// Returns the number of cached files: with a TTL of an hour, a cached file is served out of date.
-async fn count_cached(site: &Site, names: std::ops::Range<usize>) -> usize {
+async fn fill_and_count_cached(site: &Site, names: std::ops::Range<usize>) -> usize {
     for name in names.clone() {
         site.write(&format!("{name}"), vec![b'a'; 1000]);
         site.get(&format!("/{name}")).await;
@@ -135,26 +137,30 @@ async fn count_cached(site: &Site, names: std::ops::Range<usize>) -> usize {
 #[tokio::test]
 async fn entries_are_bounded() {
     let options = FileOptions { cache_entries: 10, cache_ttl: HOUR, ..FileOptions::default() };
-    let count = count_cached(&Site::with(options), 0..50).await;
+    let count = fill_and_count_cached(&Site::with_options(options), 0..50).await;
     assert!((1..=10).contains(&count), "{count}");
     let no_entries = FileOptions { cache_entries: 0, cache_ttl: HOUR, ..FileOptions::default() };
-    assert_eq!(count_cached(&Site::with(no_entries), 0..5).await, 0);
+    assert_eq!(fill_and_count_cached(&Site::with_options(no_entries), 0..5).await, 0);
     let all = FileOptions { cache_ttl: HOUR, ..FileOptions::default() };
-    assert_eq!(count_cached(&Site::with(all), 0..50).await, 50);
+    assert_eq!(fill_and_count_cached(&Site::with_options(all), 0..50).await, 50);
 }
 
 #[tokio::test]
 async fn memory_is_bounded() {
-    let options = FileOptions { cache_memory: 10_500, cache_ttl: HOUR, ..FileOptions::default() };
-    let count = count_cached(&Site::with(options), 0..50).await;
+    let options =
+        FileOptions { cache_memory_bytes: 10_500, cache_ttl: HOUR, ..FileOptions::default() };
+    let count = fill_and_count_cached(&Site::with_options(options), 0..50).await;
     assert!((1..=10).contains(&count), "{count}");
 }
 
 /// A file that is requested again and again outlives a flood of requests for other files.
 #[tokio::test]
 async fn frequently_used_entries_stay_cached() {
-    let site =
-        Site::with(FileOptions { cache_entries: 8, cache_ttl: HOUR, ..FileOptions::default() });
+    let site = Site::with_options(FileOptions {
+        cache_entries: 8,
+        cache_ttl: HOUR,
+        ..FileOptions::default()
+    });
     site.write("hot", "old");
     site.get("/hot").await;
     site.write("hot", "new");
@@ -168,7 +174,7 @@ async fn frequently_used_entries_stay_cached() {
 #[test]
 fn threads_share_the_limits() {
     let options = FileOptions { cache_open_files: 8, cache_ttl: HOUR, ..FileOptions::default() };
-    let site = Site::with(options);
+    let site = Site::with_options(options);
     let directory = fs::canonicalize(site.path("")).unwrap();
     for name in 0..20 {
         site.write(&format!("{name}"), pattern(200_000));
@@ -180,8 +186,8 @@ fn threads_share_the_limits() {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     runtime.block_on(async {
                         for name in (0..20).cycle().take(200) {
-                            let answer = site.get(&format!("/{name}")).await;
-                            assert!(answer.body == pattern(200_000));
+                            let response = site.get(&format!("/{name}")).await;
+                            assert!(response.body == pattern(200_000));
                         }
                     });
                 })
@@ -192,6 +198,6 @@ fn threads_share_the_limits() {
         }
     });
     // Concurrent reservations can exceed the limit by one for each further thread.
-    let open = open_below(&directory);
+    let open = count_open_files(&directory);
     assert!((1..=8 + 3).contains(&open), "{open}");
 }

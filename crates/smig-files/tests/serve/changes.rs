@@ -12,12 +12,12 @@ use smig_files::{FileBody, FileOptions};
 
 use crate::site::{Site, pattern, read, request};
 
-const SIZE: usize = 3_000_000;
+const FILE_BYTES: usize = 3_000_000;
 
 /// Requests a file that is too large for memory, and reads the first bytes of the response.
 async fn start_response(options: FileOptions) -> (Site, Bytes, FileBody) {
-    let site = Site::with(options);
-    site.write("file", pattern(SIZE));
+    let site = Site::with_options(options);
+    site.write("file", pattern(FILE_BYTES));
     // An hour old, so that any change shows in its time however coarse the clock is.
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     let file = File::options().write(true).open(site.path("file")).unwrap();
@@ -26,7 +26,7 @@ async fn start_response(options: FileOptions) -> (Site, Bytes, FileBody) {
     assert_eq!(response.headers()[CONTENT_LENGTH], "3000000");
     let mut body = response.into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert!(first.len() < SIZE && first == pattern(SIZE)[..first.len()]);
+    assert!(first.len() < FILE_BYTES && first == pattern(FILE_BYTES)[..first.len()]);
     (site, first, body)
 }
 
@@ -35,14 +35,14 @@ async fn read_rest(body: FileBody) -> io::Result<Bytes> {
 }
 
 fn assert_complete(first: &Bytes, rest: &Bytes) {
-    let content = pattern(SIZE);
-    assert_eq!(first.len() + rest.len(), SIZE);
+    let content = pattern(FILE_BYTES);
+    assert_eq!(first.len() + rest.len(), FILE_BYTES);
     assert!(*rest == content[first.len()..]);
 }
 
 #[tokio::test]
 async fn a_truncated_file_is_an_error() {
-    for size in [0, 100, 65_536, SIZE as u64 / 2, SIZE as u64 - 1] {
+    for size in [0, 100, 65_536, FILE_BYTES as u64 / 2, FILE_BYTES as u64 - 1] {
         let (site, _, body) = start_response(FileOptions::default()).await;
         File::options().write(true).open(site.path("file")).unwrap().set_len(size).unwrap();
         let error = read_rest(body).await.unwrap_err();
@@ -83,7 +83,7 @@ async fn a_file_that_grows_is_sent_at_its_announced_length() {
     let mut file = File::options().append(true).open(site.path("file")).unwrap();
     file.write_all(&pattern(100_000)).unwrap();
     assert_complete(&first, &read_rest(body).await.unwrap());
-    assert_eq!(site.get("/file").await.body.len(), SIZE + 100_000);
+    assert_eq!(site.get("/file").await.body.len(), FILE_BYTES + 100_000);
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_body_outlives_its_service() {
 #[tokio::test]
 async fn truncation_is_an_error_in_a_multipart_response() {
     let site = Site::new();
-    site.write("file", pattern(SIZE));
+    site.write("file", pattern(FILE_BYTES));
     let fields = [(RANGE, "bytes=0-199999,1000000-1199999")];
     let response = site.send(request(Method::GET, "/file", &fields)).await;
     assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
@@ -121,13 +121,13 @@ async fn an_open_file_is_checked_at_each_request() {
     let hour = Duration::from_secs(3600);
     let (site, _, _) =
         start_response(FileOptions { cache_ttl: hour, ..FileOptions::default() }).await;
-    let before = site.get("/file").await;
-    let mut content = pattern(SIZE);
-    content[SIZE - 1] ^= 1;
+    let response_before = site.get("/file").await;
+    let mut content = pattern(FILE_BYTES);
+    content[FILE_BYTES - 1] ^= 1;
     site.write("file", &content);
     let after = site.get("/file").await;
     assert!(after.body == content);
-    assert_ne!(before.header(ETAG), after.header(ETAG));
+    assert_ne!(response_before.header(ETAG), after.header(ETAG));
 }
 
 /// A file that is replaced all the time: each response is one complete version with its own etag.

@@ -27,8 +27,8 @@ async fn the_preferred_sibling_is_sent() {
         ("gzip, zstd", "zstd", "zstandard"),
         ("br;q=0.1, gzip;q=0.9", "gzip", "gzip"),
     ];
-    for (accepted, coding, content) in table {
-        let response = site.get_with("/a.js", &[(ACCEPT_ENCODING, accepted)]).await;
+    for (accept_encoding, coding, content) in table {
+        let response = site.get_with("/a.js", &[(ACCEPT_ENCODING, accept_encoding)]).await;
         assert_eq!((response.status, response.text()), (StatusCode::OK, content));
         assert_eq!(response.header(CONTENT_ENCODING), coding);
         assert_eq!(response.header(CONTENT_TYPE), "text/javascript; charset=utf-8");
@@ -54,22 +54,22 @@ async fn each_coding_is_a_representation_of_its_own() {
     let site = Site::new();
     fill(&site);
     let mut tags = Vec::new();
-    for accepted in ["br", "zstd", "gzip", "identity"] {
-        let fields = [(ACCEPT_ENCODING, accepted)];
+    for accept_encoding in ["br", "zstd", "gzip", "identity"] {
+        let fields = [(ACCEPT_ENCODING, accept_encoding)];
         let response = site.get_with("/a.js", &fields).await;
         let tag = response.header(ETAG).to_owned();
         let head = site.fetch(Method::HEAD, "/a.js", &fields).await;
         assert_eq!(head.headers, response.headers);
-        let fields = [(ACCEPT_ENCODING, accepted), (IF_NONE_MATCH, tag.as_str())];
+        let fields = [(ACCEPT_ENCODING, accept_encoding), (IF_NONE_MATCH, tag.as_str())];
         let same = site.get_with("/a.js", &fields).await;
         assert_eq!(same.status, StatusCode::NOT_MODIFIED);
         assert_eq!(same.header(VARY), "accept-encoding");
         tags.push(tag);
     }
-    let identity = tags.pop().unwrap();
+    let identity_tag = tags.pop().unwrap();
     for tag in tags {
         // The etag of one coding does not match another's content.
-        assert_ne!(tag, identity);
+        assert_ne!(tag, identity_tag);
         let fields = [(ACCEPT_ENCODING, "identity"), (IF_NONE_MATCH, tag.as_str())];
         assert_eq!(site.get_with("/a.js", &fields).await.status, StatusCode::OK);
     }
@@ -95,18 +95,18 @@ async fn ranges_apply_to_the_sibling() {
 async fn a_sibling_that_is_out_of_date_is_not_used() {
     let site = Site::with_zero_ttl();
     fill(&site);
-    let now = std::fs::metadata(site.path("a.js")).unwrap().modified().unwrap();
+    let modified = std::fs::metadata(site.path("a.js")).unwrap().modified().unwrap();
     let set_modified = |name, time| {
         let file = std::fs::File::options().write(true).open(site.path(name)).unwrap();
         file.set_modified(time).unwrap();
     };
-    set_modified("a.js.br", now - Duration::from_secs(10));
+    set_modified("a.js.br", modified - Duration::from_secs(10));
     assert_eq!(
         site.get_with("/a.js", &[ACCEPT_ALL_CODINGS]).await.header(CONTENT_ENCODING),
         "zstd"
     );
     // Some compressors copy the time of the file.
-    set_modified("a.js.br", now);
+    set_modified("a.js.br", modified);
     assert_eq!(site.get_with("/a.js", &[ACCEPT_ALL_CODINGS]).await.header(CONTENT_ENCODING), "br");
     std::fs::remove_file(site.path("a.js.br")).unwrap();
     std::fs::create_dir(site.path("a.js.br")).unwrap();
@@ -135,8 +135,8 @@ async fn an_index_has_siblings_and_a_sibling_without_its_file_is_not_served() {
 
 #[tokio::test]
 async fn siblings_can_be_ignored() {
-    let site = Site::with(FileOptions {
-        precompressed: PrecompressedFiles::Ignore,
+    let site = Site::with_options(FileOptions {
+        precompressed_files: PrecompressedFiles::Ignore,
         ..FileOptions::default()
     });
     fill(&site);

@@ -19,12 +19,12 @@ async fn unchanged_files_are_not_sent() {
         let (etag, date) = (first.header(ETAG), first.header(LAST_MODIFIED));
         for fields in [(IF_NONE_MATCH, etag), (IF_NONE_MATCH, "*"), (IF_MODIFIED_SINCE, date)] {
             for method in [Method::GET, Method::HEAD] {
-                let answer = site.fetch(method, path, std::slice::from_ref(&fields)).await;
-                assert_eq!(answer.status, StatusCode::NOT_MODIFIED, "{fields:?}");
-                assert_eq!((answer.header(ETAG), answer.header(LAST_MODIFIED)), (etag, date));
-                assert!(answer.body.is_empty());
+                let response = site.fetch(method, path, std::slice::from_ref(&fields)).await;
+                assert_eq!(response.status, StatusCode::NOT_MODIFIED, "{fields:?}");
+                assert_eq!((response.header(ETAG), response.header(LAST_MODIFIED)), (etag, date));
+                assert!(response.body.is_empty());
                 for absent in [CONTENT_LENGTH, CONTENT_TYPE] {
-                    assert!(!answer.headers.contains_key(&absent), "{absent}");
+                    assert!(!response.headers.contains_key(&absent), "{absent}");
                 }
             }
         }
@@ -36,8 +36,8 @@ async fn failed_preconditions_are_a_412() {
     let site = Site::new();
     site.write("a", "a");
     for fields in [(IF_MATCH, "\"other\""), (IF_UNMODIFIED_SINCE, LONG_AGO)] {
-        let answer = site.get_with("/a", &[fields.clone(), (RANGE, "bytes=0-0")]).await;
-        assert_eq!(answer.status, StatusCode::PRECONDITION_FAILED, "{fields:?}");
+        let response = site.get_with("/a", &[fields.clone(), (RANGE, "bytes=0-0")]).await;
+        assert_eq!(response.status, StatusCode::PRECONDITION_FAILED, "{fields:?}");
     }
     let etag = site.get("/a").await.header(ETAG).to_owned();
     for fields in [(IF_MATCH, etag.as_str()), (IF_MATCH, "*"), (IF_MODIFIED_SINCE, LONG_AGO)] {
@@ -68,10 +68,10 @@ async fn impossible_dates_are_omitted() {
     set("future", std::time::SystemTime::now() + hour);
     set("past", std::time::UNIX_EPOCH - hour);
     for path in ["/future", "/past"] {
-        let answer = site.get(path).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        assert!(!answer.headers.contains_key(LAST_MODIFIED), "{path}");
-        let etag = answer.header(ETAG);
+        let response = site.get(path).await;
+        assert_eq!(response.status, StatusCode::OK);
+        assert!(!response.headers.contains_key(LAST_MODIFIED), "{path}");
+        let etag = response.header(ETAG);
         assert_eq!(
             site.get_with(path, &[(IF_NONE_MATCH, etag)]).await.status,
             StatusCode::NOT_MODIFIED
@@ -86,9 +86,9 @@ async fn etags_distinguish_files() {
     let modified = std::fs::metadata(site.path("a")).unwrap().modified().unwrap();
     let b = std::fs::File::options().write(true).open(site.path("b")).unwrap();
     b.set_modified(modified).unwrap();
-    let first = site.get("/a").await.header(ETAG).to_owned();
-    assert_ne!(first, site.get("/b").await.header(ETAG));
-    assert_eq!(first, site.get("/a").await.header(ETAG));
+    let first_tag = site.get("/a").await.header(ETAG).to_owned();
+    assert_ne!(first_tag, site.get("/b").await.header(ETAG));
+    assert_eq!(first_tag, site.get("/a").await.header(ETAG));
     site.write("a", "other");
-    assert_ne!(first, site.get("/a").await.header(ETAG));
+    assert_ne!(first_tag, site.get("/a").await.header(ETAG));
 }

@@ -8,13 +8,13 @@ use smig_files::{FileOptions, HiddenFiles, Listing};
 
 use crate::site::Site;
 
-fn listing() -> FileOptions {
+fn listing_options() -> FileOptions {
     FileOptions { listing: Listing::On, ..FileOptions::default() }
 }
 
 #[tokio::test]
 async fn a_listing_has_only_entries_that_are_served() {
-    let site = Site::with(listing());
+    let site = Site::with_options(listing_options());
     site.write("docs/b.txt", "12345").write("docs/a/x", "").write("docs/.hidden", "");
     symlink("/etc/passwd", site.path("docs/outside")).unwrap();
     symlink("b.txt", site.path("docs/inside")).unwrap();
@@ -43,7 +43,7 @@ async fn a_listing_has_only_entries_that_are_served() {
 
 #[tokio::test]
 async fn names_are_escaped() {
-    let site = Site::with(listing());
+    let site = Site::with_options(listing_options());
     let name = "<script>alert(1)<&\"'>";
     site.write(&format!("<b>/{}", name.replace('/', "")), "");
     site.write("<b>/javascript:alert(1)", "").write("<b>/a b%41#?.txt", "odd");
@@ -64,7 +64,8 @@ async fn names_are_escaped() {
 
 #[tokio::test]
 async fn an_index_has_precedence_and_hidden_names_are_optional() {
-    let site = Site::with(FileOptions { hidden: HiddenFiles::Serve, ..listing() });
+    let site =
+        Site::with_options(FileOptions { hidden_files: HiddenFiles::Serve, ..listing_options() });
     site.write("a/index.html", "index").write("b/.hidden", "");
     assert_eq!(site.get("/a/").await.text(), "index");
     assert!(site.get("/b/").await.text().contains(".hidden"));

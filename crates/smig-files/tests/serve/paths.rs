@@ -9,8 +9,8 @@ use smig_files::{FileOptions, HiddenFiles, Symlinks};
 use crate::site::Site;
 
 /// A directory with a secret beside it and symlinks of every kind in it.
-fn site(options: FileOptions) -> Site {
-    let site = Site::with(options);
+fn create_site(options: FileOptions) -> Site {
+    let site = Site::with_options(options);
     site.write("a.txt", "inside").write("sub/b.txt", "inside").write("100%.txt", "inside");
     site.write("../secret.txt", "secret").write(".env", "hidden").write(".git/config", "hidden");
     site.write(".well-known/security.txt", "contact");
@@ -28,7 +28,7 @@ fn site(options: FileOptions) -> Site {
 
 #[tokio::test]
 async fn no_path_leaves_the_directory() {
-    let site = site(FileOptions::default());
+    let site = create_site(FileOptions::default());
     let paths = [
         "/../secret.txt",
         "/sub/../../secret.txt",
@@ -74,17 +74,18 @@ async fn no_path_leaves_the_directory() {
     for path in paths {
         // Twice: the second response may come from the cache.
         for _ in 0..2 {
-            let answer = site.get(path).await;
-            let refused = [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST].contains(&answer.status);
-            assert!(refused, "{path}: {}", answer.status);
-            assert!(!answer.text().contains("secret") && !answer.text().contains("inside"));
+            let response = site.get(path).await;
+            let refused =
+                [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST].contains(&response.status);
+            assert!(refused, "{path}: {}", response.status);
+            assert!(!response.text().contains("secret") && !response.text().contains("inside"));
         }
     }
 }
 
 #[tokio::test]
 async fn each_path_has_its_status() {
-    let site = site(FileOptions::default());
+    let site = create_site(FileOptions::default());
     let table = [
         ("/a.txt", StatusCode::OK),
         ("/a%2etxt", StatusCode::OK),
@@ -115,8 +116,10 @@ async fn each_path_has_its_status() {
 
 #[tokio::test]
 async fn symlinks_by_option() {
-    let refuse = site(FileOptions { symlinks: Symlinks::Refuse, ..FileOptions::default() });
-    let follow = site(FileOptions { symlinks: Symlinks::Follow, ..FileOptions::default() });
+    let refusing_site =
+        create_site(FileOptions { symlinks: Symlinks::Refuse, ..FileOptions::default() });
+    let following_site =
+        create_site(FileOptions { symlinks: Symlinks::Follow, ..FileOptions::default() });
     let table = [
         ("/a.txt", StatusCode::OK, StatusCode::OK),
         ("/link-inside", StatusCode::NOT_FOUND, StatusCode::OK),
@@ -127,14 +130,15 @@ async fn symlinks_by_option() {
         ("/../secret.txt", StatusCode::BAD_REQUEST, StatusCode::BAD_REQUEST),
     ];
     for (path, refused, followed) in table {
-        assert_eq!(refuse.get(path).await.status, refused, "{path}");
-        assert_eq!(follow.get(path).await.status, followed, "{path}");
+        assert_eq!(refusing_site.get(path).await.status, refused, "{path}");
+        assert_eq!(following_site.get(path).await.status, followed, "{path}");
     }
 }
 
 #[tokio::test]
 async fn hidden_files_by_option() {
-    let site = site(FileOptions { hidden: HiddenFiles::Serve, ..FileOptions::default() });
+    let site =
+        create_site(FileOptions { hidden_files: HiddenFiles::Serve, ..FileOptions::default() });
     assert_eq!(site.get("/.env").await.text(), "hidden");
     assert_eq!(site.get("/.git/config").await.text(), "hidden");
     assert_eq!(site.get("/../secret.txt").await.status, StatusCode::BAD_REQUEST);

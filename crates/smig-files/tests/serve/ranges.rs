@@ -8,11 +8,11 @@ use http::{Method, StatusCode};
 use crate::site::{CollectedResponse, Site, pattern};
 
 /// A file that is cached in memory, and one that is read for each response.
-const SIZES: [(&str, usize); 2] = [("/small.txt", 10_000), ("/big.txt", 300_000)];
+const FILES: [(&str, usize); 2] = [("/small.txt", 10_000), ("/big.txt", 300_000)];
 
-fn site() -> Site {
+fn create_site() -> Site {
     let site = Site::new();
-    for (path, size) in SIZES {
+    for (path, size) in FILES {
         site.write(&path[1..], pattern(size));
     }
     site
@@ -20,8 +20,8 @@ fn site() -> Site {
 
 #[tokio::test]
 async fn a_range_is_sent_as_206() {
-    let site = site();
-    for (path, size) in SIZES {
+    let site = create_site();
+    for (path, size) in FILES {
         let content = pattern(size);
         let table = [
             ("bytes=0-0".to_owned(), 0..1),
@@ -47,8 +47,8 @@ async fn a_range_is_sent_as_206() {
 
 #[tokio::test]
 async fn several_ranges_are_sent_as_multipart() {
-    let site = site();
-    for (path, size) in SIZES {
+    let site = create_site();
+    for (path, size) in FILES {
         let content = pattern(size);
         let range = "bytes=100-199, 0-0, -70000, 5000-8999";
         let range = if size < 70_000 { "bytes=100-199, 0-0, -7, 5000-8999" } else { range };
@@ -97,8 +97,8 @@ fn parse_multipart(response: &CollectedResponse) -> Vec<(String, Vec<u8>)> {
 
 #[tokio::test]
 async fn unsatisfiable_ranges_are_a_416() {
-    let site = site();
-    for (path, size) in SIZES {
+    let site = create_site();
+    for (path, size) in FILES {
         for range in [format!("bytes={size}-"), "bytes=-0".to_owned()] {
             let response = site.get_with(path, &[(RANGE, &range)]).await;
             assert_eq!(response.status, StatusCode::RANGE_NOT_SATISFIABLE, "{range}");
@@ -110,7 +110,7 @@ async fn unsatisfiable_ranges_are_a_416() {
 
 #[tokio::test]
 async fn invalid_ranges_are_ignored() {
-    let site = site();
+    let site = create_site();
     site.write("empty", "");
     for range in ["bytes=5-2", "lines=0-1", "bytes=", "bytes=0-8000,0-8000,0-8000,0-290000"] {
         let response = site.get_with("/big.txt", &[(RANGE, range)]).await;
@@ -124,19 +124,19 @@ async fn invalid_ranges_are_ignored() {
 
 #[tokio::test]
 async fn if_range_must_match() {
-    let site = site();
+    let site = create_site();
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let file = std::fs::File::options().write(true).open(site.path("big.txt")).unwrap();
     file.set_modified(hour_ago).unwrap();
-    let plain = site.get("/big.txt").await;
-    let etag = plain.header(ETAG);
+    let full_response = site.get("/big.txt").await;
+    let etag = full_response.header(ETAG);
     let weak = format!("W/{etag}");
     let table = [
         (etag, StatusCode::PARTIAL_CONTENT),
         (weak.as_str(), StatusCode::OK),
         ("\"other\"", StatusCode::OK),
         ("Thu, 01 Jan 1970 00:00:00 GMT", StatusCode::OK),
-        (plain.header(LAST_MODIFIED), StatusCode::PARTIAL_CONTENT),
+        (full_response.header(LAST_MODIFIED), StatusCode::PARTIAL_CONTENT),
     ];
     for (value, expected) in table {
         let fields = [(RANGE, "bytes=0-9"), (IF_RANGE, value)];

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tower_service::Service as _;
 
 pub(crate) struct Site {
-    outer: TempDir,
+    temp_directory: TempDir,
     pub(crate) files: Files,
 }
 
@@ -38,24 +38,27 @@ impl CollectedResponse {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self::with(FileOptions::default())
+        Self::with_options(FileOptions::default())
     }
 
     /// A service that checks the file system at every request.
     pub(crate) fn with_zero_ttl() -> Self {
-        Self::with(FileOptions { cache_ttl: std::time::Duration::ZERO, ..FileOptions::default() })
+        Self::with_options(FileOptions {
+            cache_ttl: std::time::Duration::ZERO,
+            ..FileOptions::default()
+        })
     }
 
-    pub(crate) fn with(options: FileOptions) -> Self {
-        let outer = tempfile::tempdir().expect("a temporary directory");
-        let root = outer.path().join("root");
+    pub(crate) fn with_options(options: FileOptions) -> Self {
+        let temp_directory = tempfile::tempdir().expect("a temporary directory");
+        let root = temp_directory.path().join("root");
         fs::create_dir(&root).expect("a directory");
         let files = Files::new(&root, options).expect("the directory can be served");
-        Self { outer, files }
+        Self { temp_directory, files }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.outer.path().join("root").join(name)
+        self.temp_directory.path().join("root").join(name)
     }
 
     /// Creates a file, and the directories that it is in.

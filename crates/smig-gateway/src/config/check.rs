@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::{StatusCode, Uri};
-use smig_settings::{AtKey, Document, suggest};
+use smig_settings::{Document, ValueAtKey, suggest};
 
 use super::spec::{ListenSecurity, ListenSpec, RouteSpec};
 use super::{HeaderRules, HostPattern};
@@ -13,9 +13,9 @@ fn key_path(entry_path: &[String], keys: &[&str]) -> Vec<String> {
     entry_path.iter().cloned().chain(keys.iter().map(|&key| key.to_owned())).collect()
 }
 
-pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_>) {
+pub(super) fn listeners(listen: &[ValueAtKey<ListenSpec>], document: &mut Document<'_>) {
     let mut seen_addresses = Vec::new();
-    for AtKey { path: entry_path, value } in listen {
+    for ValueAtKey { path: entry_path, value } in listen {
         for address in &value.address {
             if address.port() != 0 && seen_addresses.contains(address) {
                 document.report(
@@ -39,11 +39,11 @@ pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_
 }
 
 pub(super) fn routes(
-    routes: &[AtKey<RouteSpec>],
-    upstreams: &[AtKey<UpstreamSpec>],
+    routes: &[ValueAtKey<RouteSpec>],
+    upstreams: &[ValueAtKey<UpstreamSpec>],
     document: &mut Document<'_>,
 ) {
-    for AtKey { path: entry_path, value } in upstreams {
+    for ValueAtKey { path: entry_path, value } in upstreams {
         if value.servers.is_empty() {
             document.report(&key_path(entry_path, &["servers"]), "no servers; add at least one");
         }
@@ -53,7 +53,7 @@ pub(super) fn routes(
     // An upstream with faults is missing from the names: that is not a fault of its routes.
     let has_all_names = !document.has_diagnostics();
     let mut route_by_host_and_path = BTreeMap::new();
-    for AtKey { path: entry_path, value } in routes {
+    for ValueAtKey { path: entry_path, value } in routes {
         let mut report_fault =
             |keys: &[&str], what: String| document.report(&key_path(entry_path, keys), what);
         if let Err((key, what)) = check_action(value) {

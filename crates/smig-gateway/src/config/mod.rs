@@ -149,7 +149,7 @@ impl Config {
         config.listen = listen.into_iter().map(|placed| placed.value).collect();
         config.certificates = certificates.into_iter().map(|placed| placed.value).collect();
         config.routes = routes.into_iter().map(|placed| placed.value).collect();
-        let named = |placed: smig_settings::AtKey<UpstreamSpec>| {
+        let named = |placed: smig_settings::ValueAtKey<UpstreamSpec>| {
             (placed.path.into_iter().next_back().unwrap_or_default(), placed.value)
         };
         config.upstreams = upstreams.into_iter().map(named).collect();

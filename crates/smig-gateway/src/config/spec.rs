@@ -204,7 +204,7 @@ pub enum ForwardedFields {
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLogSpec {
     /// The format of its lines.
-    pub format: smig_admin::access_log::Format,
+    pub format: smig_admin::access_log::AccessLogFormat,
     /// The file to append to; standard output unless set. Reopened on a reload.
     pub file: Option<PathBuf>,
 }

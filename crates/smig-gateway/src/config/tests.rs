@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use smig_settings::uncommented;
+use smig_settings::uncomment_keys;
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn the_example_parses_as_written_and_with_every_key_uncommented() {
     let UpstreamSpec { servers, .. } = config.upstreams["app"].clone();
     assert_eq!(config.upstreams["app"], UpstreamSpec::new(servers));
 
-    let all_keys = uncommented(&example());
+    let all_keys = uncomment_keys(&example());
     let config = parse(&all_keys).unwrap_or_else(|faults| panic!("{faults:#?}"));
     assert_eq!(config.changes_requiring_restart(&defaults), ["admin", "telemetry"]);
     assert_eq!(config.listen.len(), 2);

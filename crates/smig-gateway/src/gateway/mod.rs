@@ -323,7 +323,7 @@ fn open_access_log(
 ) -> Result<Arc<AccessLog>, Diagnostics> {
     let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
     let opened = match previous {
-        Some(before) => before.reconfigured(format, file),
+        Some(before) => before.open_replacement(format, file),
         None => AccessLog::new(format, file),
     };
     opened.map_err(|error| {

@@ -119,7 +119,7 @@ pub(super) fn decide(
         return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
-        spans.map(|spans| RequestSpan::begin(&request, authority.as_ref(), &route.path, spans));
+        spans.map(|spans| RequestSpan::for_route(&request, authority.as_ref(), &route.path, spans));
     let direct = |response| Responder::Direct(Box::new(response));
     let responder = match &route.action {
         Action::FixedResponse { status, text } => {

@@ -8,7 +8,7 @@ impl StatsSource for GatewayService {
     fn report(&self, stats: &mut ReportedStats) {
         let table = self.table();
         table.tunnels.report(stats);
-        stats.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped());
+        stats.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped_lines());
         for upstream in table.upstreams() {
             stats.upstreams.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();

@@ -32,28 +32,28 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: AcceptedBuilds) -> io::Result
         let out = out.display();
         return Err(io::Error::other(format!("{out} already has results; name another directory")));
     }
-    let mut merged: BTreeMap<(String, u32, TrialId), ResultLine> = BTreeMap::new();
+    let mut results_by_trial: BTreeMap<(String, u32, TrialId), ResultLine> = BTreeMap::new();
     let mut duplicates = 0;
     for path in from {
         for line in all_lines(path)? {
             let id = line.header.id.clone();
             let key = (id.campaign.clone(), id.repetition, id);
-            match merged.get(&key) {
-                None => drop(merged.insert(key, line)),
+            match results_by_trial.get(&key) {
+                None => drop(results_by_trial.insert(key, line)),
                 Some(other) if other.text == line.text => duplicates += 1,
                 Some(other) => return Err(conflict_error(other, &line)),
             }
         }
     }
-    if merged.is_empty() {
+    if results_by_trial.is_empty() {
         return Err(io::Error::other("there are no results to merge"));
     }
     builds
-        .check(merged.values().map(|line| line.header.origin.as_ref()))
+        .check(results_by_trial.values().map(|line| line.header.origin.as_ref()))
         .map_err(io::Error::other)?;
     fs::create_dir_all(out)?;
     let mut text = String::new();
-    for line in merged.values() {
+    for line in results_by_trial.values() {
         text.push_str(&line.text);
         text.push('\n');
     }
@@ -61,7 +61,7 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: AcceptedBuilds) -> io::Result
     let unfinished = out.join("unfinished");
     fs::File::create(&unfinished)?.write_all(text.as_bytes())?;
     fs::rename(&unfinished, &file)?;
-    Ok(MergeSummary { file, results: merged.len(), duplicates })
+    Ok(MergeSummary { file, results: results_by_trial.len(), duplicates })
 }
 
 fn all_lines(path: &Path) -> io::Result<Vec<ResultLine>> {
@@ -80,14 +80,18 @@ fn all_lines(path: &Path) -> io::Result<Vec<ResultLine>> {
     Ok(all)
 }
 
-fn conflict_error(one: &ResultLine, other: &ResultLine) -> io::Error {
-    let why = if one.header.hash == other.header.hash {
+fn conflict_error(existing: &ResultLine, conflicting: &ResultLine) -> io::Error {
+    let problem = if existing.header.hash == conflicting.header.hash {
         "was measured twice, with different results; keep one of them"
     } else {
         "is of two different scenarios with one name; rename one of them"
     };
-    let (id, one, other) = (&one.header.id, one.file.display(), other.file.display());
-    io::Error::other(format!("{id} of {} {why}: {one} and {other}", id.campaign))
+    let (id, existing_path, conflicting_path) =
+        (&existing.header.id, existing.file.display(), conflicting.file.display());
+    io::Error::other(format!(
+        "{id} of {} {problem}: {existing_path} and {conflicting_path}",
+        id.campaign
+    ))
 }
 
 #[cfg(test)]
@@ -95,13 +99,13 @@ mod tests {
     use super::*;
     use crate::scenario::Variant;
 
-    fn line(scheme: &str, repetition: u32, hash: &str, more: u32) -> String {
+    fn line(scheme: &str, repetition: u32, hash: &str, payload: u32) -> String {
         let variant = Variant(vec![("scheme".into(), scheme.into())]);
         let id = TrialId { campaign: "c".into(), variant, repetition };
         let build = serde_json::json!({"commit": "c1", "program": "p1"});
         let origin = serde_json::json!({"build": build, "load": [0.1, 0.2]});
         let line = serde_json::json!({
-            "format": 2, "id": id, "hash": hash, "origin": origin, "more": more,
+            "format": 2, "id": id, "hash": hash, "origin": origin, "more": payload,
         });
         format!("{line}\n")
     }
@@ -140,8 +144,11 @@ mod tests {
             let from: Vec<_> = from.iter().map(|path| (*path).clone()).collect();
             merge(&out, &from, AcceptedBuilds::One).unwrap_err().to_string()
         };
-        let twice = merge_error(&[&a, &b]);
-        assert!(twice.contains("measured twice") && twice.contains("scheme=x #1"), "{twice}");
+        let duplicate_error = merge_error(&[&a, &b]);
+        assert!(
+            duplicate_error.contains("measured twice") && duplicate_error.contains("scheme=x #1"),
+            "{duplicate_error}"
+        );
         assert!(merge_error(&[&a, &c]).contains("two different scenarios"));
         assert!(merge_error(&[&empty]).contains("empty"));
         assert!(merge_error(&[&root.path().join("none")]).contains("none"));
@@ -151,22 +158,31 @@ mod tests {
     #[test]
     fn several_or_unknown_builds_are_merged_only_with_any_build() {
         let root = tempfile::tempdir().unwrap();
-        let known = results_dir(root.path(), "known", &line("x", 1, "h", 1));
-        let other = results_dir(root.path(), "other", &line("x", 2, "h", 1).replace("p1", "p2"));
+        let dir_with_build = results_dir(root.path(), "known", &line("x", 1, "h", 1));
+        let dir_with_other_build =
+            results_dir(root.path(), "other", &line("x", 2, "h", 1).replace("p1", "p2"));
         let line_without_build = line("x", 3, "h", 1).replace("origin", "silence");
-        let without_build = results_dir(root.path(), "silent", &line_without_build);
+        let dir_without_build = results_dir(root.path(), "silent", &line_without_build);
         let out = root.path().join("out");
         let merge_error = |with: &PathBuf| {
-            merge(&out, &[known.clone(), with.clone()], AcceptedBuilds::One)
+            merge(&out, &[dir_with_build.clone(), with.clone()], AcceptedBuilds::One)
                 .unwrap_err()
                 .to_string()
         };
-        let mixed = merge_error(&other);
-        assert!(mixed.contains("2 builds") && mixed.contains("--any-build"), "{mixed}");
-        assert!(merge_error(&without_build).contains("1 results do not record their build"));
+        let mixed_error = merge_error(&dir_with_other_build);
+        assert!(
+            mixed_error.contains("2 builds") && mixed_error.contains("--any-build"),
+            "{mixed_error}"
+        );
+        assert!(merge_error(&dir_without_build).contains("1 results do not record their build"));
         assert!(!out.exists(), "nothing was written");
-        let all = merge(&out, &[known, other, without_build], AcceptedBuilds::Any).unwrap();
-        assert_eq!(all.results, 3);
+        let merged = merge(
+            &out,
+            &[dir_with_build, dir_with_other_build, dir_without_build],
+            AcceptedBuilds::Any,
+        )
+        .unwrap();
+        assert_eq!(merged.results, 3);
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod run;
 mod store;
 
 pub use merge::{MergeSummary, merge};
-pub use plan::{CampaignError, MissingServer, OnDisturbed, Options, Plan, plan};
-pub use run::{Event, Summary, copy_scenario, run};
+pub use plan::{CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan, plan};
+pub use run::{CampaignEvent, CampaignSummary, copy_scenario, run};
 pub use store::{read_results, result_files};
 
 pub use crate::trial::{Build, Origin, TrialResult, build_inconsistency};

@@ -20,7 +20,7 @@ use crate::trial::{AcceptedBuilds, Build};
 
 /// Options for planning and running a campaign.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CampaignOptions {
     /// Directory for results.
     pub out: PathBuf,
     /// Shard of the campaign to run.
@@ -78,9 +78,9 @@ pub struct Plan {
     /// Trials to run, in this order.
     pub trials: Vec<Trial>,
     /// Number of trials that already have results.
-    pub done: usize,
+    pub done_count: usize,
     /// Servers that are not installed, whose trials are skipped.
-    pub missing: Vec<MissingServer>,
+    pub missing_servers: Vec<MissingServer>,
     /// Programs of the servers.
     pub programs: BTreeMap<ServerKind, PathBuf>,
     /// Versions that they report.
@@ -106,7 +106,7 @@ pub enum CampaignError {
     },
     /// The directory has results of another build.
     #[error(
-        "{} has results of another build ({theirs}; this is {ours}), and a directory is for one \
+        "{} has results of another build ({existing_build}; this is {current_build}), and a directory is for one \
          build. Name another directory with --out, or continue with --any-build",
         dir.display()
     )]
@@ -114,9 +114,9 @@ pub enum CampaignError {
         /// The directory.
         dir: PathBuf,
         /// Build of the existing results.
-        theirs: String,
+        existing_build: String,
         /// Build of this program.
-        ours: Build,
+        current_build: Build,
     },
     /// The configured path of a server is not a program.
     #[error("servers.{server}.program: {} is not an executable file", program.display())]
@@ -151,16 +151,16 @@ pub enum CampaignError {
 ///
 /// # Errors
 /// [`CampaignError`].
-pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignError> {
+pub fn plan(campaign: &Campaign, options: &CampaignOptions) -> Result<Plan, CampaignError> {
     let mut trials = campaign.trials();
     if let Some(shard) = options.shard {
         trials = shard.select(trials, campaign.repetitions);
     }
     trials.retain(|trial| options.filter.matches(&trial.id.variant));
-    let selected = trials.len();
-    let existing = existing_results(&options.out)?;
+    let selected_count = trials.len();
+    let existing_lines = existing_results(&options.out)?;
     for trial in &trials {
-        if existing.get(&trial.id).is_some_and(|line| line.header.hash != trial.hash()) {
+        if existing_lines.get(&trial.id).is_some_and(|line| line.header.hash != trial.hash()) {
             return Err(CampaignError::OtherScenario {
                 dir: options.out.clone(),
                 campaign: campaign.name.clone(),
@@ -169,14 +169,14 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
         }
     }
     if options.builds == AcceptedBuilds::One {
-        check_same_build(&existing, options)?;
+        check_same_build(&existing_lines, options)?;
     }
-    trials.retain(|trial| !existing.contains_key(&trial.id));
-    let done = selected - trials.len();
+    trials.retain(|trial| !existing_lines.contains_key(&trial.id));
+    let done_count = selected_count - trials.len();
     let mut plan = Plan {
         trials,
-        done,
-        missing: Vec::new(),
+        done_count,
+        missing_servers: Vec::new(),
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
@@ -184,25 +184,25 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
         hystart::check().map_err(|error| CampaignError::Machine(error.to_string()))?;
     }
     plan.versions.insert("smig".into(), options.version.clone());
-    plan.find_servers(&options.smig)?;
-    plan.find_commands(&options.smig)?;
+    plan.resolve_servers(&options.smig)?;
+    plan.check_commands(&options.smig)?;
     Ok(plan)
 }
 
 /// Rejects a directory with results of another build.
 fn check_same_build(
-    existing: &BTreeMap<TrialId, ResultLine>,
-    options: &Options,
+    existing_lines: &BTreeMap<TrialId, ResultLine>,
+    options: &CampaignOptions,
 ) -> Result<(), CampaignError> {
     let builds =
-        existing.values().map(|line| line.header.origin.as_ref().map(|origin| &origin.build));
+        existing_lines.values().map(|line| line.header.origin.as_ref().map(|origin| &origin.build));
     let Some(other_build) = builds.into_iter().find(|build| *build != Some(&options.build)) else {
         return Ok(());
     };
     Err(CampaignError::OtherBuild {
         dir: options.out.clone(),
-        theirs: other_build.map_or_else(|| "not recorded".into(), ToString::to_string),
-        ours: options.build.clone(),
+        existing_build: other_build.map_or_else(|| "not recorded".into(), ToString::to_string),
+        current_build: options.build.clone(),
     })
 }
 
@@ -226,8 +226,8 @@ fn existing_results(dir: &Path) -> Result<BTreeMap<TrialId, ResultLine>, Campaig
 
 impl Plan {
     /// Searches for the programs of commands, and runs their version commands, each once.
-    fn find_commands(&mut self, smig: &Path) -> Result<(), CampaignError> {
-        let mut checked = BTreeSet::new();
+    fn check_commands(&mut self, smig: &Path) -> Result<(), CampaignError> {
+        let mut checked_commands = BTreeSet::new();
         for trial in &self.trials {
             let servers = trial.scenario.servers.iter().filter_map(|(name, server)| {
                 let command = server.command.as_ref()?;
@@ -238,7 +238,7 @@ impl Plan {
                 Some((format!("clients.{name}.command.argv"), &command.argv, &command.version))
             });
             for (key, argv, version) in servers.chain(clients) {
-                if !checked.insert((argv.first(), version)) {
+                if !checked_commands.insert((argv.first(), version)) {
                     continue;
                 }
                 if find_command(argv, smig).is_none() {
@@ -254,13 +254,14 @@ impl Plan {
     }
 
     /// Searches for each server once; skips the trials of servers that are not installed.
-    fn find_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
-        let mut missing = BTreeSet::new();
+    fn resolve_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
+        let mut missing_kinds = BTreeSet::new();
         for trial in &self.trials {
             let servers = trial.scenario.servers.iter();
             for (name, server) in servers.filter(|(_, server)| server.command.is_none()) {
                 if server.program.is_none()
-                    && (self.programs.contains_key(&server.kind) || missing.contains(&server.kind))
+                    && (self.programs.contains_key(&server.kind)
+                        || missing_kinds.contains(&server.kind))
                 {
                     continue;
                 }
@@ -283,11 +284,11 @@ impl Plan {
                         let (server, program) = (name.clone(), program.clone());
                         return Err(CampaignError::NoProgram { server, program });
                     }
-                    (None, None) => drop(missing.insert(server.kind)),
+                    (None, None) => drop(missing_kinds.insert(server.kind)),
                 }
             }
         }
-        for kind in missing {
+        for kind in missing_kinds {
             let count_before = self.trials.len();
             self.trials.retain(|trial| {
                 !trial
@@ -296,7 +297,8 @@ impl Plan {
                     .values()
                     .any(|server| server.kind == kind && server.program.is_none())
             });
-            self.missing.push(MissingServer { kind, trials: count_before - self.trials.len() });
+            self.missing_servers
+                .push(MissingServer { kind, trials: count_before - self.trials.len() });
         }
         Ok(())
     }
@@ -332,8 +334,8 @@ mod tests {
         dir
     }
 
-    fn options(out: &Path, builds: AcceptedBuilds) -> Options {
-        Options {
+    fn options(out: &Path, builds: AcceptedBuilds) -> CampaignOptions {
+        CampaignOptions {
             out: out.to_owned(),
             shard: None,
             filter: Filter::default(),
@@ -357,11 +359,13 @@ mod tests {
 
     #[test]
     fn a_directory_is_continued_only_by_the_same_build() {
-        let (same, other) = (dir_with_result("p1"), dir_with_result("p2"));
-        let done = |out: &Path, builds| plan(&smoke(), &options(out, builds)).map(|plan| plan.done);
-        assert_eq!(done(same.path(), AcceptedBuilds::One).unwrap(), 1);
-        let error = done(other.path(), AcceptedBuilds::One).unwrap_err().to_string();
+        let (dir_of_same_build, dir_of_other_build) =
+            (dir_with_result("p1"), dir_with_result("p2"));
+        let done =
+            |out: &Path, builds| plan(&smoke(), &options(out, builds)).map(|plan| plan.done_count);
+        assert_eq!(done(dir_of_same_build.path(), AcceptedBuilds::One).unwrap(), 1);
+        let error = done(dir_of_other_build.path(), AcceptedBuilds::One).unwrap_err().to_string();
         assert!(error.contains("another build") && error.contains("program p2"), "{error}");
-        assert_eq!(done(other.path(), AcceptedBuilds::Any).unwrap(), 1);
+        assert_eq!(done(dir_of_other_build.path(), AcceptedBuilds::Any).unwrap(), 1);
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use smig_testbed::hystart;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{CampaignError, MissingServer, OnDisturbed, Options, Plan};
+use super::plan::{CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan};
 use super::store::ResultStore;
 use crate::recording::TIMELINES_DIR;
 use crate::scenario::{Trial, TrialId};
@@ -29,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Progress of a campaign.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum CampaignEvent<'a> {
     /// A trial was started.
     Started {
         /// Identifier of the trial.
@@ -64,19 +64,19 @@ pub enum Event<'a> {
 
 /// Summary of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct CampaignSummary {
     /// Number of trials that already had results.
-    pub done_before: usize,
+    pub done_before_count: usize,
     /// Number of trials that finished.
-    pub finished: usize,
+    pub finished_count: usize,
     /// Number of disturbed runs.
-    pub rejected: usize,
+    pub rejected_count: usize,
     /// Trials without a result, and the reasons.
-    pub given_up: Vec<(TrialId, String)>,
+    pub given_up_trials: Vec<(TrialId, String)>,
     /// Servers that are not installed, whose trials were skipped.
-    pub missing: Vec<MissingServer>,
+    pub missing_servers: Vec<MissingServer>,
     /// Number of trials that were not started because the campaign was stopped.
-    pub not_started: usize,
+    pub not_started_count: usize,
 }
 
 /// Messages from the workers to the writer.
@@ -99,10 +99,10 @@ enum Retry {
 /// The machine lacks a prerequisite, or a file cannot be written. A failed trial is in the summary.
 pub fn run(
     plan: Plan,
-    options: &Options,
+    options: &CampaignOptions,
     stop: &CancellationToken,
-    on_event: &mut dyn FnMut(&Event<'_>),
-) -> Result<Summary, CampaignError> {
+    on_event: &mut dyn FnMut(&CampaignEvent<'_>),
+) -> Result<CampaignSummary, CampaignError> {
     let io_error = |path: &Path| {
         let path = path.to_owned();
         move |cause| CampaignError::Io { path, cause }
@@ -116,13 +116,13 @@ pub fn run(
             .map(|trial| estimated_duration(&trial.scenario))
             .sum(),
         finished_s: (0.0, 0.0),
-        summary: Summary {
-            done_before: plan.done,
-            finished: 0,
-            rejected: 0,
-            given_up: Vec::new(),
-            missing: plan.missing.clone(),
-            not_started: 0,
+        summary: CampaignSummary {
+            done_before_count: plan.done_count,
+            finished_count: 0,
+            rejected_count: 0,
+            given_up_trials: Vec::new(),
+            missing_servers: plan.missing_servers.clone(),
+            not_started_count: 0,
         },
     };
     if plan.trials.is_empty() {
@@ -157,7 +157,7 @@ pub fn run(
         }
         Ok(())
     })?;
-    writer.summary.not_started = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
+    writer.summary.not_started_count = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
     Ok(writer.summary)
 }
 
@@ -181,61 +181,63 @@ fn error_message(stderr: &[u8]) -> String {
 /// Receives the workers' messages: writes results, counts, and emits events.
 struct Writer<'a> {
     store: ResultStore,
-    options: &'a Options,
+    options: &'a CampaignOptions,
     /// Estimated total duration of the remaining trials.
     remaining_estimate: Duration,
     /// Measured and estimated total seconds of the finished trials.
     finished_s: (f64, f64),
-    summary: Summary,
+    summary: CampaignSummary,
 }
 
 impl Writer<'_> {
     fn handle(
         &mut self,
         message: WorkerMessage,
-        on_event: &mut dyn FnMut(&Event<'_>),
+        on_event: &mut dyn FnMut(&CampaignEvent<'_>),
     ) -> io::Result<()> {
         match message {
-            WorkerMessage::Started(id, attempt) => on_event(&Event::Started { id: &id, attempt }),
+            WorkerMessage::Started(id, attempt) => {
+                on_event(&CampaignEvent::Started { id: &id, attempt })
+            }
             WorkerMessage::Disturbed(result, retry) => {
-                let why = result.disturbed.join("; ");
-                self.summary.rejected += 1;
+                let reason = result.disturbed.join("; ");
+                self.summary.rejected_count += 1;
                 let line = serde_json::json!({
-                    "id": result.id, "attempt": result.attempt, "why": why,
+                    "id": result.id, "attempt": result.attempt, "why": reason,
                     "link": result.link, "device_drops": result.device_drops,
                 });
                 self.store.append_rejected(&line)?;
                 let (id, attempt) = (&result.id, result.attempt);
                 if retry == Retry::Again {
-                    on_event(&Event::Rejected { id, attempt, reason: &why });
+                    on_event(&CampaignEvent::Rejected { id, attempt, reason: &reason });
                 } else {
                     self.subtract_estimate(estimated_duration(&result.scenario));
-                    let why = format!("disturbed in each of {attempt} attempts: {why}");
-                    on_event(&Event::GivenUp { id, reason: &why });
-                    self.summary.given_up.push((id.clone(), why));
+                    let reason = format!("disturbed in each of {attempt} attempts: {reason}");
+                    on_event(&CampaignEvent::GivenUp { id, reason: &reason });
+                    self.summary.given_up_trials.push((id.clone(), reason));
                 }
             }
-            WorkerMessage::Failed(id, expected, why) => {
-                self.subtract_estimate(expected);
-                self.store.append_rejected(&serde_json::json!({"id": id, "why": why}))?;
-                on_event(&Event::GivenUp { id: &id, reason: &why });
-                self.summary.given_up.push((id, why));
+            WorkerMessage::Failed(id, estimate, reason) => {
+                self.subtract_estimate(estimate);
+                self.store.append_rejected(&serde_json::json!({"id": id, "why": reason}))?;
+                on_event(&CampaignEvent::GivenUp { id: &id, reason: &reason });
+                self.summary.given_up_trials.push((id, reason));
             }
             WorkerMessage::Finished(result) => {
                 self.store.append(&result)?;
-                let expected = estimated_duration(&result.scenario);
-                self.subtract_estimate(expected);
+                let estimate = estimated_duration(&result.scenario);
+                self.subtract_estimate(estimate);
                 self.finished_s.0 += result.seconds;
-                self.finished_s.1 += expected.as_secs_f64();
-                self.summary.finished += 1;
-                on_event(&Event::Finished { result: &result, time_left: self.time_left() });
+                self.finished_s.1 += estimate.as_secs_f64();
+                self.summary.finished_count += 1;
+                on_event(&CampaignEvent::Finished { result: &result, time_left: self.time_left() });
             }
         }
         Ok(())
     }
 
-    fn subtract_estimate(&mut self, expected: Duration) {
-        self.remaining_estimate = self.remaining_estimate.saturating_sub(expected);
+    fn subtract_estimate(&mut self, estimate: Duration) {
+        self.remaining_estimate = self.remaining_estimate.saturating_sub(estimate);
     }
 
     fn time_left(&self) -> Duration {
@@ -248,7 +250,7 @@ impl Writer<'_> {
 /// State that all workers share.
 struct TrialRunner<'a> {
     setup: TrialSetup,
-    options: &'a Options,
+    options: &'a CampaignOptions,
 }
 
 impl TrialRunner<'_> {
@@ -280,8 +282,8 @@ impl TrialRunner<'_> {
                 Ok(Some(result)) => result,
                 Ok(None) => return,
                 Err(why) => {
-                    let expected = estimated_duration(&trial.scenario);
-                    return send(WorkerMessage::Failed(trial.id.clone(), expected, why));
+                    let estimate = estimated_duration(&trial.scenario);
+                    return send(WorkerMessage::Failed(trial.id.clone(), estimate, why));
                 }
             };
             let is_last = attempt == attempts;
@@ -302,7 +304,7 @@ impl TrialRunner<'_> {
         stop: &CancellationToken,
     ) -> Result<Option<TrialResult>, String> {
         let to_text = |error: io::Error| error.to_string();
-        let (_scratch, mut request) = self.setup.request(trial, attempt).map_err(to_text)?;
+        let (_scratch, mut request) = self.setup.create_request(trial, attempt).map_err(to_text)?;
         request.timeline = self.timeline_path(trial);
         let request_json = serde_json::to_vec(&request).map_err(|error| error.to_string())?;
         let mut child = Command::new(&self.options.smig)
@@ -316,19 +318,19 @@ impl TrialRunner<'_> {
             .map_err(to_text)?;
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (result, stderr_output) = thread::scope(|scope| {
-            let result = scope.spawn(|| read_all(stdout));
+        let (stdout_output, stderr_output) = thread::scope(|scope| {
+            let stdout_reader = scope.spawn(|| read_all(stdout));
             let stderr_reader = scope.spawn(|| read_all(stderr));
             if let Some(mut stdin) = stdin {
                 // A failed write is ignored: a process that exited early reports why itself.
                 let _ = stdin.write_all(&request_json);
             }
-            wait(&mut child, stop);
-            (result.join().unwrap_or_default(), stderr_reader.join().unwrap_or_default())
+            wait_or_kill(&mut child, stop);
+            (stdout_reader.join().unwrap_or_default(), stderr_reader.join().unwrap_or_default())
         });
         let status = child.wait().map_err(to_text)?;
         if status.success() {
-            let result = serde_json::from_slice(&result);
+            let result = serde_json::from_slice(&stdout_output);
             return result.map(Some).map_err(|error| format!("unreadable result: {error}"));
         }
         if stop.is_cancelled() {
@@ -361,7 +363,7 @@ fn read_all(source: Option<impl Read>) -> Vec<u8> {
 }
 
 /// Waits for a process; kills it if the campaign is stopped.
-fn wait(child: &mut Child, stop: &CancellationToken) {
+fn wait_or_kill(child: &mut Child, stop: &CancellationToken) {
     loop {
         match child.try_wait() {
             Ok(None) if stop.is_cancelled() => {
@@ -379,7 +381,7 @@ fn wait(child: &mut Child, stop: &CancellationToken) {
 ///
 /// # Errors
 /// The directory cannot be written.
-pub fn copy_scenario(options: &Options, scenario: &Path) -> io::Result<()> {
+pub fn copy_scenario(options: &CampaignOptions, scenario: &Path) -> io::Result<()> {
     fs::create_dir_all(&options.out)?;
     fs::copy(scenario, options.out.join("scenario.toml")).map(drop)
 }

@@ -33,7 +33,7 @@ pub(super) struct ResultLine {
 pub(super) fn results_file_name(shard: Option<Shard>) -> String {
     match shard {
         None => "results.jsonl".into(),
-        Some(shard) => format!("results.{}-of-{}.jsonl", shard.index, shard.of),
+        Some(shard) => format!("results.{}-of-{}.jsonl", shard.index, shard.count),
     }
 }
 

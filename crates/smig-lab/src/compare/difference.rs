@@ -68,7 +68,7 @@ pub struct Comparison {
     pub difference_interval: Option<Interval>,
     /// Whether the intervals resample pairs of runs with the same seed.
     #[serde(rename = "drawn")]
-    pub resampling_unit: ResamplingScheme,
+    pub resampling_scheme: ResamplingScheme,
     /// B's 95th percentile divided by A's.
     pub p95_ratio: Option<f64>,
     /// Cliff's delta of B against A.
@@ -82,7 +82,7 @@ pub struct Comparison {
 /// Compares B with A. `None` if a side has no values.
 #[must_use]
 pub fn compare(
-    setting: &str,
+    condition: &str,
     (a_label, a): (&str, &Series),
     (b_label, b): (&str, &Series),
     bootstrap: &Bootstrap,
@@ -106,14 +106,14 @@ pub fn compare(
     let ratio =
         |of: fn(&Summary) -> f64| Contrast::Ratio.compute(of(&a_side.summary), of(&b_side.summary));
     let mut comparison = Comparison {
-        setting: setting.to_owned(),
+        setting: condition.to_owned(),
         metric: b.metric.clone(),
         unit: b.unit.clone(),
         better: b.better,
         ratio: ratio(|summary| summary.median),
         ratio_interval: contrast_sides(Contrast::Ratio).and_then(|ratio| ratio.interval),
         difference_interval: difference.interval,
-        resampling_unit: difference.scheme,
+        resampling_scheme: difference.scheme,
         p95_ratio: ratio(|summary| summary.p95),
         effect: cliffs_delta(&b_values, &a_values)?,
         a: a_side,

@@ -21,24 +21,24 @@ use super::difference::{BetterDirection, Series};
 /// - failed objects, in percent of those requested.
 #[must_use]
 pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
-    let mut all = SeriesCollector { results, series: Vec::new() };
-    for (run, result) in results.iter().enumerate() {
+    let mut collector = SeriesCollector { results, series: Vec::new() };
+    for (run_index, result) in results.iter().enumerate() {
         let objects = &result.observation.objects;
         for object in objects {
-            all.add_object(run, object, objects, result);
+            collector.add_object(run_index, object, objects, result);
         }
         let failed = objects.iter().filter(|object| has_failed(object)).count();
         if !objects.is_empty() {
             let percent = failed as f64 / objects.len() as f64 * 100.0;
-            all.push("objects that failed", "%", BetterDirection::Lower, run, percent);
+            collector.push("objects that failed", "%", BetterDirection::Lower, run_index, percent);
         }
     }
     // Omit the failure percentage if it is zero in every run.
-    all.series.retain(|series| {
+    collector.series.retain(|series| {
         series.unit != "%"
             || series.runs.iter().flat_map(|run| &run.values).any(|value| *value > 0.0)
     });
-    all.series
+    collector.series
 }
 
 struct SeriesCollector<'a> {
@@ -47,7 +47,14 @@ struct SeriesCollector<'a> {
 }
 
 impl SeriesCollector<'_> {
-    fn push(&mut self, metric: &str, unit: &str, better: BetterDirection, run: usize, value: f64) {
+    fn push(
+        &mut self,
+        metric: &str,
+        unit: &str,
+        better: BetterDirection,
+        run_index: usize,
+        value: f64,
+    ) {
         let existing = self.series.iter().position(|series| series.metric == metric);
         let index = existing.unwrap_or_else(|| {
             let (metric, unit) = (metric.to_owned(), unit.to_owned());
@@ -56,14 +63,14 @@ impl SeriesCollector<'_> {
             self.series.push(Series { metric, unit, better, runs });
             self.series.len() - 1
         });
-        self.series[index].runs[run].values.push(value);
+        self.series[index].runs[run_index].values.push(value);
     }
 
     fn add_object(
         &mut self,
-        run: usize,
+        run_index: usize,
         object: &ObjectResult,
-        all: &[ObjectResult],
+        objects: &[ObjectResult],
         result: &TrialResult,
     ) {
         let name = format!("{} {}", object.name, format_bytes(object.size));
@@ -73,7 +80,7 @@ impl SeriesCollector<'_> {
                 &format!("{name}, after its cancel"),
                 "kB",
                 BetterDirection::Lower,
-                run,
+                run_index,
                 after_kb,
             );
         }
@@ -82,24 +89,30 @@ impl SeriesCollector<'_> {
         }
         match object.size_class {
             SizeClass::Small => {
-                let metric = match concurrent_big_transfer(object, all) {
+                let metric = match concurrent_big_transfer(object, objects) {
                     Some(big) => format!("{name} beside {big}"),
                     None => format!("{name} alone"),
                 };
-                self.push(&metric, "ms", BetterDirection::Lower, run, object.seconds() * 1e3);
+                self.push(
+                    &metric,
+                    "ms",
+                    BetterDirection::Lower,
+                    run_index,
+                    object.duration_s() * 1e3,
+                );
             }
             SizeClass::Large => {
-                self.push(&name, "s", BetterDirection::Lower, run, object.seconds());
+                self.push(&name, "s", BetterDirection::Lower, run_index, object.duration_s());
                 let link = match object.direction {
                     TransferDirection::Download => &result.scenario.link.to_client,
                     TransferDirection::Upload => &result.scenario.link.to_server,
                 };
                 // The mean rate of a trace is unknown before it runs.
                 if let Some(mean) = link.rate.mean() {
-                    let rate = object.bytes as f64 * 8.0 / object.seconds().max(1e-9);
+                    let rate = object.bytes as f64 * 8.0 / object.duration_s().max(1e-9);
                     let share = rate / mean.as_bits_per_second() as f64 * 100.0;
                     let metric = format!("{name}, share of the link");
-                    self.push(&metric, "% of the link", BetterDirection::Higher, run, share);
+                    self.push(&metric, "% of the link", BetterDirection::Higher, run_index, share);
                 }
             }
         }
@@ -107,8 +120,12 @@ impl SeriesCollector<'_> {
 }
 
 /// Returns the name of a big transfer that was in progress when the object was requested.
-fn concurrent_big_transfer<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
-    all.iter()
+fn concurrent_big_transfer<'a>(
+    object: &ObjectResult,
+    objects: &'a [ObjectResult],
+) -> Option<&'a str> {
+    objects
+        .iter()
         .find(|other| {
             other.size_class == SizeClass::Large
                 && other.started_ns <= object.started_ns

@@ -119,9 +119,9 @@ pub fn pair_by_condition<'a>(
         match groups.iter_mut().find(|(known, _)| *known == factors) {
             Some((_, group)) => group.a.push(result),
             None => {
-                let condition = Variant(factors.clone());
+                let variant = Variant(factors.clone());
                 let condition =
-                    if factors.is_empty() { String::new() } else { condition.to_string() };
+                    if factors.is_empty() { String::new() } else { variant.to_string() };
                 groups.push((factors, ConditionRuns { condition, a: vec![result], b: Vec::new() }));
             }
         }

@@ -11,7 +11,7 @@ const MIN_RELEVANT_CHANGE: f64 = 0.01;
 pub(super) fn sentence(comparison: &Comparison) -> String {
     let c = comparison;
     let (a, b) = (&c.a, &c.b);
-    let subject = format!("{}: {}", c.metric, values(c));
+    let subject = format!("{}: {}", c.metric, format_medians(c));
     let conclusion = match significance(c) {
         Significance::TooFew => "too few runs to compare".to_owned(),
         Significance::Unclear => format!("no difference shown{}", p_value_text(c, " (", ")")),
@@ -21,13 +21,14 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
             let ratio = c.ratio.unwrap_or(1.0);
             format!(
                 "practically the same ({}{})",
-                relative_change(ratio),
+                format_relative_change(ratio),
                 p_value_text(c, ", ", "")
             )
         }
         Significance::Different => {
-            let change =
-                c.ratio.map_or_else(String::new, |ratio| format!(", {}", relative_change(ratio)));
+            let change = c
+                .ratio
+                .map_or_else(String::new, |ratio| format!(", {}", format_relative_change(ratio)));
             let direction = if is_improvement(c) { "better" } else { "worse" };
             let effect = match c.effect.magnitude {
                 Magnitude::Negligible => "though a negligible effect".to_owned(),
@@ -37,11 +38,11 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
         }
     };
     let mut text = format!("{subject}; {conclusion}");
-    let few = a.runs.min(b.runs);
-    if few < MIN_RUNS {
+    let min_run_count = a.runs.min(b.runs);
+    if min_run_count < MIN_RUNS {
         text += &format!(
             ". With {} per side there is no interval; {MIN_RUNS} are needed",
-            format_count(few, "run")
+            format_count(min_run_count, "run")
         );
     }
     text + "."
@@ -73,7 +74,7 @@ fn is_improvement(c: &Comparison) -> bool {
 }
 
 /// `110 ms for B, 441 ms for A`
-fn values(c: &Comparison) -> String {
+fn format_medians(c: &Comparison) -> String {
     let value = |value: f64| {
         let text = if c.unit == "ms" { format_ms(value) } else { format_number(value) };
         if c.unit.is_empty() { text } else { format!("{text} {}", c.unit) }
@@ -89,7 +90,7 @@ fn values(c: &Comparison) -> String {
 }
 
 /// Formats a ratio in words.
-fn relative_change(ratio: f64) -> String {
+fn format_relative_change(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     let digits = usize::from(percent < 9.95);
     match ratio {

@@ -27,7 +27,7 @@ fn slow_and_fast() -> (Series, Series) {
 fn a_clear_difference_is_reported_with_its_size() {
     let (slow, fast) = slow_and_fast();
     let comparison = compare_sides(&slow, &fast);
-    assert_eq!(comparison.resampling_unit, ResamplingScheme::Pairs);
+    assert_eq!(comparison.resampling_scheme, ResamplingScheme::Pairs);
     assert_eq!((comparison.a.runs, comparison.a.summary.n), (5, 9));
     assert_eq!(comparison.effect.delta, -1.0);
     // Two of the 252 ways to split ten runs are at least as extreme.
@@ -63,8 +63,8 @@ fn equal_sides_show_no_difference() {
 
 #[test]
 fn a_significant_but_irrelevant_difference_is_practically_the_same() {
-    let runs = |by: f64| -> Vec<Run> {
-        let value = |seed: u64| (100.0 + seed as f64 / 100.0) * by;
+    let runs = |factor: f64| -> Vec<Run> {
+        let value = |seed: u64| (100.0 + seed as f64 / 100.0) * factor;
         (0..8).map(|seed| Run { seed, values: vec![value(seed)] }).collect()
     };
     let (a, b) =
@@ -81,30 +81,47 @@ fn a_significant_but_irrelevant_difference_is_practically_the_same() {
 #[test]
 fn few_runs_have_no_interval() {
     let (slow, fast) = slow_and_fast();
-    let first = |series: &Series, count: usize| Series {
+    let first_runs = |series: &Series, count: usize| Series {
         runs: series.runs[..count].to_vec(),
         ..series.clone()
     };
-    let two = compare_sides(&first(&slow, 2), &first(&fast, 2));
-    assert_eq!((two.test, two.ratio_interval, two.a.median_interval), (None, None, None));
-    assert!(two.sentence.contains("too few runs to compare"), "{two:?}");
-    assert!(two.sentence.ends_with("With 2 runs per side there is no interval; 5 are needed."));
-    let shown = table(std::slice::from_ref(&two)).rows[0].join("|");
-    assert!(shown.ends_with("|-"), "{shown}");
-    let four = compare_sides(&first(&slow, 4), &slow);
-    assert!(four.ratio_interval.is_none() && four.sentence.contains("With 4 runs per side"));
+    let comparison_of_two_runs = compare_sides(&first_runs(&slow, 2), &first_runs(&fast, 2));
+    assert_eq!(
+        (
+            comparison_of_two_runs.test,
+            comparison_of_two_runs.ratio_interval,
+            comparison_of_two_runs.a.median_interval
+        ),
+        (None, None, None)
+    );
+    assert!(
+        comparison_of_two_runs.sentence.contains("too few runs to compare"),
+        "{comparison_of_two_runs:?}"
+    );
+    assert!(
+        comparison_of_two_runs
+            .sentence
+            .ends_with("With 2 runs per side there is no interval; 5 are needed.")
+    );
+    let row_text = table(std::slice::from_ref(&comparison_of_two_runs)).rows[0].join("|");
+    assert!(row_text.ends_with("|-"), "{row_text}");
+    let comparison_of_four_runs = compare_sides(&first_runs(&slow, 4), &slow);
+    assert!(
+        comparison_of_four_runs.ratio_interval.is_none()
+            && comparison_of_four_runs.sentence.contains("With 4 runs per side")
+    );
 }
 
 #[test]
 fn a_side_without_values_cannot_be_compared() {
     let (slow, _) = slow_and_fast();
-    let empty = Series { runs: vec![Run::default()], ..slow.clone() };
+    let series_without_values = Series { runs: vec![Run::default()], ..slow.clone() };
     let bootstrap = Bootstrap::default();
-    assert_eq!(compare("", ("a", &slow), ("b", &empty), &bootstrap), None);
+    assert_eq!(compare("", ("a", &slow), ("b", &series_without_values), &bootstrap), None);
     // A ratio to 0 is undefined; the other statistics are not.
     let zero_run = |seed| Run { seed, values: vec![0.0; 3] };
-    let zero = Series { runs: (0..5).map(zero_run).collect(), ..slow.clone() };
-    let comparison = compare_sides(&zero, &slow);
+    let zero_series = Series { runs: (0..5).map(zero_run).collect(), ..slow.clone() };
+    let comparison = compare_sides(&zero_series, &slow);
     assert_eq!((comparison.ratio, comparison.ratio_interval), (None, None));
     assert!(comparison.sentence.contains("MigSW is worse; a large effect"), "{comparison:?}");
 }
@@ -113,8 +130,8 @@ fn a_side_without_values_cannot_be_compared() {
 fn a_setting_column_is_shown_only_if_settings_differ() {
     let (slow, fast) = slow_and_fast();
     let mut comparison = compare_sides(&slow, &fast);
-    let plain = table(std::slice::from_ref(&comparison));
-    assert_eq!(plain.columns[0].0, "metric");
+    let without_setting = table(std::slice::from_ref(&comparison));
+    assert_eq!(without_setting.columns[0].0, "metric");
     comparison.setting = "buffer=large".into();
     let with_setting = table(&[comparison]);
     assert_eq!(
@@ -131,10 +148,10 @@ mod selecting {
     #[test]
     fn selectors_are_parsed() {
         let parse = |text: &str| Selector::parse(text).unwrap();
-        let both = parse("results/fig4:scheme=NoMig,buffer=large");
-        assert_eq!(both.path.as_deref(), Some("results/fig4".as_ref()));
-        assert_eq!(both.label(), "NoMig large");
-        assert_eq!(both.to_string(), "results/fig4:scheme=NoMig,buffer=large");
+        let selector = parse("results/fig4:scheme=NoMig,buffer=large");
+        assert_eq!(selector.path.as_deref(), Some("results/fig4".as_ref()));
+        assert_eq!(selector.label(), "NoMig large");
+        assert_eq!(selector.to_string(), "results/fig4:scheme=NoMig,buffer=large");
         assert_eq!(parse(":scheme=NoMig").path, None);
         assert_eq!(parse("a:b/c").path.as_deref(), Some("a:b/c".as_ref()));
         assert_eq!(parse("results/today").label(), "today");

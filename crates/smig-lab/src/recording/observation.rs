@@ -4,7 +4,7 @@ use smig_chart::format_bytes;
 use smig_link::Time;
 
 use crate::timeline::{
-    Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
+    Column, ConnectionName, Span, SpanOutcome, Subject, Timeline, Track, micros_after,
 };
 use crate::workload::{self, ObjectResult, Observation};
 
@@ -37,12 +37,12 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
     timeline.spans.sort_by_key(|span| span.from_us);
 }
 
-const fn outcome(outcome: &workload::Outcome) -> Outcome {
+const fn outcome(outcome: &workload::Outcome) -> SpanOutcome {
     match outcome {
-        workload::Outcome::Complete => Outcome::Complete,
-        workload::Outcome::Cancelled => Outcome::Cancelled,
-        workload::Outcome::TimedOut => Outcome::Unfinished,
-        workload::Outcome::Damaged | workload::Outcome::Failed(_) => Outcome::Failed,
+        workload::Outcome::Complete => SpanOutcome::Complete,
+        workload::Outcome::Cancelled => SpanOutcome::Cancelled,
+        workload::Outcome::TimedOut => SpanOutcome::Unfinished,
+        workload::Outcome::Damaged | workload::Outcome::Failed(_) => SpanOutcome::Failed,
     }
 }
 
@@ -79,17 +79,17 @@ fn tracks(
     let mut connections: Vec<u32> = history.0.iter().map(|(connection, _)| *connection).collect();
     connections.sort_unstable();
     connections.dedup();
-    let last = (object.ended_ns, object.bytes);
-    let progress = || object.progress.iter().map(|point| (point.0, point.1)).chain([last]);
+    let end_point = (object.ended_ns, object.bytes);
+    let progress = || object.progress.iter().map(|point| (point.0, point.1)).chain([end_point]);
     connections
         .into_iter()
         .map(|connection| {
             let (name, connection_name) = (name.to_owned(), name_of(connection));
             let mut track = Track::new(Subject::Stream { name, connection: connection_name });
-            for (at, total) in progress() {
-                let bytes = history.bytes_carried(connection, total);
+            for (at_ns, total_bytes) in progress() {
+                let bytes = history.bytes_carried(connection, total_bytes);
                 if bytes > track.last(Column::CarriedBytes).unwrap_or(0) {
-                    track.push(micros(at), &[(Column::CarriedBytes, bytes)]);
+                    track.push(micros(at_ns), &[(Column::CarriedBytes, bytes)]);
                 }
             }
             track
@@ -148,8 +148,9 @@ mod tests {
         let span = &timeline.spans[0];
         assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
         assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
-        let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
-        assert_eq!(timeline.tracks[0].subject, one, "the client's address is unknown");
+        let stream_subject =
+            Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
+        assert_eq!(timeline.tracks[0].subject, stream_subject, "the client's address is unknown");
         assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
     }
 
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(timeline.tracks, []);
         assert_eq!(
             (timeline.spans[0].outcome, &timeline.spans[0].connection),
-            (Outcome::Failed, &None)
+            (SpanOutcome::Failed, &None)
         );
     }
 }

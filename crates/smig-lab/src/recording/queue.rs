@@ -35,7 +35,7 @@ struct ConnectionShare {
     /// Number of queued packets now.
     packets: u64,
     /// Number of queued packets when the queue was longest in the current interval.
-    at_longest: u64,
+    packets_at_longest: u64,
     /// Number of queued packets over time; only changes are recorded.
     points: Vec<(Time, u64)>,
 }
@@ -48,10 +48,10 @@ struct QueueRecord {
     lengths: Vec<QueueLength>,
     /// One per connection; there are few, so a linear search is cheaper than a map.
     shares: Vec<ConnectionShare>,
-    /// The current interval.
+    /// Start of the current interval.
     interval_start: Time,
-    longest: Option<QueueLength>,
-    last: Option<QueueLength>,
+    longest_length: Option<QueueLength>,
+    last_length: Option<QueueLength>,
     drops: Vec<(Time, u64)>,
 }
 
@@ -67,8 +67,8 @@ impl QueueRecorder {
             lengths: Vec::with_capacity(1 << 17),
             shares: Vec::with_capacity(16),
             interval_start: Time::ZERO,
-            longest: None,
-            last: None,
+            longest_length: None,
+            last_length: None,
             drops: Vec::with_capacity(1 << 10),
         };
         Self { direction, record: Arc::new(Mutex::new(record)) }
@@ -83,18 +83,18 @@ impl QueueRecorder {
     /// Returns tracks of the queue, of each connection's part of it, and of the drops if there were
     /// any, on an axis that starts at `origin`. `client` is the clients' address.
     #[must_use]
-    pub fn tracks(&self, origin: Time, client: IpAddr) -> Vec<Track> {
+    pub fn flush_to_tracks(&self, origin: Time, client: IpAddr) -> Vec<Track> {
         let mut record = self.lock();
         record.close_interval();
         let direction = self.direction;
-        let of = Subject::Link { direction, connection: None };
-        let mut queue = Track::new(of.clone());
+        let subject = Subject::Link { direction, connection: None };
+        let mut queue = Track::new(subject.clone());
         for length in &record.lengths {
             let values =
                 [(Column::QueuePackets, length.packets), (Column::QueueBytes, length.bytes)];
             queue.push(micros_after(origin, length.at), &values);
         }
-        let mut drops = Track::new(of);
+        let mut drops = Track::new(subject);
         for (at, bytes) in &record.drops {
             drops.push(micros_after(origin, *at), &[(Column::DroppedBytes, *bytes)]);
         }
@@ -135,16 +135,16 @@ impl QueueRecord {
         self.count_packet(&event);
         let packets = event.queue_packets as u64;
         let length = QueueLength { at: event.at, packets, bytes: event.queue_bytes };
-        if self.longest.is_none_or(|longest| length.bytes >= longest.bytes) {
-            self.longest = Some(length);
-            self.shares.iter_mut().for_each(|share| share.at_longest = share.packets);
+        if self.longest_length.is_none_or(|longest| length.bytes >= longest.bytes) {
+            self.longest_length = Some(length);
+            self.shares.iter_mut().for_each(|share| share.packets_at_longest = share.packets);
         }
-        self.last = Some(length);
+        self.last_length = Some(length);
     }
 
     /// Counts a packet in or out of its connection's part of the queue.
     fn count_packet(&mut self, event: &LinkEvent) {
-        let enters = match event.kind {
+        let is_enqueued = match event.kind {
             LinkEventKind::Enqueue => true,
             LinkEventKind::Dequeue => false,
             LinkEventKind::Drop(reason) => {
@@ -166,23 +166,24 @@ impl QueueRecord {
             self.shares.push(ConnectionShare {
                 port,
                 packets: 0,
-                at_longest: 0,
+                packets_at_longest: 0,
                 points: Vec::new(),
             });
             self.shares.len() - 1
         });
         let share = &mut self.shares[index];
-        share.packets = if enters { share.packets + 1 } else { share.packets.saturating_sub(1) };
+        share.packets =
+            if is_enqueued { share.packets + 1 } else { share.packets.saturating_sub(1) };
     }
 
     /// Ends the current interval: keeps its longest point, and its last point if that differs.
     fn close_interval(&mut self) {
-        let Some(last) = self.last.take() else { return };
-        let longest = self.longest.take().filter(|longest| *longest != last);
-        self.lengths.extend(longest.into_iter().chain([last]));
+        let Some(last_length) = self.last_length.take() else { return };
+        let longest_length = self.longest_length.take().filter(|longest| *longest != last_length);
+        self.lengths.extend(longest_length.into_iter().chain([last_length]));
         for share in &mut self.shares {
-            let longest = longest.map(|longest| (longest.at, share.at_longest));
-            for (at, packets) in longest.into_iter().chain([(last.at, share.packets)]) {
+            let longest = longest_length.map(|longest| (longest.at, share.packets_at_longest));
+            for (at, packets) in longest.into_iter().chain([(last_length.at, share.packets)]) {
                 if share.points.last().map_or(0, |(_, before)| *before) != packets {
                     share.points.push((at, packets));
                 }
@@ -221,12 +222,12 @@ mod tests {
         let mut log = recorder.log();
         // 1,000 events in 10 ms: a sawtooth between 0 and 50 packets.
         for step in 0..1_000_u64 {
-            let tooth = usize::try_from(step % 100).unwrap();
-            let packets = if tooth < 50 { tooth } else { 100 - tooth };
-            let kind = if tooth < 50 { Enqueue } else { Dequeue };
+            let tooth_offset = usize::try_from(step % 100).unwrap();
+            let packets = if tooth_offset < 50 { tooth_offset } else { 100 - tooth_offset };
+            let kind = if tooth_offset < 50 { Enqueue } else { Dequeue };
             log.record(event(5_000 + step * 10, kind, packets));
         }
-        let tracks = recorder.tracks(Time::from_nanos(5_000_000), CLIENT);
+        let tracks = recorder.flush_to_tracks(Time::from_nanos(5_000_000), CLIENT);
         assert_eq!(tracks.len(), 2, "no drops, no track of drops");
         let queue: Vec<_> = tracks[0].points(Column::QueuePackets).collect();
         assert!(queue.len() <= 22, "{} points", queue.len());
@@ -244,7 +245,7 @@ mod tests {
         for _ in 0..10 {
             let _ = link.enqueue(Time::ZERO, vec![0_u8; 1_000]);
         }
-        let tracks = recorder.tracks(Time::ZERO, CLIENT);
+        let tracks = recorder.flush_to_tracks(Time::ZERO, CLIENT);
         // One packet is transmitted at once, two are queued.
         assert_eq!(tracks[1].points(Column::DroppedBytes).count(), 7);
         assert_eq!(tracks[0].last(Column::QueuePackets), Some(2));
@@ -265,11 +266,11 @@ mod tests {
         ] {
             log.record(event_of(port, at_ms * 1_000, kind, packets));
         }
-        let tracks = recorder.tracks(Time::ZERO, CLIENT);
+        let tracks = recorder.flush_to_tracks(Time::ZERO, CLIENT);
         let points = |name: Option<&str>| -> Vec<_> {
             let connection = name.map(|name| ConnectionName(name.into()));
-            let of = Subject::Link { direction: Direction::ToClient, connection };
-            let track = tracks.iter().find(|track| track.subject == of).unwrap();
+            let subject = Subject::Link { direction: Direction::ToClient, connection };
+            let track = tracks.iter().find(|track| track.subject == subject).unwrap();
             track.points(Column::QueuePackets).map(|(at, packets)| (at / 1_000, packets)).collect()
         };
         assert_eq!(points(None), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 2), (6, 1)]);

@@ -1,4 +1,4 @@
-//! Marks from our own server: the JSON lines that `smig lab server` logs.
+//! Annotations from our own server: the JSON lines that `smig lab server` logs.
 //!
 //! They come from another process and may be truncated or mixed with other output: lines that are
 //! not events are counted and skipped, never an error.
@@ -40,17 +40,17 @@ impl ServerEvents {
     ///
     /// # Errors
     /// Errors of the reader.
-    pub fn read(from: &mut dyn BufRead) -> io::Result<Self> {
-        let mut all = Self::default();
-        for line in from.split(b'\n') {
+    pub fn read(reader: &mut dyn BufRead) -> io::Result<Self> {
+        let mut events = Self::default();
+        for line in reader.split(b'\n') {
             let line = line?;
             match serde_json::from_slice::<ServerEvent>(&line) {
-                Ok(event) => all.add(&event),
+                Ok(event) => events.add(&event),
                 Err(_) if line.trim_ascii().is_empty() => {}
-                Err(_) => all.skipped_lines += 1,
+                Err(_) => events.skipped_lines += 1,
             }
         }
-        Ok(all)
+        Ok(events)
     }
 
     fn add(&mut self, event: &ServerEvent) {
@@ -60,8 +60,9 @@ impl ServerEvents {
                 let format_end = |end: &Option<serde_json::Value>| {
                     end.as_ref().map_or_else(|| "?".to_owned(), value_text)
                 };
-                let by = event.by.as_deref().unwrap_or_default();
-                let label = format!("{} → {} {by}", format_end(&event.from), format_end(&event.to));
+                let initiator = event.by.as_deref().unwrap_or_default();
+                let label =
+                    format!("{} → {} {initiator}", format_end(&event.from), format_end(&event.to));
                 (AnnotationKind::Migrate, label.trim_end().to_owned())
             }
             "joined" => (AnnotationKind::Join, String::new()),
@@ -78,7 +79,7 @@ impl ServerEvents {
     pub fn append_to(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
             timeline.annotations.push(Annotation {
-                at_us: timeline.micros(*at),
+                at_us: timeline.micros_since_origin(*at),
                 kind: *kind,
                 host: host.to_owned(),
                 connection: connection.clone(),
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_become_marks_and_other_lines_are_counted() {
+    fn events_become_annotations_and_other_lines_are_counted() {
         let text =
             b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\",\"peer\":\"10.99.0.2:5001\"}\n\
             listening on 10.99.0.1:443\n\
@@ -110,13 +111,13 @@ mod tests {
         assert_eq!(events.skipped_lines, 2);
         let mut timeline = Timeline::new("t", Time::from_nanos(1_000_000));
         events.append_to(&mut timeline, "server");
-        let seen: Vec<_> = timeline
+        let annotations: Vec<_> = timeline
             .annotations
             .iter()
             .map(|mark| (mark.at_us, mark.kind, mark.label.as_str()))
             .collect();
         assert_eq!(
-            seen,
+            annotations,
             [
                 (1_000, AnnotationKind::Join, ""),
                 (2_000, AnnotationKind::Migrate, "a → 7 local"),

@@ -36,7 +36,7 @@ impl HostSide {
 /// A sampler that runs until it is stopped.
 #[derive(Debug)]
 pub struct TcpSampler {
-    stop: mpsc::Sender<()>,
+    stop_sender: mpsc::Sender<()>,
     thread: HostThread<io::Result<BTreeMap<u64, ConnectionSamples>>>,
     host: String,
     side: HostSide,
@@ -65,8 +65,8 @@ impl TcpSampler {
     /// # Errors
     /// If the host's namespace cannot be entered, or its kernel has no sock_diag.
     pub fn start(host: &Host, name: &str, side: HostSide, period: Duration) -> io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
-        let (ready, started) = mpsc::sync_channel(1);
+        let (stop_sender, stop_receiver) = mpsc::channel();
+        let (ready_sender, ready_receiver) = mpsc::sync_channel(1);
         let thread = host.run(move || {
             let mut connections = BTreeMap::new();
             let first_sample = SockDiag::new().and_then(|mut sock_diag| {
@@ -75,19 +75,21 @@ impl TcpSampler {
             });
             let mut sock_diag = match first_sample {
                 Ok(sock_diag) => {
-                    let _ = ready.send(Ok(()));
+                    let _ = ready_sender.send(Ok(()));
                     sock_diag
                 }
                 Err(error) => {
-                    let _ = ready.send(Err(error));
+                    let _ = ready_sender.send(Err(error));
                     return Ok(connections);
                 }
             };
-            sample_until(&stopped, period, &mut sock_diag, &mut connections)?;
+            sample_until(&stop_receiver, period, &mut sock_diag, &mut connections)?;
             Ok(connections)
         })?;
-        started.recv().map_err(|_| io::Error::other("the sampler's thread exited early"))??;
-        Ok(Self { stop, thread, host: name.to_owned(), side })
+        ready_receiver
+            .recv()
+            .map_err(|_| io::Error::other("the sampler's thread exited early"))??;
+        Ok(Self { stop_sender, thread, host: name.to_owned(), side })
     }
 
     /// Takes a last sample and stops.
@@ -95,7 +97,7 @@ impl TcpSampler {
     /// # Errors
     /// If a sample could not be taken.
     pub fn stop(self) -> io::Result<TcpSamples> {
-        drop(self.stop);
+        drop(self.stop_sender);
         let connections =
             self.thread.join().map_err(|_| io::Error::other("the sampler panicked"))?;
         Ok(TcpSamples { host: self.host, side: self.side, connections: connections? })
@@ -103,20 +105,21 @@ impl TcpSampler {
 }
 
 fn sample_until(
-    stopped: &mpsc::Receiver<()>,
+    stop_receiver: &mpsc::Receiver<()>,
     period: Duration,
     sock_diag: &mut SockDiag,
     connections: &mut BTreeMap<u64, ConnectionSamples>,
 ) -> io::Result<()> {
-    let mut due = Instant::now() + period;
+    let mut next_sample_at = Instant::now() + period;
     loop {
-        let stop = stopped.recv_timeout(due.saturating_duration_since(Instant::now()));
+        let stop_signal =
+            stop_receiver.recv_timeout(next_sample_at.saturating_duration_since(Instant::now()));
         sample(sock_diag, connections)?;
-        if stop != Err(RecvTimeoutError::Timeout) {
+        if stop_signal != Err(RecvTimeoutError::Timeout) {
             return Ok(());
         }
         // Skip missed samples: two at once carry no more information than one.
-        due = (due + period).max(Instant::now());
+        next_sample_at = (next_sample_at + period).max(Instant::now());
     }
 }
 
@@ -136,13 +139,13 @@ fn sample(
 
 impl ConnectionSamples {
     fn push(&mut self, at: Time, state: TcpState) {
-        if let Some((_, last)) = self.states.last() {
-            if *last == state {
+        if let Some((_, last_state)) = self.states.last() {
+            if *last_state == state {
                 self.unchanged_until = Some(at);
                 return;
             }
             if let Some(unchanged_until) = self.unchanged_until.take() {
-                let last = last.clone();
+                let last = last_state.clone();
                 self.states.push((unchanged_until, last));
             }
         }
@@ -157,18 +160,18 @@ impl TcpSamples {
         let origin = timeline.origin();
         let mut tracks = Vec::new();
         for samples in self.connections.values() {
-            let Some((_, last)) = samples.states.last() else { continue };
-            if last.acked_bytes + last.received_bytes <= 1 {
+            let Some((_, last_state)) = samples.states.last() else { continue };
+            if last_state.acked_bytes + last_state.received_bytes <= 1 {
                 continue;
             }
-            let connection = self.side.connection_name(last);
-            let of =
+            let connection = self.side.connection_name(last_state);
+            let subject =
                 Subject::Connection { host: self.host.clone(), connection: connection.clone() };
-            let mut track = Track::new(of);
+            let mut track = Track::new(subject);
             let mut congestion_control = "";
             for (at, state) in &samples.states {
                 let at_us = micros_after(origin, *at);
-                track.push(at_us, &columns(state));
+                track.push(at_us, &column_values(state));
                 if state.congestion_control != congestion_control {
                     congestion_control = &state.congestion_control;
                     timeline.annotations.push(Annotation {
@@ -183,7 +186,7 @@ impl TcpSamples {
             if let (Some(unchanged_until), Some((_, state))) =
                 (samples.unchanged_until, samples.states.last())
             {
-                track.push(micros_after(origin, unchanged_until), &columns(state));
+                track.push(micros_after(origin, unchanged_until), &column_values(state));
             }
             tracks.push(track);
         }
@@ -193,7 +196,7 @@ impl TcpSamples {
     }
 }
 
-fn columns(state: &TcpState) -> [(Column, u64); 17] {
+fn column_values(state: &TcpState) -> [(Column, u64); 17] {
     let mss = u64::from(state.mss);
     [
         (Column::CwndBytes, u64::from(state.cwnd_segments) * mss),

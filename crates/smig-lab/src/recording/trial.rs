@@ -29,10 +29,10 @@ pub(crate) struct TrialRecorder {
     link: LinkFacts,
     facts: Vec<(&'static str, String)>,
     /// Names of our own servers, which log events.
-    servers: Vec<String>,
-    queue: QueueRecorder,
+    smig_server_names: Vec<String>,
+    queue_recorder: QueueRecorder,
     /// Address of the client host on the link whose queue is recorded.
-    client: IpAddr,
+    client_ip: IpAddr,
     origin: Time,
     samplers: Vec<TcpSampler>,
     samples: Vec<TcpSamples>,
@@ -47,9 +47,9 @@ impl TrialRecorder {
             title: format!("{}: {}", trial.id.campaign, trial.id),
             link: LinkFacts::of(&trial.scenario.link),
             facts: vec![("hash", trial.hash().to_owned()), ("seed", trial.seed.to_string())],
-            servers: smig_servers.map(|(name, _)| name.clone()).collect(),
-            queue: QueueRecorder::new(Direction::ToClient, QUEUE_RESOLUTION),
-            client: Ipv4Addr::UNSPECIFIED.into(),
+            smig_server_names: smig_servers.map(|(name, _)| name.clone()).collect(),
+            queue_recorder: QueueRecorder::new(Direction::ToClient, QUEUE_RESOLUTION),
+            client_ip: Ipv4Addr::UNSPECIFIED.into(),
             origin: now(),
             samplers: Vec::new(),
             samples: Vec::new(),
@@ -58,14 +58,14 @@ impl TrialRecorder {
 
     /// Returns the sink for the link's log.
     pub(crate) fn queue_log(&self) -> BoxedLog {
-        self.queue.log()
+        self.queue_recorder.log()
     }
 
     /// Starts the TCP samplers when the clients start.
-    pub(crate) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
+    pub(crate) fn start_samplers(&mut self, testbed: &Testbed) -> io::Result<()> {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
-        self.client = client.address().into();
+        self.client_ip = client.address().into();
         self.samplers = vec![
             TcpSampler::start(server, "server", HostSide::Server, SERVER_SAMPLE_INTERVAL)?,
             // `Column::ReceivedBytes` is read from the receiver's samples.
@@ -75,7 +75,7 @@ impl TrialRecorder {
     }
 
     /// Stops the samplers when the clients have finished and their connections are still open.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
+    pub(crate) fn stop_samplers(&mut self) -> io::Result<()> {
         for sampler in self.samplers.drain(..) {
             self.samples.push(sampler.stop()?);
         }
@@ -88,12 +88,12 @@ impl TrialRecorder {
         timeline.head.link = Some(self.link);
         let facts = self.facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
         timeline.head.facts = facts.collect();
-        timeline.tracks.extend(self.queue.tracks(self.origin, self.client));
+        timeline.tracks.extend(self.queue_recorder.flush_to_tracks(self.origin, self.client_ip));
         for samples in &self.samples {
             samples.append_to(&mut timeline);
         }
         add_observation(&mut timeline, observation);
-        for name in &self.servers {
+        for name in &self.smig_server_names {
             let output = File::open(scratch.join(format!("server-{name}.out")))?;
             ServerEvents::read(&mut BufReader::new(output))?.append_to(&mut timeline, "server");
         }

@@ -16,7 +16,7 @@ const TOP_MARGIN: f64 = 26.0;
 const BOTTOM_MARGIN: f64 = 34.0;
 /// Width of the numbers on the right.
 const NUMBERS_WIDTH: f64 = 58.0;
-const WHISKER_CAP: f64 = 3.5;
+const WHISKER_CAP_HALF_HEIGHT: f64 = 3.5;
 
 /// The chart's geometry.
 struct ChartLayout {
@@ -46,14 +46,14 @@ impl Chart {
     }
 
     fn layout(&self, width: f64) -> ChartLayout {
-        let longest = self.dots().map(|dot| text_width(&dot.label)).fold(0.0, f64::max);
-        let rows = self.dots().count() as f64 * ROW_HEIGHT;
+        let max_label_width = self.dots().map(|dot| text_width(&dot.label)).fold(0.0, f64::max);
+        let rows_height = self.dots().count() as f64 * ROW_HEIGHT;
         let headings = self.groups.iter().filter(|group| !group.title.is_empty()).count() as f64;
         ChartLayout {
             width,
-            left: (longest + 12.0).min(width * 0.42),
+            left: (max_label_width + 12.0).min(width * 0.42),
             right: width - NUMBERS_WIDTH,
-            bottom: TOP_MARGIN + rows + headings * HEADING_HEIGHT,
+            bottom: TOP_MARGIN + rows_height + headings * HEADING_HEIGHT,
             axis: self.axis(),
         }
     }
@@ -61,7 +61,7 @@ impl Chart {
     fn axis(&self) -> Axis {
         let dot_values = |dot: &Dot| {
             let ends = dot.interval.map_or([None; 2], |(low, high)| [Some(low), Some(high)]);
-            [Some(dot.value), dot.p95, dot.paper].into_iter().chain(ends).flatten()
+            [Some(dot.value), dot.p95, dot.paper_value].into_iter().chain(ends).flatten()
         };
         let values = || {
             self.dots().flat_map(dot_values).chain(self.reference.iter().map(|(value, _)| *value))
@@ -88,9 +88,9 @@ impl Chart {
             escape(&self.caption),
             escape(&self.title),
         );
-        layout.grid(&mut out);
+        layout.write_grid(&mut out);
         if let Some((value, name)) = &self.reference {
-            layout.reference(&mut out, *value, name);
+            layout.write_reference(&mut out, *value, name);
         }
         let mut y = TOP_MARGIN;
         for group in &self.groups {
@@ -104,7 +104,7 @@ impl Chart {
                 );
             }
             for dot in &group.dots {
-                layout.dot(&mut out, dot, y + ROW_HEIGHT / 2.0);
+                layout.write_dot(&mut out, dot, y + ROW_HEIGHT / 2.0);
                 y += ROW_HEIGHT;
             }
         }
@@ -118,19 +118,22 @@ impl ChartLayout {
         round_to_tenths(self.left + self.axis.position(value) * (self.right - self.left))
     }
 
-    fn grid(&self, out: &mut String) {
+    fn write_grid(&self, out: &mut String) {
         let (mut lines, mut texts) = (String::new(), String::new());
         let ticks = self.axis.ticks(((self.right - self.left) / 62.0) as usize);
-        let last = ticks.len().saturating_sub(1);
+        let last_index = ticks.len().saturating_sub(1);
         let mut free_until = f64::INFINITY;
         for (index, (value, text)) in ticks.into_iter().enumerate().rev() {
             let x = self.x(value);
             let _ = write!(lines, "M{x} {TOP_MARGIN}V{}", self.bottom);
-            let text =
-                if index == last { format!("{text}\u{202f}{}", self.axis.unit()) } else { text };
-            let half = text_width(&text) / 2.0;
-            if x + half < free_until {
-                free_until = x - half - 6.0;
+            let text = if index == last_index {
+                format!("{text}\u{202f}{}", self.axis.unit())
+            } else {
+                text
+            };
+            let half_width = text_width(&text) / 2.0;
+            if x + half_width < free_until {
+                free_until = x - half_width - 6.0;
                 let _ = write!(
                     texts,
                     "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
@@ -142,7 +145,7 @@ impl ChartLayout {
         let _ = write!(out, "<path class=\"grid\" d=\"{lines}\"/>{texts}");
     }
 
-    fn dot(&self, out: &mut String, dot: &Dot, y: f64) {
+    fn write_dot(&self, out: &mut String, dot: &Dot, y: f64) {
         let colour = dot.colour.variable();
         let _ = write!(
             out,
@@ -153,7 +156,7 @@ impl ChartLayout {
         );
         if let Some((low, high)) = dot.interval {
             let (low, high) = (self.x(low), self.x(high));
-            let (top, cap) = (y - WHISKER_CAP, 2.0 * WHISKER_CAP);
+            let (top, cap) = (y - WHISKER_CAP_HALF_HEIGHT, 2.0 * WHISKER_CAP_HALF_HEIGHT);
             let _ = write!(
                 out,
                 "<path class=\"whisker\" style=\"stroke:var({colour})\" \
@@ -177,7 +180,7 @@ impl ChartLayout {
             escape(&dot.label),
             format_grouped(dot.value)
         );
-        if let Some(paper) = dot.paper {
+        if let Some(paper) = dot.paper_value {
             let _ = write!(
                 out,
                 "<path d=\"M{} {}l5 5l-5 5l-5-5z\" style=\"fill:var(--paper);stroke:var(--ink);\
@@ -196,7 +199,7 @@ impl ChartLayout {
         );
     }
 
-    fn reference(&self, out: &mut String, value: f64, name: &str) {
+    fn write_reference(&self, out: &mut String, value: f64, name: &str) {
         let x = self.x(value);
         let (anchor, offset) =
             if self.axis.position(value) > 0.6 { ("end", -5.0) } else { ("start", 5.0) };
@@ -229,7 +232,7 @@ fn round_to_tenths(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Group;
+    use super::super::finding::DotGroup;
     use super::*;
     use smig_chart::html::assert_balanced;
     use smig_chart::svg::Colour;
@@ -242,7 +245,7 @@ mod tests {
             value,
             interval: Some((value * 0.9, value * 1.2)),
             p95: Some(value * 1.5),
-            paper: Some(8_400.0),
+            paper_value: Some(8_400.0),
         };
         let chart = Chart {
             name: "figure".into(),
@@ -250,8 +253,8 @@ mod tests {
             caption: "c".into(),
             unit: "ms",
             groups: vec![
-                Group { title: "cubic & more".into(), dots: vec![dot("NoMig", 2_866.0)] },
-                Group { title: String::new(), dots: vec![dot("MigSW", 61.4)] },
+                DotGroup { title: "cubic & more".into(), dots: vec![dot("NoMig", 2_866.0)] },
+                DotGroup { title: String::new(), dots: vec![dot("MigSW", 61.4)] },
             ],
             reference: Some((59.0, "alone".into())),
             scale: AxisScale::Log,

@@ -8,14 +8,14 @@ use smig_chart::html::{Align, Table};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataTable {
     /// The columns, from left to right.
-    pub columns: Vec<Column>,
+    pub columns: Vec<DataColumn>,
     /// The rows, each with one cell per column.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<DataCell>>,
 }
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
+pub struct DataColumn {
     /// The name in CSV and JSON.
     pub key: &'static str,
     /// The heading for readers, with the unit.
@@ -26,7 +26,7 @@ pub struct Column {
 
 /// The content of a cell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
+pub enum DataCell {
     /// Text.
     Text(String),
     /// A number in the column's unit.
@@ -35,7 +35,7 @@ pub enum Cell {
     Empty,
 }
 
-impl Cell {
+impl DataCell {
     pub(super) fn of(value: Option<f64>) -> Self {
         value.filter(|value| value.is_finite()).map_or(Self::Empty, Self::Number)
     }
@@ -46,8 +46,8 @@ impl Cell {
 }
 
 /// A text column.
-pub(super) const fn text_column(key: &'static str, heading: &'static str) -> Column {
-    Column { key, heading, digits: None }
+pub(super) const fn text_column(key: &'static str, heading: &'static str) -> DataColumn {
+    DataColumn { key, heading, digits: None }
 }
 
 /// A numeric column.
@@ -55,15 +55,15 @@ pub(super) const fn number_column(
     key: &'static str,
     heading: &'static str,
     digits: usize,
-) -> Column {
-    Column { key, heading, digits: Some(digits) }
+) -> DataColumn {
+    DataColumn { key, heading, digits: Some(digits) }
 }
 
 impl DataTable {
     /// Renders the table for readers.
     #[must_use]
     pub fn to_display_table(&self) -> Table {
-        let align = |column: &Column| match column.digits {
+        let align = |column: &DataColumn| match column.digits {
             Some(_) => Align::Right,
             None => Align::Left,
         };
@@ -86,12 +86,12 @@ impl DataTable {
     /// Returns the rows as JSON objects.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let row = |cells: &Vec<Cell>| {
+        let row = |cells: &Vec<DataCell>| {
             let pairs = self.columns.iter().zip(cells).map(|(column, cell)| {
                 let value = match cell {
-                    Cell::Text(text) => json!(text),
-                    Cell::Number(number) => json!(rounded(*number)),
-                    Cell::Empty => Value::Null,
+                    DataCell::Text(text) => json!(text),
+                    DataCell::Number(number) => json!(round_to_six_decimals(*number)),
+                    DataCell::Empty => Value::Null,
                 };
                 (column.key.to_owned(), value)
             });
@@ -103,13 +103,13 @@ impl DataTable {
     fn build_table(
         &self,
         columns: Vec<(String, Align)>,
-        number: impl Fn(&Column, f64) -> String,
+        format_number: impl Fn(&DataColumn, f64) -> String,
     ) -> Table {
-        let row = |cells: &Vec<Cell>| {
-            let cell = |(column, cell): (&Column, &Cell)| match cell {
-                Cell::Text(text) => text.clone(),
-                Cell::Number(value) => number(column, *value),
-                Cell::Empty => String::new(),
+        let row = |cells: &Vec<DataCell>| {
+            let cell = |(column, cell): (&DataColumn, &DataCell)| match cell {
+                DataCell::Text(text) => text.clone(),
+                DataCell::Number(value) => format_number(column, *value),
+                DataCell::Empty => String::new(),
             };
             self.columns.iter().zip(cells).map(cell).collect()
         };
@@ -118,12 +118,12 @@ impl DataTable {
 }
 
 /// Rounds to six decimal places: more than the measurement's precision.
-fn rounded(value: f64) -> f64 {
+fn round_to_six_decimals(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
 fn format_exact(value: f64) -> String {
-    format!("{}", rounded(value))
+    format!("{}", round_to_six_decimals(value))
 }
 
 /// Inserts thousands separators.
@@ -152,8 +152,8 @@ mod tests {
         let table = DataTable {
             columns: vec![text_column("scheme", "scheme"), number_column("mean_ms", "mean, ms", 0)],
             rows: vec![
-                vec![Cell::text("a, b"), Cell::Number(12_345.6)],
-                vec![Cell::text("c"), Cell::Empty],
+                vec![DataCell::text("a, b"), DataCell::Number(12_345.6)],
+                vec![DataCell::text("c"), DataCell::Empty],
             ],
         };
         assert_eq!(table.to_display_table().rows[0], ["a, b", "12,346"]);

@@ -20,7 +20,7 @@ const PHONE_WIDTH: f64 = 340.0;
 #[must_use]
 pub fn summary(findings: &[Finding]) -> Table {
     let heading = |text: &str| (text.to_owned(), Align::Left);
-    let row = |finding: &Finding, row: &super::ClaimRow| {
+    let table_row = |finding: &Finding, row: &super::ClaimRow| {
         let symbol = match row.verdict {
             ClaimResult::Reproduced => "✓",
             ClaimResult::InPart => "◐",
@@ -40,7 +40,7 @@ pub fn summary(findings: &[Finding]) -> Table {
         columns: ["figure", "the paper", "ours", "verdict"].map(heading).to_vec(),
         rows: findings
             .iter()
-            .flat_map(|finding| finding.rows.iter().map(move |one| row(finding, one)))
+            .flat_map(|finding| finding.claim_rows.iter().map(move |one| table_row(finding, one)))
             .collect(),
     }
 }
@@ -49,7 +49,7 @@ pub fn summary(findings: &[Finding]) -> Table {
 pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
     page.lead(&lead_text(findings));
-    if findings.iter().any(|finding| !finding.omitted.is_empty()) {
+    if findings.iter().any(|finding| !finding.omissions.is_empty()) {
         page.warning(
             "This is the quick version: fewer repetitions, objects and settings than the paper's. \
              Each figure lists what is missing. `smig lab reproduce all` makes the full version.",
@@ -71,22 +71,22 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
          server migrates, at the same point, and nothing else. `smig serve` with its defaults also \
          paces the connections of migrated bulk near the rate of the path.",
     );
-    for finding in findings.iter().filter(|finding| finding.runs > 0) {
-        section(&mut page, finding);
+    for finding in findings.iter().filter(|finding| finding.run_count > 0) {
+        add_section(&mut page, finding);
     }
-    let unmeasured: Vec<_> = findings
+    let unmeasured_names: Vec<_> = findings
         .iter()
-        .filter(|finding| finding.runs == 0)
+        .filter(|finding| finding.run_count == 0)
         .map(|finding| finding.paper_name)
         .collect();
-    if !unmeasured.is_empty() {
+    if !unmeasured_names.is_empty() {
         page.heading("Not in this report");
         page.paragraph(&format!(
             "{}. To measure: smig lab reproduce {}",
-            unmeasured.join(", "),
+            unmeasured_names.join(", "),
             findings
                 .iter()
-                .filter(|finding| finding.runs == 0)
+                .filter(|finding| finding.run_count == 0)
                 .map(|finding| finding.name)
                 .collect::<Vec<_>>()
                 .join(" ")
@@ -97,12 +97,12 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
         scheme::descriptions().map(|(label, about)| (label, about.to_owned())).collect();
     page.facts(&terms);
     page.heading("How it was measured");
-    page.facts(&facts(results));
+    page.facts(&measurement_facts(results));
     page.finish()
 }
 
 fn lead_text(findings: &[Finding]) -> String {
-    let rows = || findings.iter().flat_map(|finding| &finding.rows);
+    let rows = || findings.iter().flat_map(|finding| &finding.claim_rows);
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
         "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in \
@@ -117,7 +117,7 @@ fn lead_text(findings: &[Finding]) -> String {
     )
 }
 
-fn section(page: &mut Page, finding: &Finding) {
+fn add_section(page: &mut Page, finding: &Finding) {
     page.heading(&format!("{}: {}", finding.paper_name, finding.title));
     page.paragraph(finding.question);
     for warning in &finding.warnings {
@@ -136,14 +136,15 @@ fn section(page: &mut Page, finding: &Finding) {
             &chart.caption,
         );
     }
-    let mut source = format!("{}; scenario: {}.", format_count(finding.runs, "run"), finding.file);
-    if !finding.omitted.is_empty() {
-        source += &format!(" Quick version: {}.", finding.omitted.join("; "));
+    let mut source =
+        format!("{}; scenario: {}.", format_count(finding.run_count, "run"), finding.source_file);
+    if !finding.omissions.is_empty() {
+        source += &format!(" Quick version: {}.", finding.omissions.join("; "));
     }
-    if finding.missing > 0 {
+    if finding.missing_runs > 0 {
         source += &format!(
             " {} of the full version are missing; to continue: smig lab reproduce {}.",
-            format_count(finding.missing, "run"),
+            format_count(finding.missing_runs, "run"),
             finding.name
         );
     }
@@ -154,7 +155,7 @@ fn section(page: &mut Page, finding: &Finding) {
 }
 
 /// Returns the conditions of the measurement: machines, versions, load, lateness.
-fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
+fn measurement_facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut versions = BTreeSet::new();
     for result in results {
@@ -167,11 +168,11 @@ fn facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
             format_count(machine.jobs, "run")
         );
         *machines.entry(description).or_default() += 1;
-        let used = |kind: &str| {
+        let is_used = |kind: &str| {
             kind == "smig"
                 || result.scenario.servers.values().any(|server| server.kind.as_str() == kind)
         };
-        versions.extend(result.versions.iter().filter(|(kind, _)| used(kind)).map(
+        versions.extend(result.versions.iter().filter(|(kind, _)| is_used(kind)).map(
             |(kind, version)| {
                 if version.starts_with(kind.as_str()) {
                     version.clone()
@@ -247,16 +248,16 @@ fn load(results: &[TrialResult]) -> String {
 
 fn lateness(results: &[TrialResult]) -> String {
     let lateness_ms = |result: &TrialResult| result.link.lateness.p99.as_secs_f64() * 1e3;
-    let mut all: Vec<f64> = results.iter().map(lateness_ms).collect();
-    all.sort_by(f64::total_cmp);
-    let median = smig_stats::median(&all).unwrap_or(0.0);
-    let max = all.last().copied().unwrap_or(0.0);
-    let repeated = results.iter().filter(|result| result.attempt > 1).count();
+    let mut lateness_values: Vec<f64> = results.iter().map(lateness_ms).collect();
+    lateness_values.sort_by(f64::total_cmp);
+    let median = smig_stats::median(&lateness_values).unwrap_or(0.0);
+    let max = lateness_values.last().copied().unwrap_or(0.0);
+    let repeated_runs = results.iter().filter(|result| result.attempt > 1).count();
     format!(
         "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of it",
         format_number(median),
         format_number(max),
-        format_count(repeated, "run")
+        format_count(repeated_runs, "run")
     )
 }
 
@@ -266,8 +267,8 @@ pub fn render_json(findings: &[Finding]) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "name": finding.name, "place": finding.paper_name, "title": finding.title,
-            "scenario": finding.file, "runs": finding.runs, "missing": finding.missing, "trimmed": finding.omitted,
-            "claims": finding.rows, "sentences": finding.sentences, "readings": finding.interpretations,
+            "scenario": finding.source_file, "runs": finding.run_count, "missing": finding.missing_runs, "trimmed": finding.omissions,
+            "claims": finding.claim_rows, "sentences": finding.sentences, "readings": finding.interpretations,
             "warnings": finding.warnings,
             "table": finding.table.to_json(),
         })

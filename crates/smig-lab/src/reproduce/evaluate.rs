@@ -32,8 +32,12 @@ pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluation {
     };
     match &claim.measure {
         Measure::Mean(value) => comparable(mean(value, results)),
-        Measure::LessThan(pair) => comparable(difference(claim, pair, results, Sample::less_than)),
-        Measure::MoreThan(pair) => comparable(difference(claim, pair, results, Sample::more_than)),
+        Measure::LessThan(pair) => {
+            comparable(difference(claim, pair, results, Sample::reduction_from))
+        }
+        Measure::MoreThan(pair) => {
+            comparable(difference(claim, pair, results, Sample::increase_from))
+        }
         Measure::Trend(pair) => comparable(trend(pair, results)),
         Measure::Maximum(value) => maximum(value, results),
         Measure::Survey => Evaluation::Missing,
@@ -54,24 +58,25 @@ type Combination<'a> = (LevelByAxis<'a>, Option<(&'a str, &'a str)>);
 
 /// Returns every combination of levels.
 fn combinations(cells: &CellSelection) -> Vec<Combination<'_>> {
-    let mut all: Vec<Combination<'_>> = vec![(LevelByAxis::new(), None)];
+    let mut partial_combinations: Vec<Combination<'_>> = vec![(LevelByAxis::new(), None)];
     for (axis, levels) in cells {
-        let (levels, several) = match levels {
+        let (levels, is_list) = match levels {
             Levels::One(level) => (std::slice::from_ref(level), false),
             Levels::Several(levels) => (levels.as_slice(), true),
         };
         let mut extended = Vec::new();
-        for (cell, chosen) in &all {
+        for (cell, varied_level) in &partial_combinations {
             for level in levels {
                 let mut cell = cell.clone();
                 cell.insert(axis, level);
-                let chosen = if several { Some((axis.as_str(), level.as_str())) } else { *chosen };
-                extended.push((cell, chosen));
+                let varied_level =
+                    if is_list { Some((axis.as_str(), level.as_str())) } else { *varied_level };
+                extended.push((cell, varied_level));
             }
         }
-        all = extended;
+        partial_combinations = extended;
     }
-    all
+    partial_combinations
 }
 
 /// Returns the cell with the levels of `overrides`, where it has some.
@@ -81,8 +86,8 @@ fn override_levels<'a>(cell: &LevelByAxis<'a>, overrides: &LevelByAxis<'a>) -> L
     cell
 }
 
-fn note(chosen: Option<(&str, &str)>) -> NoteValues {
-    chosen.map(|(axis, level)| (axis.to_owned(), level_text(level))).into_iter().collect()
+fn varied_level_note(varied_level: Option<(&str, &str)>) -> NoteValues {
+    varied_level.map(|(axis, level)| (axis.to_owned(), level_text(level))).into_iter().collect()
 }
 
 /// Formats a level: sizes with a space, others unchanged.
@@ -97,20 +102,26 @@ fn level_text(level: &str) -> String {
 /// Returns the value that is compared with the claim.
 fn select_extreme<T>(
     values: Vec<(MeasuredValue, T)>,
-    which: Option<Extreme>,
+    extreme: Option<Extreme>,
 ) -> Option<(MeasuredValue, T)> {
     let by_value = |a: &(MeasuredValue, T), b: &(MeasuredValue, T)| a.0.value.total_cmp(&b.0.value);
-    match which {
+    match extreme {
         Some(Extreme::Largest) | None => values.into_iter().max_by(by_value),
         Some(Extreme::Smallest) => values.into_iter().min_by(by_value),
     }
 }
 
-fn mean(value: &CellQuantity, results: &[&TrialResult]) -> Option<(MeasuredValue, NoteValues)> {
-    let all = combinations(&value.cells).into_iter().filter_map(|(cell, chosen)| {
-        Some((sample(&value.quantity, &cell, results).measured()?, note(chosen)))
+fn mean(
+    cell_quantity: &CellQuantity,
+    results: &[&TrialResult],
+) -> Option<(MeasuredValue, NoteValues)> {
+    let candidates = combinations(&cell_quantity.cells).into_iter().filter_map(|(cell, chosen)| {
+        Some((
+            sample(&cell_quantity.quantity, &cell, results).measured_mean()?,
+            varied_level_note(chosen),
+        ))
     });
-    select_extreme(all.collect(), value.choose)
+    select_extreme(candidates.collect(), cell_quantity.choose)
 }
 
 fn difference(
@@ -120,21 +131,25 @@ fn difference(
     compare: fn(&Sample, &Sample) -> Option<MeasuredValue>,
 ) -> Option<(MeasuredValue, NoteValues)> {
     let baselines = combinations(&pair.baseline);
-    let mut all = Vec::new();
-    for (cell, chosen) in combinations(&pair.cells) {
+    let mut candidates = Vec::new();
+    for (cell, varied_level) in combinations(&pair.cells) {
         let treatment = sample(&pair.quantity, &cell, results);
-        for (baseline_levels, other_chosen) in &baselines {
+        for (baseline_levels, baseline_varied_level) in &baselines {
             let baseline =
                 sample(&pair.quantity, &override_levels(&cell, baseline_levels), results);
             if let Some(measured) = compare(&treatment, &baseline) {
-                all.push((
+                candidates.push((
                     measured,
-                    (note(chosen.or(*other_chosen)), cell.clone(), baseline_levels),
+                    (
+                        varied_level_note(varied_level.or(*baseline_varied_level)),
+                        cell.clone(),
+                        baseline_levels,
+                    ),
                 ));
             }
         }
     }
-    let (measured, (mut note, cell, baseline_levels)) = select_extreme(all, pair.choose)?;
+    let (measured, (mut note, cell, baseline_levels)) = select_extreme(candidates, pair.choose)?;
     for (name, levels) in &pair.note_values {
         for (levels, _) in combinations(levels) {
             let treatment = sample(&pair.quantity, &override_levels(&cell, &levels), results);
@@ -149,39 +164,41 @@ fn difference(
 }
 
 fn trend(pair: &Difference, results: &[&TrialResult]) -> Option<(MeasuredValue, NoteValues)> {
-    let than = combinations(&pair.baseline).into_iter().next()?.0;
-    let mut with_runs = combinations(&pair.cells)
+    let baseline_levels = combinations(&pair.baseline).into_iter().next()?.0;
+    let mut measured_cells = combinations(&pair.cells)
         .into_iter()
         .map(|(cell, chosen)| {
             let treatment = sample(&pair.quantity, &cell, results);
-            let baseline = sample(&pair.quantity, &override_levels(&cell, &than), results);
+            let baseline =
+                sample(&pair.quantity, &override_levels(&cell, &baseline_levels), results);
             (treatment, baseline, chosen)
         })
         .filter(|(treatment, baseline, _)| !treatment.runs.is_empty() || !baseline.runs.is_empty());
-    let (first, last) = (with_runs.next()?, with_runs.next_back()?);
+    let (first_cell, last_cell) = (measured_cells.next()?, measured_cells.next_back()?);
     // The mean as a share of the baseline's.
     let ratio = |treatment: &Sample, baseline: &Sample| {
-        let less = treatment.less_than(baseline)?;
+        let less = treatment.reduction_from(baseline)?;
         let interval = less.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
         Some(MeasuredValue { value: 1.0 - less.value, interval })
     };
-    let (at_first, at_last) = (ratio(&first.0, &first.1)?, ratio(&last.0, &last.1)?);
-    let interval = at_first
+    let (first_ratio, last_ratio) =
+        (ratio(&first_cell.0, &first_cell.1)?, ratio(&last_cell.0, &last_cell.1)?);
+    let interval = first_ratio
         .interval
-        .zip(at_last.interval)
+        .zip(last_ratio.interval)
         .map(|((low, high), (from, to))| (from / high - 1.0, to / low - 1.0));
     let text = |chosen: Option<(&str, &str)>| level_text(chosen.map_or("", |(_, level)| level));
-    let note = [("first", text(first.2)), ("last", text(last.2))];
+    let note = [("first", text(first_cell.2)), ("last", text(last_cell.2))];
     Some((
-        MeasuredValue { value: at_last.value / at_first.value - 1.0, interval },
+        MeasuredValue { value: last_ratio.value / first_ratio.value - 1.0, interval },
         note.map(|(name, value)| (name.to_owned(), value)).into(),
     ))
 }
 
-fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
-    let cells = combinations(&value.cells);
+fn maximum(cell_quantity: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
+    let cells = combinations(&cell_quantity.cells);
     let max_and_mean = cells.iter().find_map(|(cell, _)| {
-        let sample = sample(&value.quantity, cell, results);
+        let sample = sample(&cell_quantity.quantity, cell, results);
         Some((sample.max()?, sample.mean()?))
     });
     let Some((max, mean)) = max_and_mean else { return Evaluation::Missing };
@@ -192,7 +209,7 @@ fn maximum(value: &CellQuantity, results: &[&TrialResult]) -> Evaluation {
 impl Claim {
     /// Returns the first error in the claim that is not one of syntax.
     pub(super) fn validation_error(&self) -> Option<String> {
-        let (cells, choose): (Vec<&CellSelection>, _) = match &self.measure {
+        let (cells, extreme): (Vec<&CellSelection>, _) = match &self.measure {
             Measure::Mean(value) | Measure::Maximum(value) => (vec![&value.cells], value.choose),
             Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
                 (vec![&pair.cells, &pair.baseline], pair.choose)
@@ -200,10 +217,10 @@ impl Claim {
             Measure::Survey => (Vec::new(), None),
         };
         let is_list = |(_, levels): &(&String, &Levels)| matches!(levels, Levels::Several(_));
-        let lists: Vec<&str> =
+        let list_axes: Vec<&str> =
             cells.into_iter().flatten().filter(is_list).map(|(axis, _)| axis.as_str()).collect();
-        if let Some(fault) = self.list_error(&lists, choose) {
-            return Some(fault);
+        if let Some(error) = self.list_error(&list_axes, extreme) {
+            return Some(error);
         }
         if !self.expected.is_comparable_with(&self.measure) {
             return Some(format!(
@@ -211,18 +228,18 @@ impl Claim {
                 self.expected
             ));
         }
-        self.note_error(&lists)
+        self.note_error(&list_axes)
     }
 
     /// Returns the first error in the axes that have lists of levels.
-    fn list_error(&self, lists: &[&str], choose: Option<Extreme>) -> Option<String> {
-        let has_a_list = |axis| format!("`{axis}` has a list of levels");
-        match (&self.measure, lists, choose) {
+    fn list_error(&self, list_axes: &[&str], extreme: Option<Extreme>) -> Option<String> {
+        let list_message = |axis| format!("`{axis}` has a list of levels");
+        match (&self.measure, list_axes, extreme) {
             (_, [_, second, ..], _) => {
                 Some(format!("only one axis can have a list of levels, and `{second}` is a second"))
             }
             (Measure::Maximum(_), [axis], _) => {
-                Some(has_a_list(axis) + ": `maximum` needs a single level")
+                Some(list_message(axis) + ": `maximum` needs a single level")
             }
             (Measure::Trend(_), [], _) => {
                 Some("`trend` needs an axis with a list of levels".into())
@@ -230,7 +247,7 @@ impl Claim {
             (Measure::Trend(_), [_], None) => None,
             (Measure::Trend(_), [_], Some(_)) => Some("`trend` has no `choose`".into()),
             (_, [axis], None) => {
-                Some(has_a_list(axis) + ": set `choose` to \"largest\" or \"smallest\"")
+                Some(list_message(axis) + ": set `choose` to \"largest\" or \"smallest\"")
             }
             (_, [], Some(_)) => Some("`choose` needs an axis with a list of levels".into()),
             (_, [_], Some(_)) | (_, [], None) => None,
@@ -238,29 +255,31 @@ impl Claim {
     }
 
     /// Returns the note's first placeholder that has no value.
-    fn note_error(&self, lists: &[&str]) -> Option<String> {
-        let known: Vec<&str> = match &self.measure {
+    fn note_error(&self, list_axes: &[&str]) -> Option<String> {
+        let known_names: Vec<&str> = match &self.measure {
             // Checked against the figure's list of facts.
             Measure::Survey => return None,
             Measure::Maximum(_) => vec!["maximum", "mean"],
             Measure::Trend(_) => vec!["first", "last"],
-            Measure::Mean(_) => lists.to_vec(),
-            Measure::LessThan(pair) | Measure::MoreThan(pair) => {
-                lists.iter().copied().chain(pair.note_values.keys().map(String::as_str)).collect()
-            }
+            Measure::Mean(_) => list_axes.to_vec(),
+            Measure::LessThan(pair) | Measure::MoreThan(pair) => list_axes
+                .iter()
+                .copied()
+                .chain(pair.note_values.keys().map(String::as_str))
+                .collect(),
         };
-        let unknown = self.note.names().find(|name| !known.contains(name))?;
+        let unknown = self.note.names().find(|name| !known_names.contains(name))?;
         Some(format!(
             "`note`: {{{unknown}}} is not a value of this claim; it has: {}",
-            known.join(", ")
+            known_names.join(", ")
         ))
     }
 }
 
 impl Expected {
     /// Returns whether the claim's value has the unit of this measure.
-    const fn is_comparable_with(self, measured: &Measure) -> bool {
-        match measured {
+    const fn is_comparable_with(self, measure: &Measure) -> bool {
+        match measure {
             Measure::Mean(_) => matches!(self, Self::Seconds(_) | Self::Bytes(_)),
             Measure::LessThan(_) => matches!(self, Self::LessBy(_) | Self::Less),
             Measure::MoreThan(_) => matches!(self, Self::MoreByLessThan(_) | Self::More),

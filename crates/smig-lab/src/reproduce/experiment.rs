@@ -30,9 +30,9 @@ pub struct Experiment {
     /// The title.
     pub title: &'static str,
     /// The path of its scenario in this repository.
-    pub file: &'static str,
+    pub scenario_path: &'static str,
     /// The scenario's text.
-    pub text: &'static str,
+    pub scenario_text: &'static str,
     pub(super) figure: &'static Figure,
     quick: QuickExtent,
 }
@@ -45,8 +45,8 @@ struct QuickExtent {
     repetitions: RepetitionsFn,
     /// Replacement sizes and counts of transfers.
     reductions: &'static [TransferReduction],
-    /// Time in milliseconds after which a download is cancelled.
-    cancel_after: Option<u64>,
+    /// Time after which a download is cancelled.
+    cancel_after_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -126,7 +126,7 @@ fn two_repetitions(_: &Variant) -> u32 {
 }
 
 macro_rules! experiment {
-    ($name:literal, $repetitions:expr, $reductions:expr, $cancel:expr) => {
+    ($name:literal, $repetitions:expr, $reductions:expr, $cancel_after_ms:expr) => {
         ExperimentSource {
             name: $name,
             file: concat!("scenarios/paper/", $name, ".toml"),
@@ -134,7 +134,7 @@ macro_rules! experiment {
             quick: QuickExtent {
                 repetitions: $repetitions,
                 reductions: $reductions,
-                cancel_after: $cancel,
+                cancel_after_ms: $cancel_after_ms,
             },
         }
     };
@@ -168,8 +168,8 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
             name,
             paper_name: &figure.place,
             title: &figure.title,
-            file,
-            text,
+            scenario_path: file,
+            scenario_text: text,
             figure,
             quick,
         })
@@ -207,9 +207,9 @@ impl Experiment {
     pub fn campaign(
         &self,
         extent: Extent,
-        settings: SettingsCheck<'_>,
+        check_setting: SettingsCheck<'_>,
     ) -> Result<Campaign, Vec<Diagnostic>> {
-        let mut campaign = parse(self.text, self.name, Path::new("."), settings)?;
+        let mut campaign = parse(self.scenario_text, self.name, Path::new("."), check_setting)?;
         campaign.name = self.campaign_name(extent);
         if extent == Extent::Quick {
             self.shorten(&mut campaign);
@@ -245,7 +245,7 @@ impl Experiment {
             }
             let cancels = transfers.values_mut().filter_map(|transfer| transfer.cancel.as_mut());
             for cancel in cancels {
-                let after = self.quick.cancel_after.map(std::time::Duration::from_millis);
+                let after = self.quick.cancel_after_ms.map(std::time::Duration::from_millis);
                 cancel.after = after.map(TimeSpan).or(cancel.after);
             }
         }
@@ -254,12 +254,13 @@ impl Experiment {
     /// Returns the number of runs of the full campaign that have no result.
     pub(super) fn missing_runs(&self, results: &[&TrialResult]) -> usize {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return 0 };
-        let of = |variant: &Variant| {
-            let existing = results.iter().filter(|result| result.id.variant == *variant).count();
-            let wanted = self.repetitions(Extent::Full, &full, variant) as usize;
-            wanted.saturating_sub(existing)
+        let missing_repetitions = |variant: &Variant| {
+            let existing_count =
+                results.iter().filter(|result| result.id.variant == *variant).count();
+            let required = self.repetitions(Extent::Full, &full, variant) as usize;
+            required.saturating_sub(existing_count)
         };
-        full.conditions.iter().map(|condition| of(&condition.variant)).sum()
+        full.conditions.iter().map(|condition| missing_repetitions(&condition.variant)).sum()
     }
 
     /// Returns what a quick campaign omits, as text, computed from its results.
@@ -267,20 +268,20 @@ impl Experiment {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return Vec::new() };
         let mut omissions = Vec::new();
         let (max, min) = repetition_range(results);
-        let runs = if max == min { max.to_string() } else { format!("{min} to {max}") };
-        omissions.push(format!("{runs} of {} repetitions", full.repetitions));
+        let repetitions = if max == min { max.to_string() } else { format!("{min} to {max}") };
+        omissions.push(format!("{repetitions} of {} repetitions", full.repetitions));
         let mut variants: Vec<_> = results.iter().map(|result| &result.id.variant).collect();
         variants.sort();
         variants.dedup();
         if variants.len() < full.conditions.len() {
             omissions.push(format!("{} of {} settings", variants.len(), full.conditions.len()));
         }
-        let of_full = results.first().and_then(|result| {
+        let condition_and_result = results.first().and_then(|result| {
             let same =
                 |condition: &&crate::scenario::Condition| condition.variant == result.id.variant;
             Some((full.conditions.iter().find(same)?, result))
         });
-        if let Some((condition, result)) = of_full {
+        if let Some((condition, result)) = condition_and_result {
             omissions.extend(differences(&condition.scenario, &result.scenario));
         }
         omissions
@@ -297,25 +298,26 @@ fn repetition_range(results: &[&TrialResult]) -> (usize, usize) {
 
 fn differences(full: &crate::scenario::Scenario, quick: &crate::scenario::Scenario) -> Vec<String> {
     let mut differences = Vec::new();
-    for (name, whole) in &full.workload.transfers {
-        let Some(part) = quick.workload.transfers.get(name) else { continue };
-        let (size, of) = (part.size_of(0), whole.size_of(0));
-        if size != of {
-            let (size, of) = (smig_chart::format_bytes(size), smig_chart::format_bytes(of));
-            differences.push(format!("{name}: {size} instead of {of}"));
+    for (name, full_transfer) in &full.workload.transfers {
+        let Some(quick_transfer) = quick.workload.transfers.get(name) else { continue };
+        let (quick_bytes, full_bytes) = (quick_transfer.size_of(0), full_transfer.size_of(0));
+        if quick_bytes != full_bytes {
+            let (quick_text, full_text) =
+                (smig_chart::format_bytes(quick_bytes), smig_chart::format_bytes(full_bytes));
+            differences.push(format!("{name}: {quick_text} instead of {full_text}"));
         }
-        if let (Some(count), Some(of)) = (part.count, whole.count)
-            && count != of
+        if let (Some(quick_count), Some(full_count)) = (quick_transfer.count, full_transfer.count)
+            && quick_count != full_count
         {
-            differences.push(format!("{name}: {count} of {of} objects a run"));
+            differences.push(format!("{name}: {quick_count} of {full_count} objects a run"));
         }
         let after = |transfer: &crate::scenario::Transfer| {
             transfer.cancel.as_ref().and_then(|cancel| cancel.after).map(|after| after.0.as_secs())
         };
-        if let (Some(early), Some(late)) = (after(part), after(whole))
-            && early != late
+        if let (Some(quick_s), Some(full_s)) = (after(quick_transfer), after(full_transfer))
+            && quick_s != full_s
         {
-            differences.push(format!("cancelled after {early} s instead of {late} s"));
+            differences.push(format!("cancelled after {quick_s} s instead of {full_s} s"));
         }
     }
     differences

@@ -43,8 +43,8 @@ impl Facts {
     }
 
     /// Sets the number of objects that failed, if there are any.
-    pub(super) fn set_failed(&mut self, failed: usize) {
-        self.set("failed", (failed > 0).then(|| failed.to_string()));
+    pub(super) fn set_failed(&mut self, failed_count: usize) {
+        self.set("failed", (failed_count > 0).then(|| failed_count.to_string()));
     }
 
     /// Returns a value.
@@ -61,8 +61,8 @@ impl Facts {
     }
 
     fn debug_check_name(&self, group: &str, name: &str) {
-        let known =
+        let is_known =
             self.names.iter().any(|(known, names)| *known == group && names.contains(&name));
-        debug_assert!(known, "a fact that no list names: {group} {name}");
+        debug_assert!(is_known, "a fact that no list names: {group} {name}");
     }
 }

@@ -1,19 +1,19 @@
 //! Figure 10: the download time of the big file.
 
 use super::claim::Expected;
-use super::data_table::{Cell, number_column, text_column};
+use super::data_table::{DataCell, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, Finding, Group};
+use super::finding::{AxisScale, Dot, DotGroup, Finding};
 use super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
 use super::scheme;
 use crate::campaign::TrialResult;
 
-const FILES: [&str; 2] = ["10MB", "50MB"];
+const FILE_SIZES: [&str; 2] = ["10MB", "50MB"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
 struct SchemeRow {
     buffer: String,
-    file: String,
+    file_size: String,
     scheme: String,
     sample: Sample,
     baseline: Sample,
@@ -22,15 +22,15 @@ struct SchemeRow {
 fn scheme_rows(results: &[&TrialResult]) -> Vec<SchemeRow> {
     let mut rows = Vec::new();
     for buffer in levels_of(results, "buffer", &BUFFERS) {
-        for file in levels_of(results, "big", &FILES) {
-            let file_runs = filter_runs(results, &[("buffer", &buffer), ("big", &file)]);
+        for file_size in levels_of(results, "big", &FILE_SIZES) {
+            let file_runs = filter_runs(results, &[("buffer", &buffer), ("big", &file_size)]);
             let times_of = |scheme: &str| {
                 transfer_times(&filter_runs(&file_runs, &[("scheme", scheme)]), "big")
             };
             for scheme in levels_of(&file_runs, "scheme", &scheme::keys()) {
                 rows.push(SchemeRow {
                     buffer: buffer.clone(),
-                    file: file.clone(),
+                    file_size: file_size.clone(),
                     sample: times_of(&scheme),
                     baseline: times_of("NoMig"),
                     scheme,
@@ -41,25 +41,25 @@ fn scheme_rows(results: &[&TrialResult]) -> Vec<SchemeRow> {
     rows
 }
 
-/// The values of [`big_file`].
+/// The values of [`fill_big_file`].
 pub(super) const BIG_FILE_FACTS: FactNames = &[("", &["failed"]), ("file", &["file", "times"])];
 
-/// Figure 10.
-pub(super) fn big_file(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
+/// Fills in finding and facts of Figure 10.
+pub(super) fn fill_big_file(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let rows = scheme_rows(results);
-    for file in levels_of(results, "big", &FILES) {
+    for file_size in levels_of(results, "big", &FILE_SIZES) {
         let times_by_scheme: Vec<_> = rows
             .iter()
-            .filter(|row| row.file == file && row.buffer == "default")
+            .filter(|row| row.file_size == file_size && row.buffer == "default")
             .filter_map(|row| {
                 let mean = row.sample.mean()?;
                 Some(format!("{} {mean:.2} s", scheme::label(&row.scheme)))
             })
             .collect();
         let times = Some(times_by_scheme.join(", ")).filter(|times| !times.is_empty());
-        facts.push("file", [("file", Some(spaced_size(&file))), ("times", times)]);
+        facts.push("file", [("file", Some(spaced_size(&file_size))), ("times", times)]);
     }
-    facts.set_failed(rows.iter().map(|row| row.sample.failed).sum());
+    facts.set_failed(rows.iter().map(|row| row.sample.failed_count).sum());
     fill_table_and_chart(&rows, finding);
 }
 
@@ -76,45 +76,46 @@ fn fill_table_and_chart(rows: &[SchemeRow], finding: &mut Finding) {
         number_column("more_high_percent", "to", 1),
         number_column("runs", "runs", 0),
     ];
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<DotGroup> = Vec::new();
     for row in rows {
         let interval = row.sample.interval();
-        let more = row.sample.more_than(&row.baseline);
-        let more = more.filter(|_| row.scheme != "NoMig");
-        let more_interval = more.and_then(|more| more.interval);
+        let increase = row.sample.increase_from(&row.baseline);
+        let increase = increase.filter(|_| row.scheme != "NoMig");
+        let increase_interval = increase.and_then(|more| more.interval);
         finding.table.rows.push(vec![
-            Cell::text(&row.buffer),
-            Cell::text(spaced_size(&row.file)),
-            Cell::text(scheme::label(&row.scheme)),
-            Cell::of(row.sample.mean()),
-            Cell::of(interval.map(|(low, _)| low)),
-            Cell::of(interval.map(|(_, high)| high)),
-            Cell::of(more.map(|more| more.value * 100.0)),
-            Cell::of(more_interval.map(|(low, _)| low * 100.0)),
-            Cell::of(more_interval.map(|(_, high)| high * 100.0)),
-            Cell::Number(row.sample.value_count() as f64),
+            DataCell::text(&row.buffer),
+            DataCell::text(spaced_size(&row.file_size)),
+            DataCell::text(scheme::label(&row.scheme)),
+            DataCell::of(row.sample.mean()),
+            DataCell::of(interval.map(|(low, _)| low)),
+            DataCell::of(interval.map(|(_, high)| high)),
+            DataCell::of(increase.map(|more| more.value * 100.0)),
+            DataCell::of(increase_interval.map(|(low, _)| low * 100.0)),
+            DataCell::of(increase_interval.map(|(_, high)| high * 100.0)),
+            DataCell::Number(row.sample.value_count() as f64),
         ]);
-        let title = format!("{}, {} send buffers", spaced_size(&row.file), row.buffer);
+        let title = format!("{}, {} send buffers", spaced_size(&row.file_size), row.buffer);
         if groups.last().is_none_or(|group| group.title != title) {
-            groups.push(Group { title, dots: Vec::new() });
+            groups.push(DotGroup { title, dots: Vec::new() });
         }
         if let (Some(group), Some(mean), Some(baseline)) =
             (groups.last_mut(), row.sample.mean(), row.baseline.mean())
         {
-            let share = |seconds: f64| seconds / baseline * 100.0;
+            let percent_of_baseline = |seconds: f64| seconds / baseline * 100.0;
             group.dots.push(Dot {
                 label: scheme::label(&row.scheme),
                 colour: scheme::colour(&row.scheme),
-                value: share(mean),
-                interval: interval.map(|(low, high)| (share(low), share(high))),
+                value: percent_of_baseline(mean),
+                interval: interval
+                    .map(|(low, high)| (percent_of_baseline(low), percent_of_baseline(high))),
                 p95: None,
-                paper: None,
+                paper_value: None,
             });
         }
     }
-    let bound = match finding.expected("existing") {
+    let bound_percent = match finding.expected("existing") {
         Some(Expected::MoreByLessThan(share)) => Some(100.0 + share * 100.0),
         _ => None,
     };
-    finding.add_chart("%", groups, bound, AxisScale::Linear);
+    finding.add_chart("%", groups, bound_percent, AxisScale::Linear);
 }

@@ -1,9 +1,9 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
 use super::claim::Expected;
-use super::data_table::{Cell, number_column, text_column};
+use super::data_table::{DataCell, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, Finding, Group};
+use super::finding::{AxisScale, Dot, DotGroup, Finding};
 use super::measure::{Sample, bytes_after_cancel, filter_runs, levels_of};
 use super::scheme;
 use crate::campaign::TrialResult;
@@ -37,14 +37,18 @@ fn find<'a>(rows: &'a [SchemeRow], buffer: &str, scheme: &str) -> Option<&'a Sch
     rows.iter().find(|row| row.buffer == buffer && row.scheme == scheme)
 }
 
-/// The values of [`after_cancel`].
+/// The values of [`fill_after_cancel`].
 pub(super) const AFTER_CANCEL_FACTS: FactNames = &[
     ("", &["plain_default", "plain_large", "migrated", "serve", "failed"]),
     ("buffer", &["buffer", "amounts"]),
 ];
 
-/// Figure 11 and Table 2.
-pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
+/// Fills in finding and facts of Figure 11 or Table 2.
+pub(super) fn fill_after_cancel(
+    results: &[&TrialResult],
+    finding: &mut Finding,
+    facts: &mut Facts,
+) {
     let rows = scheme_rows(results);
     for buffer in BUFFERS {
         let amounts_by_scheme: Vec<_> = rows
@@ -67,7 +71,7 @@ pub(super) fn after_cancel(results: &[&TrialResult], finding: &mut Finding, fact
     facts.set("plain_large", or_none(mean_bytes("large", "NoMig")));
     facts.set("migrated", mean_bytes("default", "MigSW"));
     facts.set("serve", mean_bytes("default", "SMig"));
-    facts.set_failed(rows.iter().map(|row| row.sample.failed).sum());
+    facts.set_failed(rows.iter().map(|row| row.sample.failed_count).sum());
     fill_table_and_chart(&rows, finding);
 }
 
@@ -98,28 +102,28 @@ fn fill_table_and_chart(rows: &[SchemeRow], finding: &mut Finding) {
         number_column("paper_kb", "the paper, kB", 0),
         number_column("runs", "runs", 0),
     ];
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<DotGroup> = Vec::new();
     for row in rows {
         let kb = |bytes: f64| bytes / 1e3;
         let interval = row.sample.interval();
-        let less = row.sample.less_than(&row.baseline).filter(|_| row.scheme != "NoMig");
-        let less_interval = less.and_then(|less| less.interval);
+        let reduction = row.sample.reduction_from(&row.baseline).filter(|_| row.scheme != "NoMig");
+        let reduction_interval = reduction.and_then(|less| less.interval);
         let paper_kb = paper_bytes(finding, &row.scheme).map(kb);
         finding.table.rows.push(vec![
-            Cell::text(&row.buffer),
-            Cell::text(scheme::label(&row.scheme)),
-            Cell::of(row.sample.mean().map(kb)),
-            Cell::of(interval.map(|(low, _)| kb(low))),
-            Cell::of(interval.map(|(_, high)| kb(high))),
-            Cell::of(less.map(|less| less.value * 100.0)),
-            Cell::of(less_interval.map(|(low, _)| low * 100.0)),
-            Cell::of(less_interval.map(|(_, high)| high * 100.0)),
-            Cell::of(paper_kb),
-            Cell::Number(row.sample.value_count() as f64),
+            DataCell::text(&row.buffer),
+            DataCell::text(scheme::label(&row.scheme)),
+            DataCell::of(row.sample.mean().map(kb)),
+            DataCell::of(interval.map(|(low, _)| kb(low))),
+            DataCell::of(interval.map(|(_, high)| kb(high))),
+            DataCell::of(reduction.map(|less| less.value * 100.0)),
+            DataCell::of(reduction_interval.map(|(low, _)| low * 100.0)),
+            DataCell::of(reduction_interval.map(|(_, high)| high * 100.0)),
+            DataCell::of(paper_kb),
+            DataCell::Number(row.sample.value_count() as f64),
         ]);
         let title = format!("{} send buffers", row.buffer);
         if groups.last().is_none_or(|group| group.title != title) {
-            groups.push(Group { title, dots: Vec::new() });
+            groups.push(DotGroup { title, dots: Vec::new() });
         }
         if let (Some(group), Some(mean)) = (groups.last_mut(), row.sample.mean()) {
             group.dots.push(Dot {
@@ -128,7 +132,7 @@ fn fill_table_and_chart(rows: &[SchemeRow], finding: &mut Finding) {
                 value: kb(mean),
                 interval: interval.map(|(low, high)| (kb(low), kb(high))),
                 p95: None,
-                paper: paper_kb,
+                paper_value: paper_kb,
             });
         }
     }

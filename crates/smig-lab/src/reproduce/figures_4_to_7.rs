@@ -1,9 +1,9 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
 use super::claim::{Expected, MeasuredValue, format_seconds};
-use super::data_table::{Cell, Column, number_column, text_column};
+use super::data_table::{DataCell, DataColumn, number_column, text_column};
 use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, Finding, Group};
+use super::finding::{AxisScale, Dot, DotGroup, Finding};
 use super::measure::{Sample, filter_runs, levels_of, transfer_times};
 use super::scheme::{self, MIGRATION_SCHEMES};
 use crate::campaign::TrialResult;
@@ -13,12 +13,12 @@ use smig_link::LinkSpec;
 /// Measurements of one scheme in one setting.
 struct SchemeRow {
     scheme: String,
-    small: Sample,
-    big: Sample,
+    small_times: Sample,
+    big_times: Sample,
     /// Small objects before the big file, in the same runs.
-    alone: Sample,
+    alone_times: Sample,
     /// Rate of the big file, in Mbit/s.
-    rate: Option<f64>,
+    big_mbit_s: Option<f64>,
 }
 
 /// All schemes with one congestion control and queue, or with one send buffer.
@@ -32,7 +32,7 @@ const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "bbr"];
 const QUEUES: [&str; 3] = ["shallow", "deep", "fair"];
 const BUFFERS: [&str; 2] = ["default", "large"];
 
-/// The values of [`beside_big`].
+/// The values of [`fill_beside_big`].
 pub(super) const BESIDE_BIG_FACTS: FactNames = &[
     (
         "",
@@ -59,12 +59,12 @@ pub(super) const BESIDE_BIG_FACTS: FactNames = &[
     ("setting", &["setting", "times"]),
 ];
 
-/// The values of [`slide_table`].
+/// The values of [`fill_slide_table`].
 pub(super) const SLIDE_TABLE_FACTS: FactNames = &[("", &["times_alone", "waiting", "failed"])];
 
-/// Figures 4 to 7.
-pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let alone = transfer_times(results, "alone");
+/// Fills in finding and facts of one of Figures 4 to 7.
+pub(super) fn fill_beside_big(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
+    let alone_times = transfer_times(results, "alone");
     let mut settings = Vec::new();
     let mut queues = levels_of(results, "queue", &QUEUES);
     if queues.is_empty() {
@@ -84,28 +84,34 @@ pub(super) fn beside_big(results: &[&TrialResult], finding: &mut Finding, facts:
         }
     }
     if let Some(first) = settings.first() {
-        set_paper_facts(first, &alone, facts);
+        set_paper_facts(first, &alone_times, facts);
     }
-    set_serve_worst_case(&settings, &alone, facts);
+    set_serve_worst_case(&settings, &alone_times, facts);
     for setting in settings.iter().skip(1) {
         let times = times_text(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
         facts.push("setting", [("setting", Some(setting.title.clone())), ("times", times)]);
     }
-    facts.set_failed(failed(&settings));
-    fill_table_and_chart(&settings, &alone, finding);
+    facts.set_failed(failed_object_count(&settings));
+    fill_table_and_chart(&settings, &alone_times, finding);
 }
 
 fn measure_setting(results: &[&TrialResult], title: String) -> Option<Setting> {
     let link = results.first()?.scenario.link.clone();
     let scheme_row = |scheme: String| {
         let scheme_runs = filter_runs(results, &[("scheme", &scheme)]);
-        let (small, big) =
+        let (small_times, big_times) =
             (transfer_times(&scheme_runs, "small"), transfer_times(&scheme_runs, "big"));
-        let size =
+        let big_transfer =
             scheme_runs.first().and_then(|result| result.scenario.workload.transfers.get("big"));
-        let size = size.map_or(0, |big| big.size_of(0)) as f64;
-        let rate = big.mean().map(|mean| size * 8e-6 / mean);
-        SchemeRow { scheme, small, big, alone: transfer_times(&scheme_runs, "alone"), rate }
+        let big_bytes = big_transfer.map_or(0, |big| big.size_of(0)) as f64;
+        let big_mbit_s = big_times.mean().map(|mean| big_bytes * 8e-6 / mean);
+        SchemeRow {
+            scheme,
+            small_times,
+            big_times,
+            alone_times: transfer_times(&scheme_runs, "alone"),
+            big_mbit_s,
+        }
     };
     let rows = levels_of(results, "scheme", &scheme::keys()).into_iter().map(scheme_row).collect();
     Some(Setting { title, rows, link })
@@ -113,11 +119,11 @@ fn measure_setting(results: &[&TrialResult], title: String) -> Option<Setting> {
 
 impl Setting {
     fn row(&self, scheme: &str) -> Option<&SchemeRow> {
-        self.rows.iter().find(|row| row.scheme == scheme && row.small.value_count() > 0)
+        self.rows.iter().find(|row| row.scheme == scheme && row.small_times.value_count() > 0)
     }
 
     fn mean(&self, scheme: &str) -> Option<f64> {
-        self.row(scheme)?.small.mean()
+        self.row(scheme)?.small_times.mean()
     }
 
     /// Returns the paper's migration schemes, the fastest first.
@@ -125,7 +131,7 @@ impl Setting {
         let mut rows: Vec<_> = MIGRATION_SCHEMES
             .iter()
             .filter_map(|key| self.row(key))
-            .filter_map(|row| Some((row, row.small.mean()?)))
+            .filter_map(|row| Some((row, row.small_times.mean()?)))
             .collect();
         rows.sort_by(|(_, a), (_, b)| a.total_cmp(b));
         rows
@@ -136,16 +142,17 @@ impl Setting {
 fn times_text(setting: &Setting, schemes: &[&str]) -> Option<String> {
     let time =
         |key: &&str| Some(format!("{} {}", scheme::label(key), format_seconds(setting.mean(key)?)));
-    let known: Vec<_> = schemes.iter().filter_map(time).collect();
-    (!known.is_empty()).then(|| known.join(", "))
+    let scheme_times: Vec<_> = schemes.iter().filter_map(time).collect();
+    (!scheme_times.is_empty()).then(|| scheme_times.join(", "))
 }
 
 /// Sets the facts of the paper's own setting.
-fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
-    let plain = setting.mean("NoMig");
-    facts.set("plain", plain.map(format_seconds));
-    facts.set("alone", alone.mean().map(format_seconds));
-    let waiting = plain.map(|mean| format_bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
+fn set_paper_facts(setting: &Setting, alone_times: &Sample, facts: &mut Facts) {
+    let plain_mean = setting.mean("NoMig");
+    facts.set("plain", plain_mean.map(format_seconds));
+    facts.set("alone", alone_times.mean().map(format_seconds));
+    let waiting =
+        plain_mean.map(|mean| format_bytes((mean * bits_per_s(&setting.link) / 8.0) as u64));
     facts.set("waiting", waiting);
     let migration_rows = setting.migration_rows();
     let scheme_time =
@@ -156,7 +163,7 @@ fn set_paper_facts(setting: &Setting, alone: &Sample, facts: &mut Facts) {
     facts.set("best_time", migration_rows.first().map(|(_, mean)| format_seconds(*mean)));
     facts.set("alternatives", times_text(setting, &ALTERNATIVES));
     facts.set("serve", setting.mean("SMig").map(format_seconds));
-    facts.set("serve_rate", setting.row("SMig").and_then(|row| row.rate).map(format_number));
+    facts.set("serve_rate", setting.row("SMig").and_then(|row| row.big_mbit_s).map(format_number));
 }
 
 fn bits_per_s(link: &LinkSpec) -> f64 {
@@ -168,27 +175,30 @@ const ALTERNATIVES: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
 /// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
-fn set_serve_worst_case(settings: &[Setting], alone: &Sample, facts: &mut Facts) {
+fn set_serve_worst_case(settings: &[Setting], alone_times: &Sample, facts: &mut Facts) {
     let largest = |of: &dyn Fn(&Setting) -> Option<MeasuredValue>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
         found.max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value))
     };
-    let slowest = largest(&|setting| setting.row("SMig")?.small.ratio_to(alone));
-    facts.set("worst", slowest.map(|(worst, _)| format_number(worst.value)));
-    facts.set("worst_setting", slowest.map(|(_, setting)| setting.clone()));
-    facts.set("worst_interval", slowest.map(|(worst, _)| interval_text(worst, 1.0)));
-    let ours = settings.iter().filter_map(|setting| setting.row("SMig"));
-    let run = ours.filter_map(|row| row.small.max_run_ratio(&row.alone)).reduce(f64::max);
-    facts.set("slowest_run", run.map(format_number));
-    let longest =
-        largest(&|setting| setting.row("SMig")?.big.more_than(&setting.row("NoMig")?.big));
+    let worst = largest(&|setting| setting.row("SMig")?.small_times.ratio_to(alone_times));
+    facts.set("worst", worst.map(|(worst, _)| format_number(worst.value)));
+    facts.set("worst_setting", worst.map(|(_, setting)| setting.clone()));
+    facts.set("worst_interval", worst.map(|(worst, _)| interval_text(worst, 1.0)));
+    let serve_rows = settings.iter().filter_map(|setting| setting.row("SMig"));
+    let slowest_run_ratio = serve_rows
+        .filter_map(|row| row.small_times.max_run_ratio(&row.alone_times))
+        .reduce(f64::max);
+    facts.set("slowest_run", slowest_run_ratio.map(format_number));
+    let largest_big_change = largest(&|setting| {
+        setting.row("SMig")?.big_times.increase_from(&setting.row("NoMig")?.big_times)
+    });
     let change = |longer: MeasuredValue| {
         let word = if longer.value < 0.0 { "less" } else { "longer" };
         format!("{:.1} % {word}", (longer.value * 100.0).abs())
     };
-    facts.set("big_change", longest.map(|(longer, _)| change(longer)));
-    facts.set("big_setting", longest.map(|(_, setting)| setting.clone()));
-    facts.set("big_interval", longest.map(|(longer, _)| interval_text(longer, 100.0)));
+    facts.set("big_change", largest_big_change.map(|(longer, _)| change(longer)));
+    facts.set("big_setting", largest_big_change.map(|(_, setting)| setting.clone()));
+    facts.set("big_interval", largest_big_change.map(|(longer, _)| interval_text(longer, 100.0)));
 }
 
 fn interval_text(measured: MeasuredValue, factor: f64) -> String {
@@ -201,12 +211,12 @@ fn interval_text(measured: MeasuredValue, factor: f64) -> String {
 }
 
 /// Returns the number of objects that did not complete.
-fn failed(settings: &[Setting]) -> usize {
+fn failed_object_count(settings: &[Setting]) -> usize {
     let rows = settings.iter().flat_map(|setting| &setting.rows);
-    rows.map(|row| row.small.failed + row.big.failed).sum()
+    rows.map(|row| row.small_times.failed_count + row.big_times.failed_count).sum()
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [DataColumn; 12] = [
     text_column("setting", "setting"),
     text_column("scheme", "scheme"),
     number_column("mean_ms", "mean, ms", 0),
@@ -225,37 +235,49 @@ fn table_row(
     title: &str,
     label: &str,
     sample: &Sample,
-    alone: &Sample,
-    rate: Option<f64>,
-) -> Vec<Cell> {
-    let ms = |seconds: Option<f64>| Cell::of(seconds.map(|seconds| seconds * 1e3));
+    alone_times: &Sample,
+    big_mbit_s: Option<f64>,
+) -> Vec<DataCell> {
+    let ms = |seconds: Option<f64>| DataCell::of(seconds.map(|seconds| seconds * 1e3));
     let interval = sample.interval();
-    let times = sample.ratio_to(alone);
-    let times_interval = times.and_then(|times| times.interval);
+    let ratio_to_alone = sample.ratio_to(alone_times);
+    let ratio_interval = ratio_to_alone.and_then(|times| times.interval);
     vec![
-        Cell::text(title),
-        Cell::text(label),
+        DataCell::text(title),
+        DataCell::text(label),
         ms(sample.mean()),
         ms(interval.map(|(low, _)| low)),
         ms(interval.map(|(_, high)| high)),
         ms(sample.p95()),
-        Cell::of(times.map(|times| times.value)),
-        Cell::of(times_interval.map(|(low, _)| low)),
-        Cell::of(times_interval.map(|(_, high)| high)),
-        Cell::of(rate),
-        Cell::Number(sample.value_count() as f64),
-        Cell::Number(sample.run_count() as f64),
+        DataCell::of(ratio_to_alone.map(|times| times.value)),
+        DataCell::of(ratio_interval.map(|(low, _)| low)),
+        DataCell::of(ratio_interval.map(|(_, high)| high)),
+        DataCell::of(big_mbit_s),
+        DataCell::Number(sample.value_count() as f64),
+        DataCell::Number(sample.run_count() as f64),
     ]
 }
 
-fn fill_table_and_chart(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
-    let mean_alone = alone.mean();
+fn fill_table_and_chart(settings: &[Setting], alone_times: &Sample, finding: &mut Finding) {
+    let mean_alone = alone_times.mean();
     finding.table.columns = COLUMNS.to_vec();
-    finding.table.rows.push(table_row("nothing else on the link", "alone", alone, alone, None));
+    finding.table.rows.push(table_row(
+        "nothing else on the link",
+        "alone",
+        alone_times,
+        alone_times,
+        None,
+    ));
     for setting in settings {
         for row in &setting.rows {
             let label = scheme::label(&row.scheme);
-            finding.table.rows.push(table_row(&setting.title, &label, &row.small, alone, row.rate));
+            finding.table.rows.push(table_row(
+                &setting.title,
+                &label,
+                &row.small_times,
+                alone_times,
+                row.big_mbit_s,
+            ));
         }
     }
     // The paper gives times of some schemes, in the claims of the slide table.
@@ -270,7 +292,7 @@ fn fill_table_and_chart(settings: &[Setting], alone: &Sample, finding: &mut Find
             _ => None,
         }
     };
-    let group = |setting: &Setting| Group {
+    let group = |setting: &Setting| DotGroup {
         title: setting.title.clone(),
         dots: setting.rows.iter().filter_map(|row| dot(row, paper_seconds(row))).collect(),
     };
@@ -279,21 +301,21 @@ fn fill_table_and_chart(settings: &[Setting], alone: &Sample, finding: &mut Find
     finding.add_chart("ms", groups, reference, AxisScale::Log);
 }
 
-fn dot(row: &SchemeRow, paper: Option<f64>) -> Option<Dot> {
+fn dot(row: &SchemeRow, paper_seconds: Option<f64>) -> Option<Dot> {
     let ms = |seconds: f64| seconds * 1e3;
     Some(Dot {
         label: scheme::label(&row.scheme),
         colour: scheme::colour(&row.scheme),
-        value: ms(row.small.mean()?),
-        interval: row.small.interval().map(|(low, high)| (ms(low), ms(high))),
-        p95: row.small.p95().map(ms),
-        paper: paper.map(ms),
+        value: ms(row.small_times.mean()?),
+        interval: row.small_times.interval().map(|(low, high)| (ms(low), ms(high))),
+        p95: row.small_times.p95().map(ms),
+        paper_value: paper_seconds.map(ms),
     })
 }
 
-/// The slide table.
-pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
-    let alone = transfer_times(results, "alone");
+/// Fills in finding and facts of the slide table.
+pub(super) fn fill_slide_table(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
+    let alone_times = transfer_times(results, "alone");
     let setting_of = |buffer: &String| {
         measure_setting(
             &filter_runs(results, &[("buffer", buffer)]),
@@ -302,13 +324,15 @@ pub(super) fn slide_table(results: &[&TrialResult], finding: &mut Finding, facts
     };
     let settings: Vec<_> =
         levels_of(results, "buffer", &BUFFERS).iter().filter_map(setting_of).collect();
-    let worst = settings.iter().filter_map(|setting| setting.mean("Http2")).reduce(f64::max);
-    let times = worst.zip(alone.mean()).map(|(worst, alone)| format!("{:.0}", worst / alone));
-    facts.set("times_alone", times);
+    let worst_mean_s = settings.iter().filter_map(|setting| setting.mean("Http2")).reduce(f64::max);
+    let worst_ratio_text =
+        worst_mean_s.zip(alone_times.mean()).map(|(worst, alone)| format!("{:.0}", worst / alone));
+    facts.set("times_alone", worst_ratio_text);
     let link = settings.first().map(|setting| &setting.link);
-    let waiting =
-        worst.zip(link).map(|(worst, link)| format_bytes((worst * bits_per_s(link) / 8.0) as u64));
+    let waiting = worst_mean_s
+        .zip(link)
+        .map(|(worst, link)| format_bytes((worst * bits_per_s(link) / 8.0) as u64));
     facts.set("waiting", waiting);
-    facts.set_failed(failed(&settings));
-    fill_table_and_chart(&settings, &alone, finding);
+    facts.set_failed(failed_object_count(&settings));
+    fill_table_and_chart(&settings, &alone_times, finding);
 }

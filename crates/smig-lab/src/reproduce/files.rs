@@ -9,7 +9,7 @@ use super::finding::Finding;
 use crate::campaign::TrialResult;
 
 /// Chart width, for a README.
-const WIDTH: f64 = 860.0;
+const CHART_WIDTH: f64 = 860.0;
 
 /// Paths of the parts of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,25 +46,25 @@ pub fn write_report(
         let path = dir.join(part);
         fs::create_dir_all(&path).map_err(|error| with_path(&path, &error))?;
     }
-    for finding in findings.iter().filter(|finding| finding.runs > 0) {
+    for finding in findings.iter().filter(|finding| finding.run_count > 0) {
         for chart in &finding.charts {
             let path = dir.join("figures").join(format!("{}.svg", chart.name));
-            write_file(&path, &(chart.to_file(WIDTH) + "\n"))?;
+            write_file(&path, &(chart.to_file(CHART_WIDTH) + "\n"))?;
             files.figures.push(path);
         }
-        let table = dir.join("tables").join(finding.name);
-        let (csv, json) = (table.with_extension("csv"), table.with_extension("json"));
+        let table_path = dir.join("tables").join(finding.name);
+        let (csv, json) = (table_path.with_extension("csv"), table_path.with_extension("json"));
         write_file(&csv, &finding.table.to_csv())?;
-        write_file(&json, &pretty(&finding.table.to_json()))?;
+        write_file(&json, &to_pretty_json(&finding.table.to_json()))?;
         files.tables.extend([csv, json]);
     }
-    write_file(&files.json, &pretty(&render_json(findings)))?;
+    write_file(&files.json, &to_pretty_json(&render_json(findings)))?;
     write_file(&files.summary, &smig_chart::table::to_markdown(&summary(findings)))?;
     write_file(&files.page, &render_html(findings, results))?;
     Ok(files)
 }
 
-fn pretty(value: &serde_json::Value) -> String {
+fn to_pretty_json(value: &serde_json::Value) -> String {
     format!("{value:#}\n")
 }
 

@@ -23,16 +23,16 @@ pub struct Finding {
     pub title: &'static str,
     /// The research question.
     pub question: &'static str,
-    /// Its scenario file.
-    pub file: &'static str,
+    /// Its scenario file; for the survey, the page that describes it.
+    pub source_file: &'static str,
     /// Number of runs.
-    pub runs: usize,
+    pub run_count: usize,
     /// Runs of the full campaign that are still missing.
-    pub missing: usize,
+    pub missing_runs: usize,
     /// What a quick campaign omits; empty for a full one.
-    pub omitted: Vec<String>,
+    pub omissions: Vec<String>,
     /// Each claim of the paper with our measurement.
-    pub rows: Vec<ClaimRow>,
+    pub claim_rows: Vec<ClaimRow>,
     /// The numbers.
     pub table: DataTable,
     /// The same numbers, as charts.
@@ -73,7 +73,7 @@ pub struct Chart {
     /// The unit, written after the last number of the axis.
     pub unit: &'static str,
     /// The groups, from top to bottom.
-    pub groups: Vec<Group>,
+    pub groups: Vec<DotGroup>,
     /// A reference value and its name.
     pub reference: Option<(f64, String)>,
     /// The scale of the axis.
@@ -91,7 +91,7 @@ pub enum AxisScale {
 
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct DotGroup {
     /// The heading above the points; may be empty.
     pub title: String,
     /// The points, from top to bottom.
@@ -112,7 +112,7 @@ pub struct Dot {
     /// The 95th percentile.
     pub p95: Option<f64>,
     /// The paper's value.
-    pub paper: Option<f64>,
+    pub paper_value: Option<f64>,
 }
 
 impl Finding {
@@ -122,11 +122,11 @@ impl Finding {
             paper_name: &figure.place,
             title: &figure.title,
             question: &figure.question,
-            file,
-            runs: 0,
-            missing: 0,
-            omitted: Vec::new(),
-            rows: Vec::new(),
+            source_file: file,
+            run_count: 0,
+            missing_runs: 0,
+            omissions: Vec::new(),
+            claim_rows: Vec::new(),
             table: DataTable::default(),
             charts: Vec::new(),
             sentences: Vec::new(),
@@ -137,10 +137,10 @@ impl Finding {
     }
 
     /// Returns a finding without results.
-    pub(super) fn without_results(experiment: &Experiment, why: &str) -> Self {
-        let mut finding = Self::new(experiment.figure, experiment.file);
+    pub(super) fn without_results(experiment: &Experiment, reason: &str) -> Self {
+        let mut finding = Self::new(experiment.figure, experiment.scenario_path);
         for claim in &experiment.figure.claims {
-            finding.add_unmeasured(claim, why.to_owned());
+            finding.add_unmeasured(claim, reason.to_owned());
         }
         finding
     }
@@ -151,16 +151,16 @@ impl Finding {
         extent: Extent,
         results: &[&TrialResult],
     ) -> Self {
-        let mut finding = Self::new(experiment.figure, experiment.file);
-        finding.runs = results.len();
+        let mut finding = Self::new(experiment.figure, experiment.scenario_path);
+        finding.run_count = results.len();
         match extent {
-            Extent::Quick => finding.omitted = experiment.omissions(results),
-            Extent::Full => finding.missing = experiment.missing_runs(results),
+            Extent::Quick => finding.omissions = experiment.omissions(results),
+            Extent::Full => finding.missing_runs = experiment.missing_runs(results),
         }
-        let disturbed = results.iter().filter(|result| !result.disturbed.is_empty()).count();
-        if disturbed > 0 {
+        let disturbed_count = results.iter().filter(|result| !result.disturbed.is_empty()).count();
+        if disturbed_count > 0 {
             finding.warnings.push(format!(
-                "{disturbed} of {} runs were disturbed at every attempt and are counted \
+                "{disturbed_count} of {} runs were disturbed at every attempt and are counted \
                  nevertheless: the machine was overloaded.",
                 results.len()
             ));
@@ -173,27 +173,33 @@ impl Finding {
 
     /// Adds the comparison of our measurement with a claim.
     fn compare_claim(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
-        let (ours, value, interval, verdict) = match evaluate(claim, results) {
+        let (measurement_text, value, interval, verdict) = match evaluate(claim, results) {
             Evaluation::Missing => return self.add_unmeasured(claim, "no runs".to_owned()),
             Evaluation::NoteOnly(value, note) => {
-                let shown = claim.note.render(&|name| note.get(name).map(String::as_str));
-                (shown.unwrap_or_default(), value, None, ClaimResult::NotJudged)
+                let note_text = claim.note.render(&|name| note.get(name).map(String::as_str));
+                (note_text.unwrap_or_default(), value, None, ClaimResult::NotJudged)
             }
-            Evaluation::Comparable(ours, note) => {
+            Evaluation::Comparable(measured, note) => {
                 let note = claim.note.render(&|name| note.get(name).map(String::as_str));
-                let shown =
-                    claim.expected.format_value(ours) + &claim.expected.format_interval(ours);
-                let verdict = Judgement::standard().judge(claim.expected, ours);
-                (with_note(shown, note.as_deref()), ours.value, ours.interval, verdict)
+                let value_text = claim.expected.format_value(measured)
+                    + &claim.expected.format_interval(measured);
+                let verdict = Judgement::standard().judge(claim.expected, measured);
+                (with_note(value_text, note.as_deref()), measured.value, measured.interval, verdict)
             }
         };
-        self.rows.push(ClaimRow { claim, ours, value: Some(value), interval, verdict });
+        self.claim_rows.push(ClaimRow {
+            claim,
+            ours: measurement_text,
+            value: Some(value),
+            interval,
+            verdict,
+        });
     }
 
-    pub(super) fn add_unmeasured(&mut self, claim: &'static Claim, why: String) {
-        self.rows.push(ClaimRow {
+    pub(super) fn add_unmeasured(&mut self, claim: &'static Claim, reason: String) {
+        self.claim_rows.push(ClaimRow {
             claim,
-            ours: why,
+            ours: reason,
             value: None,
             interval: None,
             verdict: ClaimResult::NotMeasured,
@@ -204,12 +210,12 @@ impl Finding {
     pub(super) fn add_report_texts(&mut self, facts: &Facts) {
         let report = self.figure.report();
         let render = |remark: &'static Remark| {
-            let applies = remark.when.is_empty()
+            let is_applicable = remark.when.is_empty()
                 || remark.when.iter().any(|key| self.is_not_fully_reproduced(key));
-            let each = facts.elements_of(remark.each.as_deref()).filter(move |values| {
-                applies && remark.needs.iter().all(|name| values.contains_key(name.as_str()))
+            let elements = facts.elements_of(remark.each.as_deref()).filter(move |values| {
+                is_applicable && remark.needs.iter().all(|name| values.contains_key(name.as_str()))
             });
-            each.filter_map(|values| {
+            elements.filter_map(|values| {
                 remark.text.render(&|name| values.get(name).map(String::as_str))
             })
         };
@@ -223,7 +229,7 @@ impl Finding {
 
     /// Returns whether a claim was judged and is not fully reproduced.
     fn is_not_fully_reproduced(&self, key: &str) -> bool {
-        let row = self.rows.iter().find(|row| row.claim.key == key);
+        let row = self.claim_rows.iter().find(|row| row.claim.key == key);
         row.is_some_and(|row| {
             matches!(
                 row.verdict,
@@ -241,7 +247,7 @@ impl Finding {
     pub(super) fn add_chart(
         &mut self,
         unit: &'static str,
-        groups: Vec<Group>,
+        groups: Vec<DotGroup>,
         reference: Option<f64>,
         scale: AxisScale,
     ) {
@@ -258,9 +264,9 @@ impl Finding {
     }
 }
 
-fn with_note(shown: String, note: Option<&str>) -> String {
+fn with_note(value_text: String, note: Option<&str>) -> String {
     match note {
-        None | Some("") => shown,
-        Some(note) => format!("{shown} ({note})"),
+        None | Some("") => value_text,
+        Some(note) => format!("{value_text} ({note})"),
     }
 }

@@ -75,21 +75,22 @@ impl Judgement {
     /// Returns the range for a reproduced claim, and the wider one for a claim reproduced in part.
     fn ranges(&self, expected: Expected) -> Option<(Range, Range)> {
         const INFINITY: f64 = f64::INFINITY;
-        let factor = |paper_value: f64, by: f64| (paper_value / by, paper_value * by);
-        let Self { reproduced, in_part, .. } = self;
+        let range_by_factor = |paper_value: f64, by: f64| (paper_value / by, paper_value * by);
+        let Self { reproduced: reproduced_rules, in_part: in_part_rules, .. } = self;
         match expected {
-            Expected::Seconds(paper_value) | Expected::Bytes(paper_value) => {
-                Some((factor(paper_value, reproduced.factor), factor(paper_value, in_part.factor)))
-            }
+            Expected::Seconds(paper_value) | Expected::Bytes(paper_value) => Some((
+                range_by_factor(paper_value, reproduced_rules.factor),
+                range_by_factor(paper_value, in_part_rules.factor),
+            )),
             Expected::LessBy(paper_value) => {
-                let min = paper_value - reproduced.percentage_points / 100.0;
-                Some(((min, INFINITY), (paper_value * in_part.reduction, INFINITY)))
+                let min = paper_value - reproduced_rules.percentage_points / 100.0;
+                Some(((min, INFINITY), (paper_value * in_part_rules.reduction, INFINITY)))
             }
             Expected::MoreByLessThan(bound) => {
-                Some(((-INFINITY, bound), (-INFINITY, in_part.bound * bound)))
+                Some(((-INFINITY, bound), (-INFINITY, in_part_rules.bound * bound)))
             }
             Expected::LongerThan(bound) => {
-                Some(((bound, INFINITY), (bound / in_part.bound, INFINITY)))
+                Some(((bound, INFINITY), (bound / in_part_rules.bound, INFINITY)))
             }
             // Zero has no direction.
             Expected::Less | Expected::More => {
@@ -100,17 +101,17 @@ impl Judgement {
     }
 
     /// Compares a measurement with a claim.
-    pub(super) fn judge(&self, expected: Expected, ours: MeasuredValue) -> ClaimResult {
-        let Some((reproduced, in_part)) = self.ranges(expected) else {
+    pub(super) fn judge(&self, expected: Expected, measured: MeasuredValue) -> ClaimResult {
+        let Some((reproduced_range, in_part_range)) = self.ranges(expected) else {
             return ClaimResult::NotMeasured;
         };
-        let Some((low, high)) = ours.interval else { return ClaimResult::NotJudged };
+        let Some((low, high)) = measured.interval else { return ClaimResult::NotJudged };
         let is_within = |range: Range| range.0 <= low && high <= range.1;
-        if is_within(reproduced) {
+        if is_within(reproduced_range) {
             ClaimResult::Reproduced
-        } else if is_within(in_part) {
+        } else if is_within(in_part_range) {
             ClaimResult::InPart
-        } else if high < in_part.0 || in_part.1 < low {
+        } else if high < in_part_range.0 || in_part_range.1 < low {
             ClaimResult::NotReproduced
         } else {
             ClaimResult::Undecided

@@ -11,7 +11,7 @@ use crate::workload::Outcome;
 pub(super) struct Sample {
     pub(super) runs: Vec<Run>,
     /// Number of objects that failed, or lack their cancel.
-    pub(super) failed: usize,
+    pub(super) failed_count: usize,
 }
 
 /// Returns the results with these levels on these axes.
@@ -30,9 +30,9 @@ pub(super) fn filter_runs<'a>(
 /// Returns the levels of an axis: first those of `order` that occur, then others.
 pub(super) fn levels_of(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let occurring = || results.iter().filter_map(|result| result.id.variant.level(axis));
-    let first = order.iter().copied().filter(|name| occurring().any(|found| found == *name));
-    for name in first.chain(occurring()) {
+    let occurring_levels = || results.iter().filter_map(|result| result.id.variant.level(axis));
+    let first = order.iter().copied().filter(|name| occurring_levels().any(|found| found == *name));
+    for name in first.chain(occurring_levels()) {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -54,8 +54,8 @@ pub(super) fn transfer_times(results: &[&TrialResult], transfer: &str) -> Sample
         let mut values = Vec::new();
         for object in result.observation.objects.iter().filter(|object| object.name == transfer) {
             match object.outcome {
-                Outcome::Complete => values.push(object.seconds()),
-                _ => sample.failed += 1,
+                Outcome::Complete => values.push(object.duration_s()),
+                _ => sample.failed_count += 1,
             }
         }
         sample.runs.push(Run { seed: result.seed, values });
@@ -73,7 +73,7 @@ pub(super) fn bytes_after_cancel(results: &[&TrialResult], transfer: &str) -> Sa
                 Some(cancel) => {
                     values.push(cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64);
                 }
-                None => sample.failed += 1,
+                None => sample.failed_count += 1,
             }
         }
         sample.runs.push(Run { seed: result.seed, values });
@@ -107,11 +107,11 @@ impl Sample {
         self.values().into_iter().reduce(f64::max)
     }
 
-    /// Returns the maximum over the runs of this sample's mean relative to that of `alone` in the same run.
-    pub(super) fn max_run_ratio(&self, alone: &Self) -> Option<f64> {
+    /// Returns the maximum over the runs of this sample's mean relative to that of `alone_times` in the same run.
+    pub(super) fn max_run_ratio(&self, alone_times: &Self) -> Option<f64> {
         let mean = |run: &Run| Statistic::Mean.compute(&run.values);
         let ratios =
-            self.runs.iter().zip(&alone.runs).filter_map(|(run, alone)| {
+            self.runs.iter().zip(&alone_times.runs).filter_map(|(run, alone)| {
                 Some(mean(run)? / mean(alone).filter(|mean| *mean > 0.0)?)
             });
         ratios.reduce(f64::max)
@@ -124,7 +124,7 @@ impl Sample {
     }
 
     /// Returns the mean as a measurement.
-    pub(super) fn measured(&self) -> Option<MeasuredValue> {
+    pub(super) fn measured_mean(&self) -> Option<MeasuredValue> {
         Some(MeasuredValue { value: self.mean()?, interval: self.interval() })
     }
 
@@ -138,14 +138,14 @@ impl Sample {
     }
 
     /// Returns the share by which this mean is less than the other; negative if it is more.
-    pub(super) fn less_than(&self, other: &Self) -> Option<MeasuredValue> {
+    pub(super) fn reduction_from(&self, other: &Self) -> Option<MeasuredValue> {
         let ratio = self.ratio_to(other)?;
         let interval = ratio.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
         Some(MeasuredValue { value: 1.0 - ratio.value, interval })
     }
 
     /// Returns the share by which this mean is more than the other; negative if it is less.
-    pub(super) fn more_than(&self, other: &Self) -> Option<MeasuredValue> {
+    pub(super) fn increase_from(&self, other: &Self) -> Option<MeasuredValue> {
         let ratio = self.ratio_to(other)?;
         let interval = ratio.interval.map(|(low, high)| (low - 1.0, high - 1.0));
         Some(MeasuredValue { value: ratio.value - 1.0, interval })

@@ -27,7 +27,7 @@ mod template;
 mod tests;
 
 pub use claim::{Claim, ClaimResult, Expected};
-pub use data_table::{Cell, Column, DataTable};
+pub use data_table::{DataCell, DataColumn, DataTable};
 pub use document::{render_json, summary};
 pub use experiment::{Experiment, Extent};
 pub use files::{ReportFiles, write_report};
@@ -68,14 +68,14 @@ fn finding(experiment: &Experiment, results: &[TrialResult]) -> Finding {
     let mut finding = Finding::with_claims(experiment, extent, &runs);
     let mut facts = Facts::new(fact_names(experiment.name));
     match experiment.name {
-        "slide-table" => figures_4_to_7::slide_table(&runs, &mut finding, &mut facts),
-        "figure-8" => figures_8_9::by_small_size(&runs, &mut finding, &mut facts),
-        "figure-9" => figures_8_9::by_big_size(&runs, &mut finding, &mut facts),
-        "figure-10" => figure_10::big_file(&runs, &mut finding, &mut facts),
+        "slide-table" => figures_4_to_7::fill_slide_table(&runs, &mut finding, &mut facts),
+        "figure-8" => figures_8_9::fill_by_small_size(&runs, &mut finding, &mut facts),
+        "figure-9" => figures_8_9::fill_by_big_size(&runs, &mut finding, &mut facts),
+        "figure-10" => figure_10::fill_big_file(&runs, &mut finding, &mut facts),
         "figure-11" | "table-2" => {
-            figure_11_table_2::after_cancel(&runs, &mut finding, &mut facts);
+            figure_11_table_2::fill_after_cancel(&runs, &mut finding, &mut facts);
         }
-        _ => figures_4_to_7::beside_big(&runs, &mut finding, &mut facts),
+        _ => figures_4_to_7::fill_beside_big(&runs, &mut finding, &mut facts),
     }
     finding.add_report_texts(&facts);
     finding

@@ -105,19 +105,19 @@ impl Figure {
     /// # Errors
     /// A description of the error, with file, place and the valid values.
     fn parse(name: &'static str, text: &str) -> Result<Self, String> {
-        let fault = |what: &dyn std::fmt::Display| format!("claims/{name}.toml: {what}");
-        let mut figure: Self = toml::from_str(text).map_err(|error| fault(&error))?;
+        let error_text = |what: &dyn std::fmt::Display| format!("claims/{name}.toml: {what}");
+        let mut figure: Self = toml::from_str(text).map_err(|error| error_text(&error))?;
         figure.name = name;
         let mut keys = BTreeSet::new();
         for claim in &mut figure.claims {
             claim.experiment = name;
-            let what = if keys.insert(claim.key.clone()) {
+            let error = if keys.insert(claim.key.clone()) {
                 claim.validation_error()
             } else {
                 Some("another claim has this key".to_owned())
             };
-            if let Some(what) = what {
-                return Err(fault(&format_args!("claim `{}`: {what}", claim.key)));
+            if let Some(error) = error {
+                return Err(error_text(&format_args!("claim `{}`: {error}", claim.key)));
             }
         }
         Ok(figure)
@@ -206,9 +206,9 @@ mod tests {
     fn claims_select_levels_of_their_scenario() {
         for experiment in Experiment::all() {
             let campaign = experiment.campaign(Extent::Full, &|_| Ok(())).unwrap();
-            let check = |claim: &Claim, of: &Quantity, cells: &[&CellSelection]| {
+            let check = |claim: &Claim, quantity: &Quantity, cells: &[&CellSelection]| {
                 let (Quantity::TransferTime(transfer) | Quantity::BytesAfterCancelOf(transfer)) =
-                    of;
+                    quantity;
                 for condition in &campaign.conditions {
                     let transfers = &condition.scenario.workload.transfers;
                     assert!(transfers.contains_key(transfer), "{claim:?}");
@@ -222,11 +222,11 @@ mod tests {
                         .conditions
                         .iter()
                         .filter_map(|condition| condition.variant.level(axis));
-                    let known: BTreeSet<_> = of_axis.collect();
-                    let is_known = |level: &&String| known.contains(level.as_str());
+                    let known_levels: BTreeSet<_> = of_axis.collect();
+                    let is_known = |level: &&String| known_levels.contains(level.as_str());
                     // A static pool is not measured everywhere, and Figures 4 to 7 share their claims' form.
                     assert!(
-                        known.is_empty() || levels.iter().all(|level| is_known(&level)),
+                        known_levels.is_empty() || levels.iter().all(|level| is_known(&level)),
                         "{axis} {claim:?}"
                     );
                 }
@@ -238,8 +238,8 @@ mod tests {
                     }
                     Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
                         check(claim, &pair.quantity, &[&pair.cells, &pair.baseline]);
-                        for also in pair.note_values.values() {
-                            check(claim, &pair.quantity, &[also]);
+                        for selection in pair.note_values.values() {
+                            check(claim, &pair.quantity, &[selection]);
                         }
                     }
                     Measure::Survey => panic!("{claim:?}"),
@@ -265,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_its_file_and_claim() {
-        let good = "place = 'p'\ntitle = 't'\nquestion = 'q'\n[[claims]]\nkey = 'less'\nplace = 'p'\ntext = 't'\n\
+    fn an_error_names_its_file_and_claim() {
+        let valid_text = "place = 'p'\ntitle = 't'\nquestion = 'q'\n[[claims]]\nkey = 'less'\nplace = 'p'\ntext = 't'\n\
             expected = { less-by = 0.9 }\nnote = '{scheme}'\n[claims.measured.less-than]\n\
             of = { time-of = 'small' }\ncells = { scheme = ['A', 'B'] }\nthan = { scheme = 'N' }\nchoose = 'largest'\n";
-        assert!(Figure::parse("figure-4", good).is_ok());
-        for (from, to, what) in [
+        assert!(Figure::parse("figure-4", valid_text).is_ok());
+        for (from, to, expected_error) in [
             ("less-by = 0.9", "less-by = 'x'", "line 8"),
             (
                 "time-of",
@@ -295,16 +295,17 @@ mod tests {
                 "claim `less`: `expected` Bytes(9.0) cannot be compared",
             ),
         ] {
-            assert!(good.contains(from), "{from}");
-            let error = Figure::parse("figure-4", &good.replacen(from, to, 1)).unwrap_err();
+            assert!(valid_text.contains(from), "{from}");
+            let error = Figure::parse("figure-4", &valid_text.replacen(from, to, 1)).unwrap_err();
             assert!(
-                error.starts_with("claims/figure-4.toml: ") && error.contains(what),
-                "{what}: {error}"
+                error.starts_with("claims/figure-4.toml: ") && error.contains(expected_error),
+                "{expected_error}: {error}"
             );
         }
-        let duplicated = good.to_owned() + &good[good.find("[[").unwrap()..];
+        let text_with_duplicate =
+            valid_text.to_owned() + &valid_text[valid_text.find("[[").unwrap()..];
         assert!(
-            Figure::parse("figure-4", &duplicated)
+            Figure::parse("figure-4", &text_with_duplicate)
                 .unwrap_err()
                 .ends_with("another claim has this key")
         );

@@ -12,12 +12,12 @@ use rcgen::{CertificateParams, KeyPair};
 use smig::{Server, ServerTls, Trust};
 use smig_files::{FileOptions, Files};
 use smig_survey::crawl::{
-    CrawlEvent, CrawlOptions, CrawlSummary, Limits, ResultsFile, Url, build_client, crawl as ask,
+    CrawlEvent, CrawlOptions, CrawlSummary, ResultsFile, Url, WalkLimits, build_client, crawl,
     parse_start,
 };
 use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
-use super::data_table::{Cell, number_column, text_column};
+use super::data_table::{DataCell, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::Finding;
 use super::paper::Figure;
@@ -29,7 +29,7 @@ const SURVEY_FILE: &str = "survey.jsonl";
 pub const EXPERIMENT_NAME: &str = "table-1";
 
 const MB: u64 = 1_000_000;
-const SITES: usize = 150;
+const SITE_COUNT: usize = 150;
 /// The paper's shares scaled to 150 sites: how many have an object of this size and none larger.
 const LARGE_OBJECTS: [(usize, u64); 4] = [(17, MB), (2, 5 * MB), (1, 10 * MB), (1, 25 * MB)];
 /// Number of a site's objects other than its pages and its large object.
@@ -59,10 +59,10 @@ pub enum TestWebError {
 
 /// One site.
 struct Site {
-    small: Vec<u64>,
-    large: Option<u64>,
+    small_object_sizes: Vec<u64>,
+    large_object_size: Option<u64>,
     /// The level of the page that links the large object.
-    level: Level,
+    linking_level: Level,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,30 +72,33 @@ enum Level {
 }
 
 fn plan_sites() -> Vec<Site> {
-    let large: Vec<u64> =
+    let large_object_sizes: Vec<u64> =
         LARGE_OBJECTS.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count)).collect();
-    let all = (SITES * SMALL_OBJECTS_PER_SITE) as f64;
+    let small_object_count = (SITE_COUNT * SMALL_OBJECTS_PER_SITE) as f64;
     let site = |number: usize| {
         // Small sizes are distributed so that each site has some of each.
-        let share = |index: usize| ((index * SITES + number) as f64 + 0.5) / all;
+        let share =
+            |index: usize| ((index * SITE_COUNT + number) as f64 + 0.5) / small_object_count;
         Site {
-            small: (0..SMALL_OBJECTS_PER_SITE).map(|index| size_at(share(index))).collect(),
-            large: large.get(number).copied(),
-            level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
+            small_object_sizes: (0..SMALL_OBJECTS_PER_SITE)
+                .map(|index| size_at(share(index)))
+                .collect(),
+            large_object_size: large_object_sizes.get(number).copied(),
+            linking_level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
         }
     };
-    (0..SITES).map(site).collect()
+    (0..SITE_COUNT).map(site).collect()
 }
 
 /// Returns the quantile of the object sizes, interpolated logarithmically between the paper's
 /// percentiles.
 fn size_at(share: f64) -> u64 {
-    let above = SIZE_QUANTILES
+    let upper_index = SIZE_QUANTILES
         .iter()
         .position(|(at, _)| share < *at)
         .unwrap_or(SIZE_QUANTILES.len() - 1)
         .max(1);
-    let ((from, low), (to, high)) = (SIZE_QUANTILES[above - 1], SIZE_QUANTILES[above]);
+    let ((from, low), (to, high)) = (SIZE_QUANTILES[upper_index - 1], SIZE_QUANTILES[upper_index]);
     (low * (high / low).powf((share - from) / (to - from))) as u64
 }
 
@@ -104,8 +107,8 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
     let images = |range: std::ops::Range<usize>| -> String {
         range.map(|index| format!("<img src=\"{index}.bin\">")).collect()
     };
-    let large = |level| {
-        let is_linked = site.large.is_some() && site.level == level;
+    let large_link = |level| {
+        let is_linked = site.large_object_size.is_some() && site.linking_level == level;
         if is_linked { "<a href=\"large.bin\">large</a>" } else { "" }
     };
     let head = "<!doctype html><title>A test site</title>";
@@ -115,7 +118,7 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
             format!(
                 "{head}<a href=\"second.html\">on</a><a href=\"https://elsewhere.invalid/\">off</a>{}{}",
                 images(0..SMALL_OBJECTS_PER_SITE / 2),
-                large(Level::Second)
+                large_link(Level::Second)
             ),
         ),
         (
@@ -123,7 +126,7 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
             format!(
                 "{head}<a href=\"./\">back</a><a href=\"third.html\">on</a>{}{}",
                 images(SMALL_OBJECTS_PER_SITE / 2..SMALL_OBJECTS_PER_SITE),
-                large(Level::Third)
+                large_link(Level::Third)
             ),
         ),
         ("third.html", format!("{head}<a href=\"too-deep.bin\">not to be followed</a>")),
@@ -136,31 +139,39 @@ fn write(site: &Site, dir: &Path) -> io::Result<()> {
         fs::write(dir.join(name), text)?;
     }
     // Only the sizes matter: the files are sparse.
-    let file = |name: &str, size| File::create(dir.join(name))?.set_len(size);
-    for (index, size) in site.small.iter().enumerate() {
-        file(&format!("{index}.bin"), *size)?;
+    let create_file = |name: &str, size| File::create(dir.join(name))?.set_len(size);
+    for (index, size) in site.small_object_sizes.iter().enumerate() {
+        create_file(&format!("{index}.bin"), *size)?;
     }
-    if let Some(size) = site.large {
-        file("large.bin", size)?;
+    if let Some(size) = site.large_object_size {
+        create_file("large.bin", size)?;
     }
-    file("too-deep.bin", TOO_DEEP_BYTES)
+    create_file("too-deep.bin", TOO_DEEP_BYTES)
 }
 
 /// Returns the expected result: sites with an object of at least 1, 5, 10, 25, 50 MB, and all sizes.
 fn expected_survey() -> ([u64; 5], Vec<u64>) {
     let sites = plan_sites();
-    let at_least = |bytes: u64| {
-        sites.iter().filter(|site| site.large.is_some_and(|large| large >= bytes)).count() as u64
+    let sites_with_at_least = |bytes: u64| {
+        sites
+            .iter()
+            .filter(|site| site.large_object_size.is_some_and(|large| large >= bytes))
+            .count() as u64
     };
     let mut sizes: Vec<u64> = sites
         .iter()
         .flat_map(|site| {
             let pages = pages(site).map(|(_, text)| text.len() as u64);
-            site.small.iter().copied().chain(site.large).chain(pages).collect::<Vec<_>>()
+            site.small_object_sizes
+                .iter()
+                .copied()
+                .chain(site.large_object_size)
+                .chain(pages)
+                .collect::<Vec<_>>()
         })
         .collect();
     sizes.sort_unstable();
-    ([1, 5, 10, 25, 50].map(|mega| at_least(mega * MB)), sizes)
+    ([1, 5, 10, 25, 50].map(|mega| sites_with_at_least(mega * MB)), sizes)
 }
 
 /// Serves the test sites on loopback and surveys them; the findings are added to `dir`. An
@@ -169,12 +180,12 @@ fn expected_survey() -> ([u64; 5], Vec<u64>) {
 /// # Errors
 /// [`TestWebError`].
 pub fn survey_test_web(dir: &Path) -> Result<(), TestWebError> {
-    let out = dir.join(SURVEY_FILE);
-    if out.exists() {
-        if read_survey(dir)?.is_some_and(|table| table.sites == SITES as u64) {
+    let survey_path = dir.join(SURVEY_FILE);
+    if survey_path.exists() {
+        if read_survey(dir)?.is_some_and(|table| table.sites == SITE_COUNT as u64) {
             return Ok(());
         }
-        fs::remove_file(&out)?;
+        fs::remove_file(&survey_path)?;
     }
     fs::create_dir_all(dir)?;
     let root = tempfile::TempDir::with_prefix("smig-lab-web-")?;
@@ -182,20 +193,20 @@ pub fn survey_test_web(dir: &Path) -> Result<(), TestWebError> {
         write(site, &root.path().join(number.to_string()))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve_and_survey(root.path(), &out))
+    runtime.block_on(serve_and_survey(root.path(), &survey_path))
 }
 
-async fn serve_and_survey(root: &Path, out: &Path) -> Result<(), TestWebError> {
+async fn serve_and_survey(root: &Path, survey_path: &Path) -> Result<(), TestWebError> {
     let key = KeyPair::generate()?;
     let certificate =
         CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?.pem();
     let tls = ServerTls::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
     let mut server = Server::builder().workers(NonZeroUsize::MIN);
-    for _ in 0..SITES {
+    for _ in 0..SITE_COUNT {
         server = server.listen(([127, 0, 0, 1], 0).into(), tls.clone());
     }
     let server = server.start(Files::new(root, FileOptions::default())?)?;
-    let starts: Result<Vec<Url>, SurveyError> = server
+    let start_urls: Result<Vec<Url>, SurveyError> = server
         .local_addrs()
         .iter()
         .enumerate()
@@ -205,12 +216,12 @@ async fn serve_and_survey(root: &Path, out: &Path) -> Result<(), TestWebError> {
         .collect();
     let options = CrawlOptions {
         rate: "1000/s".parse().map_err(|_| io::Error::other("the survey's rate"))?,
-        parallel: 8,
+        parallel_sites: 8,
         contact: "https://localhost/".into(),
     };
     let client = build_client(Trust::Pem(certificate.into_bytes()))?;
-    let mut results = ResultsFile::open(out, Limits::default())?;
-    ask(&starts?, &options, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
+    let mut results = ResultsFile::open(survey_path, WalkLimits::default())?;
+    crawl(&start_urls?, &options, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
     Ok(())
 }
 
@@ -249,7 +260,7 @@ pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
     let mut finding = Finding::new(figure, "docs/survey.md");
     let mut facts = Facts::new(SURVEY_FACTS);
     if let Some(table) = survey {
-        finding.runs = 1;
+        finding.run_count = 1;
         compare_with_planted(table, &mut finding, &mut facts);
     }
     for claim in &figure.claims {
@@ -265,13 +276,13 @@ fn compare_with_planted(table: &Table, finding: &mut Finding, facts: &mut Facts)
     let (planted_counts, sizes) = expected_survey();
     let found_counts: Vec<u64> = table.threshold_rows.iter().map(|row| row.sites).collect();
     let verdict = |right| Some(if right { "as planted" } else { "NOT as planted" }.to_owned());
-    let shown =
+    let join_counts =
         |counts: &[u64]| Some(counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
     facts.set("sites", Some(table.sites.to_string()));
     facts.set("objects", Some(sizes.len().to_string()));
-    facts.set("counts", shown(&found_counts));
+    facts.set("counts", join_counts(&found_counts));
     facts.set("counts_verdict", verdict(found_counts == planted_counts));
-    facts.set("planted", shown(&planted_counts));
+    facts.set("planted", join_counts(&planted_counts));
     let percentiles: Vec<_> =
         table.percentiles.iter().map(|percentile| percentile.bytes.unwrap_or(0.0)).collect();
     let planted_percentiles = [0.25, 0.5, 0.75].map(|share| percentile(&sizes, share));
@@ -300,20 +311,20 @@ fn fill_table(
     ];
     for (row, planted) in table.threshold_rows.iter().zip(planted_counts) {
         finding.table.rows.push(vec![
-            Cell::text(format!("sites with at least {} MB", row.bytes / MB)),
-            Cell::Number(row.sites as f64),
-            Cell::Number(planted as f64),
-            Cell::Number(row.paper_sites as f64),
-            Cell::text(format!("{} test sites; the paper: 1500", table.sites)),
+            DataCell::text(format!("sites with at least {} MB", row.bytes / MB)),
+            DataCell::Number(row.sites as f64),
+            DataCell::Number(planted as f64),
+            DataCell::Number(row.paper_sites as f64),
+            DataCell::text(format!("{} test sites; the paper: 1500", table.sites)),
         ]);
     }
     for (percentile, planted) in table.percentiles.iter().zip(planted_percentiles) {
         finding.table.rows.push(vec![
-            Cell::text(format!("percentile {} of sizes, bytes", percentile.percent)),
-            Cell::of(percentile.bytes),
-            Cell::Number(planted),
-            Cell::Number(percentile.paper_bytes as f64),
-            Cell::text(format!("{} objects", table.objects)),
+            DataCell::text(format!("percentile {} of sizes, bytes", percentile.percent)),
+            DataCell::of(percentile.bytes),
+            DataCell::Number(planted),
+            DataCell::Number(percentile.paper_bytes as f64),
+            DataCell::text(format!("{} objects", table.objects)),
         ]);
     }
 }
@@ -329,9 +340,9 @@ mod tests {
 
     #[test]
     fn the_test_web_has_the_papers_shares() {
-        let (reached, sizes) = expected_survey();
-        assert_eq!(reached, [21, 4, 2, 1, 0]);
-        assert!(sizes.len() > SITES * SMALL_OBJECTS_PER_SITE);
+        let (sites_with_at_least, sizes) = expected_survey();
+        assert_eq!(sites_with_at_least, [21, 4, 2, 1, 0]);
+        assert!(sizes.len() > SITE_COUNT * SMALL_OBJECTS_PER_SITE);
         assert_eq!(size_at(0.25), 18_000);
         assert_eq!(size_at(0.5), 40_000);
         assert!((114_000..116_000).contains(&size_at(0.75)));
@@ -343,8 +354,11 @@ mod tests {
         survey_test_web(dir.path()).unwrap();
         let table = read_survey(dir.path()).unwrap().unwrap();
         let finding = finding(Some(&table)).unwrap();
-        assert!(finding.rows.iter().all(|row| row.ours.ends_with("as planted")), "{finding:#?}");
-        assert!(!finding.rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
+        assert!(
+            finding.claim_rows.iter().all(|row| row.ours.ends_with("as planted")),
+            "{finding:#?}"
+        );
+        assert!(!finding.claim_rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
         // A second call does nothing.
         let before = fs::metadata(dir.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
         survey_test_web(dir.path()).unwrap();

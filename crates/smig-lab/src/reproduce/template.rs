@@ -14,7 +14,7 @@ pub(super) struct Template {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
-    optional: bool,
+    is_optional: bool,
     pieces: Vec<Piece>,
 }
 
@@ -31,16 +31,16 @@ impl TryFrom<String> for Template {
         let mut parts = Vec::new();
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            let (always, bracket) =
+            let (outside_brackets, bracket) =
                 rest.split_once('[').map_or((rest, None), |(a, b)| (a, Some(b)));
-            parts.push(Part { optional: false, pieces: pieces(always)? });
+            parts.push(Part { is_optional: false, pieces: pieces(outside_brackets)? });
             let Some(bracket) = bracket else { break };
             let (inner, after) =
                 bracket.split_once(']').ok_or_else(|| format!("`[{bracket}` has no `]`"))?;
             if inner.contains('[') {
                 return Err(format!("`[` inside of `[{inner}]`: parts cannot be nested"));
             }
-            parts.push(Part { optional: true, pieces: pieces(inner)? });
+            parts.push(Part { is_optional: true, pieces: pieces(inner)? });
             rest = after;
         }
         Ok(Self { parts })
@@ -79,7 +79,7 @@ impl Template {
         for part in &self.parts {
             match part.render(value) {
                 Some(text) => out += &text,
-                None if part.optional => {}
+                None if part.is_optional => {}
                 None => return None,
             }
         }
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn brackets_that_do_not_match_are_errors() {
-        for (text, what) in [
+        for (text, expected_error) in [
             ("{a", "`{a` has no `}`"),
             ("a [b", "`[b` has no `]`"),
             ("a] b", "`]` without `[`: a] b"),
             ("[a [b] c]", "`[` inside of `[a [b]`: parts cannot be nested"),
         ] {
-            assert_eq!(template(text).unwrap_err(), what, "{text}");
+            assert_eq!(template(text).unwrap_err(), expected_error, "{text}");
         }
     }
 }

@@ -7,16 +7,16 @@ use super::*;
 use crate::scenario::{Campaign, Scenario, Variant};
 
 /// Recorded runs, one per line; objects are reduced to the fields that analyses read.
-const RECORDED: &str = include_str!("recorded.jsonl");
+const RECORDED_RUNS: &str = include_str!("recorded.jsonl");
 
 fn recorded_results() -> Vec<TrialResult> {
-    RECORDED.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    RECORDED_RUNS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn campaign(experiment: &Experiment, extent: Extent) -> Campaign {
     experiment
         .campaign(extent, &|_| Ok(()))
-        .unwrap_or_else(|faults| panic!("{}: {faults:?}", experiment.file))
+        .unwrap_or_else(|faults| panic!("{}: {faults:?}", experiment.scenario_path))
 }
 
 #[test]
@@ -25,9 +25,15 @@ fn every_scenario_parses_and_has_its_experiments_name() {
         let full = campaign(experiment, Extent::Full);
         assert_eq!(full.name, experiment.name);
         assert_eq!(full.repetitions, 10, "{}: the paper's", experiment.name);
-        assert!(full.about.starts_with(experiment.paper_name), "{}", full.about);
-        assert!(experiment.text.contains(&format!("smig lab reproduce {}", experiment.name)));
-        assert!(experiment.text.contains(&format!("smig lab run {}", experiment.file)));
+        assert!(full.description.starts_with(experiment.paper_name), "{}", full.description);
+        assert!(
+            experiment.scenario_text.contains(&format!("smig lab reproduce {}", experiment.name))
+        );
+        assert!(
+            experiment
+                .scenario_text
+                .contains(&format!("smig lab run {}", experiment.scenario_path))
+        );
     }
 }
 
@@ -43,19 +49,21 @@ fn every_scheme_is_described() {
 
 /// Asserts that a quick scenario differs from the full one only in lengths, and is never longer.
 fn assert_is_reduced(quick: &Scenario, full: &Scenario) {
-    let mut same = full.clone();
-    for (name, transfer) in &mut same.workload.transfers {
-        let short = &quick.workload.transfers[name];
-        assert!(short.size_of(0) <= transfer.size_of(0), "{name}");
-        assert!(short.count.unwrap_or(0) <= transfer.count.unwrap_or(u32::MAX), "{name}");
-        transfer.size = short.size.clone();
-        transfer.count = short.count;
-        if let (Some(early), Some(late)) = (&short.cancel, &mut transfer.cancel) {
-            assert!(early.after <= late.after, "{name}");
-            late.after = early.after;
+    let mut expected_quick = full.clone();
+    for (name, transfer) in &mut expected_quick.workload.transfers {
+        let quick_transfer = &quick.workload.transfers[name];
+        assert!(quick_transfer.size_of(0) <= transfer.size_of(0), "{name}");
+        assert!(quick_transfer.count.unwrap_or(0) <= transfer.count.unwrap_or(u32::MAX), "{name}");
+        transfer.size = quick_transfer.size.clone();
+        transfer.count = quick_transfer.count;
+        if let (Some(quick_cancel), Some(full_cancel)) =
+            (&quick_transfer.cancel, &mut transfer.cancel)
+        {
+            assert!(quick_cancel.after <= full_cancel.after, "{name}");
+            full_cancel.after = quick_cancel.after;
         }
     }
-    assert_eq!(*quick, same);
+    assert_eq!(*quick, expected_quick);
 }
 
 #[test]
@@ -65,10 +73,11 @@ fn quick_campaigns_are_subsets_of_full_ones() {
             (campaign(experiment, Extent::Full), campaign(experiment, Extent::Quick));
         assert!(!quick.conditions.is_empty() && quick.repetitions < full.repetitions);
         for condition in &quick.conditions {
-            let whole = full.conditions.iter().find(|whole| whole.variant == condition.variant);
-            assert_is_reduced(&condition.scenario, &whole.unwrap().scenario);
-            let repeats = experiment.repetitions(Extent::Quick, &quick, &condition.variant);
-            assert!((1..=quick.repetitions).contains(&repeats), "{}", condition.variant);
+            let full_condition =
+                full.conditions.iter().find(|whole| whole.variant == condition.variant);
+            assert_is_reduced(&condition.scenario, &full_condition.unwrap().scenario);
+            let repetitions = experiment.repetitions(Extent::Quick, &quick, &condition.variant);
+            assert!((1..=quick.repetitions).contains(&repetitions), "{}", condition.variant);
         }
         // Each includes plain HTTP/2, or its equivalent, as the baseline.
         let schemes: BTreeSet<_> = quick
@@ -92,12 +101,12 @@ fn small_objects_are_requested_while_the_file_downloads() {
                 };
                 let (Some(count), None) = (small.count, big.count) else { continue };
                 let rate = condition.scenario.link.to_client.rate.mean_bits_per_second() as f64;
-                let file_ends = big.start.0.as_secs_f64() + big.size_of(0) as f64 * 8.0 / rate;
-                let every = small.every.unwrap().0.as_secs_f64();
-                let last = small.start.0.as_secs_f64() + every * f64::from(count - 1);
+                let file_end_s = big.start.0.as_secs_f64() + big.size_of(0) as f64 * 8.0 / rate;
+                let interval_s = small.every.unwrap().0.as_secs_f64();
+                let last_start_s = small.start.0.as_secs_f64() + interval_s * f64::from(count - 1);
                 assert!(
-                    last < file_ends,
-                    "{} {}: {last} {file_ends}",
+                    last_start_s < file_end_s,
+                    "{} {}: {last_start_s} {file_end_s}",
                     experiment.name,
                     condition.variant
                 );
@@ -113,26 +122,26 @@ fn figures_4_to_7_differ_only_in_link_and_send_buffers() {
         let variant =
             Variant(vec![("scheme".into(), "MigSP".into()), ("congestion".into(), "bbr".into())]);
         let campaign = campaign(Experiment::by_name(name).unwrap(), Extent::Full);
-        let fits = |condition: &crate::scenario::Condition| {
+        let is_selected = |condition: &crate::scenario::Condition| {
             variant.0.iter().all(|(axis, name)| condition.variant.level(axis) == Some(name))
         };
-        campaign.conditions.into_iter().find(fits).unwrap().scenario
+        campaign.conditions.into_iter().find(is_selected).unwrap().scenario
     };
     let wired = scenario("figure-4");
     for name in ["figure-5", "figure-6", "figure-7"] {
-        let mut other = scenario(name);
-        other.link = wired.link.clone();
-        other.hosts.server.send_buffer = wired.hosts.server.send_buffer;
-        assert_eq!(other, wired, "{name}");
+        let mut other_scenario = scenario(name);
+        other_scenario.link = wired.link.clone();
+        other_scenario.hosts.server.send_buffer = wired.hosts.server.send_buffer;
+        assert_eq!(other_scenario, wired, "{name}");
     }
-    let paper = smig_link::LinkSpec::paper_wired();
-    assert_eq!(wired.link, paper, "the wired link is the profile of this name");
+    let paper_link = smig_link::LinkSpec::paper_wired();
+    assert_eq!(wired.link, paper_link, "the wired link is the profile of this name");
 }
 
 #[test]
 fn without_results_every_claim_is_not_measured() {
     let findings = findings(&[], None);
-    let rows = || findings.iter().flat_map(|finding| &finding.rows);
+    let rows = || findings.iter().flat_map(|finding| &finding.claim_rows);
     assert!(rows().count() > 20);
     assert!(rows().all(|row| row.verdict == ClaimResult::NotMeasured && !row.ours.is_empty()));
     let html = render_html(&findings, &[]);
@@ -142,14 +151,14 @@ fn without_results_every_claim_is_not_measured() {
 #[test]
 fn causes_are_omitted_without_their_measurements() {
     let results = recorded_results();
-    let without = |results: &[TrialResult]| {
+    let findings_without_plain = |results: &[TrialResult]| {
         let is_plain = |result: &&TrialResult| {
             result.id.variant.level("scheme").is_some_and(|on| on == "NoMig")
         };
         let rest: Vec<_> = results.iter().filter(|result| !is_plain(result)).cloned().collect();
         findings(&rest, None)
     };
-    for finding in without(&results) {
+    for finding in findings_without_plain(&results) {
         let causes = ["a round trip and the link's queue remain", "the file fits into the send"];
         for cause in causes {
             let is_given = finding.interpretations.iter().any(|reading| reading.contains(cause));
@@ -162,16 +171,21 @@ fn causes_are_omitted_without_their_measurements() {
 fn recorded_runs_give_the_same_report() {
     let results = recorded_results();
     let findings = findings(&results, None);
-    let with_runs: Vec<_> = findings.iter().filter(|finding| finding.runs > 0).collect();
+    let with_runs: Vec<_> = findings.iter().filter(|finding| finding.run_count > 0).collect();
     assert!(with_runs.len() >= 5, "{}", with_runs.len());
     for finding in &with_runs {
-        assert!(!finding.omitted.is_empty(), "{}: these are quick runs", finding.name);
+        assert!(!finding.omissions.is_empty(), "{}: these are quick runs", finding.name);
         assert!(!finding.sentences.is_empty(), "{}", finding.name);
         assert!(!finding.charts.is_empty(), "{}", finding.name);
-        let wide = finding.table.columns.len();
-        assert!(finding.table.rows.iter().all(|row| row.len() == wide), "{}", finding.name);
-        let claims = finding.figure.claims.len();
-        assert_eq!(finding.rows.len(), claims, "{}: each claim has an answer", finding.name);
+        let column_count = finding.table.columns.len();
+        assert!(finding.table.rows.iter().all(|row| row.len() == column_count), "{}", finding.name);
+        let claim_count = finding.figure.claims.len();
+        assert_eq!(
+            finding.claim_rows.len(),
+            claim_count,
+            "{}: each claim has an answer",
+            finding.name
+        );
     }
     insta::assert_snapshot!(smig_chart::table::to_text(&summary(&findings)));
 }
@@ -182,9 +196,9 @@ fn the_page_is_self_contained_and_complete() {
     let findings = findings(&results, None);
     let html = render_html(&findings, &results);
     smig_chart::html::assert_balanced(&html);
-    for outside in ["<script", "http:", "https:", "url(", "@import", "src="] {
+    for external_reference in ["<script", "http:", "https:", "url(", "@import", "src="] {
         let html = html.replace("http://www.w3.org/2000/svg", "");
-        assert!(!html.contains(outside), "{outside}");
+        assert!(!html.contains(external_reference), "{external_reference}");
     }
     let json = render_json(&findings).to_string();
     assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"not-judged\""));
@@ -198,14 +212,14 @@ fn a_report_is_written_as_files() {
     let results = recorded_results();
     let findings = findings(&results, None);
     let dir = tempfile::tempdir().unwrap();
-    let written = write_report(dir.path(), &findings, &results).unwrap();
-    assert_eq!(written.tables.len(), 2 * written.figures.len());
-    let figures = written.figures.iter().chain(&written.tables).chain([
-        &written.page,
-        &written.json,
-        &written.summary,
+    let report_files = write_report(dir.path(), &findings, &results).unwrap();
+    assert_eq!(report_files.tables.len(), 2 * report_files.figures.len());
+    let all_paths = report_files.figures.iter().chain(&report_files.tables).chain([
+        &report_files.page,
+        &report_files.json,
+        &report_files.summary,
     ]);
-    for path in figures {
+    for path in all_paths {
         assert!(std::fs::metadata(path).unwrap().len() > 40, "{}", path.display());
     }
 }
@@ -219,7 +233,7 @@ fn verdicts_follow_their_rules() {
         value: f64::midpoint(low, high),
         interval: Some((low, high)),
     };
-    for (expected, ours, verdict) in [
+    for (expected, measured, verdict) in [
         (Expected::Seconds(8.4), between(5.7, 6.0), ClaimResult::Reproduced),
         (Expected::Seconds(8.4), between(5.5, 6.0), ClaimResult::InPart),
         (Expected::Seconds(8.4), between(2.0, 2.9), ClaimResult::Undecided),
@@ -242,37 +256,45 @@ fn verdicts_follow_their_rules() {
         (Expected::Seconds(8.4), without_interval(8.4), ClaimResult::NotJudged),
         (Expected::Web, without_interval(1.0), ClaimResult::NotMeasured),
     ] {
-        assert_eq!(Judgement::standard().judge(expected, ours), verdict, "{expected:?} {ours:?}");
+        assert_eq!(
+            Judgement::standard().judge(expected, measured),
+            verdict,
+            "{expected:?} {measured:?}"
+        );
     }
 }
 
 /// Recorded runs of one setting, repeated with other seeds.
 fn repeat_recorded(times: u64) -> Vec<TrialResult> {
-    let again = |seed: u64| {
+    let with_seed = |seed: u64| {
         recorded_results().into_iter().map(move |mut result| {
             result.seed += seed;
             result.id.repetition = 1 + u32::try_from(seed).unwrap();
             result
         })
     };
-    (0..times).flat_map(again).collect()
+    (0..times).flat_map(with_seed).collect()
 }
 
 #[test]
 fn intervals_and_verdicts_need_five_runs_and_a_maximum_has_none() {
-    let judged = |times| {
+    let measured_rows = |times| {
         let findings = findings(&repeat_recorded(times), None);
-        let rows = findings.into_iter().flat_map(|finding| finding.rows);
+        let rows = findings.into_iter().flat_map(|finding| finding.claim_rows);
         rows.filter(|row| row.value.is_some()).collect::<Vec<_>>()
     };
-    let four = judged(4);
-    assert!(four.iter().all(|row| row.interval.is_none() && row.verdict == ClaimResult::NotJudged));
-    let five = judged(5);
-    let maximum = |row: &&ClaimRow| row.claim.experiment == "figure-9" && row.claim.key == "lte";
-    assert!(five.iter().any(|row| row.verdict == ClaimResult::Reproduced));
-    for row in &five {
-        assert_eq!(row.interval.is_none(), maximum(&row), "{row:?}");
-        assert_eq!(row.verdict == ClaimResult::NotJudged, maximum(&row), "{row:?}");
+    let rows_of_four_runs = measured_rows(4);
+    assert!(
+        rows_of_four_runs
+            .iter()
+            .all(|row| row.interval.is_none() && row.verdict == ClaimResult::NotJudged)
+    );
+    let rows_of_five_runs = measured_rows(5);
+    let is_maximum = |row: &&ClaimRow| row.claim.experiment == "figure-9" && row.claim.key == "lte";
+    assert!(rows_of_five_runs.iter().any(|row| row.verdict == ClaimResult::Reproduced));
+    for row in &rows_of_five_runs {
+        assert_eq!(row.interval.is_none(), is_maximum(&row), "{row:?}");
+        assert_eq!(row.verdict == ClaimResult::NotJudged, is_maximum(&row), "{row:?}");
     }
 }
 
@@ -288,9 +310,13 @@ fn a_report_of_several_builds_has_a_warning() {
         result.origin = origin("p1");
     }
     let page = |results: &[TrialResult]| render_html(&findings(results, None), results);
-    let one = page(&results);
-    assert!(!one.contains("Not of one build") && one.contains("commit cccccccccccc"), "{one}");
-    assert!(one.contains("median 1, maximum 1.5"), "{one}");
+    let page_of_one_build = page(&results);
+    assert!(
+        !page_of_one_build.contains("Not of one build")
+            && page_of_one_build.contains("commit cccccccccccc"),
+        "{page_of_one_build}"
+    );
+    assert!(page_of_one_build.contains("median 1, maximum 1.5"), "{page_of_one_build}");
     results[0].origin = origin("p2");
     assert!(page(&results).contains("Not of one build"));
 }

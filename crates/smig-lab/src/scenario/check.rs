@@ -21,7 +21,7 @@ pub(super) struct ValidLinks(Vec<LinkSpec>);
 
 impl ValidLinks {
     /// Returns the fault of a link, if it has one.
-    fn fault(&mut self, link: &LinkSpec) -> Option<String> {
+    fn check_link(&mut self, link: &LinkSpec) -> Option<String> {
         if self.0.contains(link) {
             return None;
         }
@@ -38,20 +38,20 @@ impl ValidLinks {
 /// Returns all faults.
 pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFault> {
     let mut faults = Faults(Vec::new());
-    for (what, count) in [
+    for (path, count) in [
         ("servers", scenario.servers.len()),
         ("clients", scenario.clients.len()),
         ("workload.transfers", scenario.workload.transfers.len()),
     ] {
         if count == 0 {
-            faults.add(what, "at least one is required");
+            faults.add(path, "at least one is required");
         }
     }
-    if let Some(fault) = links.fault(&scenario.link) {
+    if let Some(fault) = links.check_link(&scenario.link) {
         faults.add("link", fault);
     }
     for (number, link) in scenario.more_links.iter().enumerate() {
-        if let Some(fault) = links.fault(link) {
+        if let Some(fault) = links.check_link(link) {
             faults.add(&format!("more_links.{number}"), fault);
         }
     }
@@ -87,8 +87,8 @@ struct Faults(Vec<KeyFault>);
 impl Faults {
     /// Adds a fault at a path with dots between its keys; names that contain dots are rejected
     /// earlier.
-    fn add(&mut self, path: &str, what: impl Into<String>) {
-        self.0.push((path.split('.').map(str::to_owned).collect(), what.into()));
+    fn add(&mut self, path: &str, message: impl Into<String>) {
+        self.0.push((path.split('.').map(str::to_owned).collect(), message.into()));
     }
 }
 
@@ -116,18 +116,18 @@ fn check_host(path: &str, host: &HostSettings, faults: &mut Faults) {
 /// Reports faults of a command, a command without its kind, and the kind without its command.
 fn check_command(
     path: &str,
-    is_kind: bool,
-    found: Option<Vec<(String, String)>>,
+    is_command_kind: bool,
+    command_faults: Option<Vec<(String, String)>>,
     faults: &mut Faults,
 ) {
-    match found {
-        Some(found) if is_kind => {
+    match command_faults {
+        Some(found) if is_command_kind => {
             for (key, what) in found {
                 faults.add(&format!("{path}.command.{key}"), what);
             }
         }
         Some(_) => faults.add(&format!("{path}.command"), "only the kind \"command\" has this"),
-        None if is_kind => {
+        None if is_command_kind => {
             let what = format!("the kind \"command\" needs a table [{path}.command] with argv");
             faults.add(&format!("{path}.kind"), what);
         }
@@ -145,8 +145,9 @@ fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &m
     let is_command = server.kind == ServerKind::Command;
     let mut others = hosts_by_server(scenario);
     others.retain(|(other, _)| *other != name);
-    let found = server.command.as_ref().map(|command| command.faults(server.host, &others));
-    check_command(&path, is_command, found, faults);
+    let command_faults =
+        server.command.as_ref().map(|command| command.faults(server.host, &others));
+    check_command(&path, is_command, command_faults, faults);
     if is_command && server.program.is_some() {
         faults.add(&format!("{path}.program"), "command.argv names the program of this kind");
     }
@@ -185,19 +186,19 @@ fn check_name(name: &str, path: &str, faults: &mut Faults) {
 
 /// Returns the named entry, or the only one if no name is given.
 fn resolve<'a, T>(
-    named: Option<&str>,
+    requested_name: Option<&str>,
     entries: &'a BTreeMap<String, T>,
     path: &str,
     key: &str,
     faults: &mut Faults,
 ) -> Option<&'a T> {
     let names = || entries.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    match named {
+    match requested_name {
         Some(name) => {
             let found = entries.get(name);
             if found.is_none() {
-                let what = format!("unknown {key} {name:?}; known: {}", names());
-                faults.add(&format!("{path}.{key}"), what);
+                let message = format!("unknown {key} {name:?}; known: {}", names());
+                faults.add(&format!("{path}.{key}"), message);
             }
             found
         }
@@ -209,6 +210,18 @@ fn resolve<'a, T>(
             }
             None
         }
+    }
+}
+
+/// Checks a client whose server is on the clients' host.
+fn check_local_server(path: &str, client: &ClientSpec, server: &ServerSpec, faults: &mut Faults) {
+    if client.link > 0 {
+        let what = "its server is on the clients' host, and proxies there use the first link";
+        faults.add(&format!("{path}.link"), what);
+    }
+    if server.kind != ServerKind::Command {
+        let what = "no packet would cross the link: of servers on the clients' host, clients use only commands";
+        faults.add(&format!("{path}.server"), what);
     }
 }
 
@@ -238,20 +251,14 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     let found = client.command.as_ref().map(|command| command.faults(&servers));
     check_command(&path, is_command, found, faults);
     if let Some(server) = server.filter(|server| server.host == HostRole::Client) {
-        if client.link > 0 {
-            let what = "its server is on the clients' host, and proxies there use the first link";
-            faults.add(&format!("{path}.link"), what);
-        }
-        if server.kind != ServerKind::Command {
-            let what = "no packet would cross the link: of servers on the clients' host, clients use only commands";
-            faults.add(&format!("{path}.server"), what);
-        }
+        check_local_server(&path, client, server, faults);
     }
     if is_command && client.priorities == Priorities::Sent {
         conflicts.push(only_for("priorities", "\"smig\", \"h2\" or \"http1\""));
     }
-    let tls = server.and_then(|server| server.command.as_ref()).is_none_or(|command| command.tls);
-    if !tls && !is_command {
+    let uses_tls =
+        server.and_then(|server| server.command.as_ref()).is_none_or(|command| command.tls);
+    if !uses_tls && !is_command {
         let what =
             "its server has tls = false, and only a client of kind \"command\" can do without";
         conflicts.push((format!("{path}.kind"), what.to_owned()));
@@ -321,8 +328,8 @@ fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: 
         _ => {}
     }
     if let Some(until) = &transfer.until {
-        let other = scenario.workload.transfers.get(until);
-        if until == name || other.is_none() {
+        let until_transfer = scenario.workload.transfers.get(until);
+        if until == name || until_transfer.is_none() {
             let others: Vec<_> = scenario
                 .workload
                 .transfers
@@ -332,7 +339,7 @@ fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: 
                 .collect();
             let what = format!("{until:?} is not another transfer; known: {}", others.join(", "));
             faults.add(&format!("{path}.until"), what);
-        } else if other.is_some_and(|other| other.until.is_some()) {
+        } else if until_transfer.is_some_and(|other| other.until.is_some()) {
             faults.add(
                 &format!("{path}.until"),
                 format!("{until:?} waits for another transfer itself"),

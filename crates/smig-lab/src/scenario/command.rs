@@ -158,9 +158,9 @@ impl ServerCommand {
     }
 
     /// Replaces the placeholder for the scenario's directory.
-    pub(super) fn resolve(&mut self, dir: &Path) {
-        resolve(self.argv.iter_mut().chain(&mut self.version), dir);
-        resolve(self.environment.values_mut().chain(self.files.values_mut()), dir);
+    pub(super) fn fill_dir_placeholder(&mut self, dir: &Path) {
+        fill_dir_placeholders(self.argv.iter_mut().chain(&mut self.version), dir);
+        fill_dir_placeholders(self.environment.values_mut().chain(self.files.values_mut()), dir);
     }
 }
 
@@ -176,9 +176,12 @@ impl ClientCommand {
             check_placeholders(key, &texts, &CLIENT_PLACEHOLDERS, servers, &mut faults);
         }
         check_version(&self.version, &mut faults);
-        let target = ["url", "origin", "addr"];
+        let address_placeholders = ["url", "origin", "addr"];
         let texts = self.argv.iter().chain(self.environment.values());
-        if !texts.flat_map(|text| placeholders(text)).any(|name| target.contains(&name)) {
+        if !texts
+            .flat_map(|text| placeholders(text))
+            .any(|name| address_placeholders.contains(&name))
+        {
             let what = "none of {url}, {origin} and {addr} is in an argument or environment \
                         variable: the client needs its server's address";
             faults.push(("argv".into(), what.into()));
@@ -187,9 +190,9 @@ impl ClientCommand {
     }
 
     /// Replaces the placeholder for the scenario's directory.
-    pub(super) fn resolve(&mut self, dir: &Path) {
-        resolve(self.argv.iter_mut().chain(&mut self.version), dir);
-        resolve(self.environment.values_mut(), dir);
+    pub(super) fn fill_dir_placeholder(&mut self, dir: &Path) {
+        fill_dir_placeholders(self.argv.iter_mut().chain(&mut self.version), dir);
+        fill_dir_placeholders(self.environment.values_mut(), dir);
     }
 }
 
@@ -233,21 +236,29 @@ fn check_placeholders(
         }
     }
     let names = servers.iter().map(|(name, _)| *name).filter(|name| is_placeholder_name(name));
-    let known: Vec<_> = own.iter().copied().chain(names).collect();
+    let known_names: Vec<_> = own.iter().copied().chain(names).collect();
     let names: BTreeSet<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
-    for name in names.into_iter().filter(|name| !known.contains(name)) {
-        let known: Vec<_> = known.iter().map(|name| format!("{{{name}}}")).collect();
-        let what = format!("unknown placeholder {{{name}}}; known: {}", known.join(", "));
+    for name in names.into_iter().filter(|name| !known_names.contains(name)) {
+        let known_placeholders: Vec<_> =
+            known_names.iter().map(|name| format!("{{{name}}}")).collect();
+        let what =
+            format!("unknown placeholder {{{name}}}; known: {}", known_placeholders.join(", "));
         faults.push((key.to_owned(), what));
     }
 }
 
 /// A version command runs before there are hosts and files.
-fn check_version(version: &[String], faults: &mut Vec<Fault>) {
-    check_placeholders("version", &version.iter().collect::<Vec<_>>(), &["dir"], &[], faults);
+fn check_version(version_command: &[String], faults: &mut Vec<Fault>) {
+    check_placeholders(
+        "version",
+        &version_command.iter().collect::<Vec<_>>(),
+        &["dir"],
+        &[],
+        faults,
+    );
 }
 
-fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, dir: &Path) {
+fn fill_dir_placeholders<'a>(texts: impl Iterator<Item = &'a mut String>, dir: &Path) {
     for text in texts {
         *text = fill_placeholders(text, &|name| (name == "dir").then(|| dir.display().to_string()));
     }
@@ -260,7 +271,7 @@ fn resolve<'a>(texts: impl Iterator<Item = &'a mut String>, dir: &Path) {
 /// What cannot be hashed.
 pub(super) fn named_file_digests<'a>(
     argv: &'a [String],
-    others: impl Iterator<Item = &'a String>,
+    other_texts: impl Iterator<Item = &'a String>,
     dir: &Path,
 ) -> Result<String, String> {
     let mut digests = String::new();
@@ -272,10 +283,12 @@ pub(super) fn named_file_digests<'a>(
     for path in argv.iter().filter_map(|text| whole_path(text)) {
         digests += &digest_of(&path)?;
     }
-    for text in argv.iter().chain(others) {
-        for (at, _) in text.match_indices(DIR_PLACEHOLDER) {
-            let Some(path) = named_path(&text[at + DIR_PLACEHOLDER.len()..], dir) else { continue };
-            if at == 0 && whole_path(text).is_some() && argv.contains(text) {
+    for text in argv.iter().chain(other_texts) {
+        for (offset, _) in text.match_indices(DIR_PLACEHOLDER) {
+            let Some(path) = named_path(&text[offset + DIR_PLACEHOLDER.len()..], dir) else {
+                continue;
+            };
+            if offset == 0 && whole_path(text).is_some() && argv.contains(text) {
                 continue;
             }
             add_digests(&dir.join(path), path, &mut files_left, &mut digests)?;
@@ -299,7 +312,7 @@ fn add_digests(
     path: &Path,
     name: &str,
     files_left: &mut u32,
-    to: &mut String,
+    digests: &mut String,
 ) -> Result<(), String> {
     let fail = |error: io::Error| format!("{}: {error}", path.display());
     *files_left = files_left.checked_sub(1).ok_or_else(|| {
@@ -307,9 +320,9 @@ fn add_digests(
             "{DIR_PLACEHOLDER}/{name}: the commands name more than {MAX_FILES} files, all of which are hashed"
         )
     })?;
-    *to += &hex(&Sha256::digest(name));
+    *digests += &hex(&Sha256::digest(name));
     if path.is_file() {
-        *to += &digest_of(path)?;
+        *digests += &digest_of(path)?;
     } else if path.is_dir() && !path.is_symlink() {
         let entries = fs::read_dir(path).map_err(fail)?;
         let mut names: Vec<_> =
@@ -317,7 +330,7 @@ fn add_digests(
         names.sort();
         for entry in names {
             let name = format!("{name}/{}", entry.to_string_lossy());
-            add_digests(&path.join(entry), &name, files_left, to)?;
+            add_digests(&path.join(entry), &name, files_left, digests)?;
         }
     }
     Ok(())

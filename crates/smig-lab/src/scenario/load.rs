@@ -26,14 +26,15 @@ pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 ///
 /// # Errors
 /// All faults in the file.
-pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Diagnostics> {
+pub fn load(path: &Path, check_setting: SettingsCheck<'_>) -> Result<Campaign, Diagnostics> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Diagnostics::unreadable(path, "the scenario file", &error))?;
     let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let dir = absolute.parent().unwrap_or(&absolute);
-    parse(&text, &stem, dir, settings).map_err(|faults| Diagnostics { file, diagnostics: faults })
+    parse(&text, &stem, dir, check_setting)
+        .map_err(|faults| Diagnostics { file, diagnostics: faults })
 }
 
 /// Keys of the file above the scenario itself.
@@ -43,7 +44,7 @@ struct FileHead {
     name: Option<String>,
     #[serde(default)]
     about: String,
-    #[serde(default = "one")]
+    #[serde(default = "default_repetitions")]
     repetitions: u32,
     #[serde(default)]
     seed: u64,
@@ -53,7 +54,7 @@ struct FileHead {
 
 const HEAD_KEYS: [&str; 5] = ["name", "about", "repetitions", "seed", "variants"];
 
-const fn one() -> u32 {
+const fn default_repetitions() -> u32 {
     1
 }
 
@@ -66,7 +67,7 @@ pub fn parse(
     text: &str,
     name: &str,
     dir: &Path,
-    settings: SettingsCheck<'_>,
+    check_setting: SettingsCheck<'_>,
 ) -> Result<Campaign, Vec<Diagnostic>> {
     let locations = KeyLocations::parse(text)
         .map_err(|(line, message)| vec![Diagnostic { line, key: String::new(), message }])?;
@@ -79,7 +80,7 @@ pub fn parse(
             head.insert(key.into(), value);
         }
     }
-    let reader = ScenarioReader { locations: &locations, dir, settings };
+    let reader = ScenarioReader { locations: &locations, dir, check_setting };
     let head: FileHead = reader.deserialize(head, &[]).map_err(|fault| vec![fault])?;
     if head.repetitions == 0 {
         return Err(vec![reader.fault(
@@ -90,27 +91,27 @@ pub fn parse(
     }
     let mut campaign = Campaign {
         name: head.name.unwrap_or_else(|| name.to_owned()),
-        about: head.about,
+        description: head.about,
         repetitions: head.repetitions,
         seed: head.seed,
         conditions: Vec::new(),
     };
     let (mut faults, mut links) = (Vec::new(), ValidLinks::default());
     for variant in reader.variants(&head.variants) {
-        let mut merged = base.clone();
+        let mut merged_table = base.clone();
         for (axis, name) in &variant.0 {
-            if let Some(over) = head.variants.get(axis).and_then(|names| names.get(name)) {
-                merge_over(&mut merged, over);
+            if let Some(overrides) = head.variants.get(axis).and_then(|names| names.get(name)) {
+                merge_over(&mut merged_table, overrides);
             }
         }
-        match reader.read_scenario(merged, &variant, &mut links) {
+        match reader.read_scenario(merged_table, &variant, &mut links) {
             Ok((scenario, fingerprint)) => {
                 campaign.conditions.push(Condition { variant, scenario, fingerprint });
             }
             Err(found) => faults.extend(found),
         }
     }
-    faults.extend(reader.partial_hystart(&campaign));
+    faults.extend(reader.partial_hystart_fault(&campaign));
     faults.sort();
     faults.dedup();
     if faults.is_empty() { Ok(campaign) } else { Err(faults) }
@@ -126,8 +127,8 @@ fn key_path(keys: &[&str]) -> Vec<String> {
 
 /// Merges a variant's keys into the base. A table that names its `kind` replaces the other one: the
 /// settings of one kind of server are meaningless to another.
-fn merge_over(base: &mut Table, over: &Table) {
-    for (key, value) in over {
+fn merge_over(base: &mut Table, overrides: &Table) {
+    for (key, value) in overrides {
         match (base.get_mut(key), value) {
             (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("kind") => {
                 merge_over(below, above);
@@ -142,13 +143,13 @@ fn merge_over(base: &mut Table, over: &Table) {
 struct ScenarioReader<'a> {
     locations: &'a KeyLocations<'a>,
     dir: &'a Path,
-    settings: SettingsCheck<'a>,
+    check_setting: SettingsCheck<'a>,
 }
 
 impl ScenarioReader<'_> {
     /// Returns every combination of one variant of each axis, in the order of the file.
     fn variants(&self, axes: &BTreeMap<String, BTreeMap<String, Table>>) -> Vec<Variant> {
-        let mut all = vec![Variant::default()];
+        let mut combinations = vec![Variant::default()];
         for axis in self.locations.keys(&["variants"]) {
             let names = self.locations.keys(&["variants", &axis]);
             if !axes.contains_key(&axis) || names.is_empty() {
@@ -159,48 +160,46 @@ impl ScenarioReader<'_> {
                 let add = |name: &String| variant.with_level(axis, name);
                 names.iter().map(add).collect::<Vec<_>>()
             };
-            all = all.iter().flat_map(extended).collect();
+            combinations = combinations.iter().flat_map(extended).collect();
         }
-        all
+        combinations
     }
 
     /// Deserializes and validates one combination.
     fn read_scenario(
         &self,
-        merged: Table,
+        merged_table: Table,
         variant: &Variant,
         links: &mut ValidLinks,
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario =
-            self.deserialize(merged, &variant.0).map_err(|fault| vec![fault])?;
+            self.deserialize(merged_table, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
-        let written = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
+        let scenario_json = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
         scenario.link = scenario.link.resolve_trace_paths(self.dir);
         let more = scenario.more_links.into_iter();
         scenario.more_links = more.map(|link| link.resolve_trace_paths(self.dir)).collect();
-        let (script_digests, unhashed) = digest_scripts(&scenario, self.dir);
+        let (script_digests, script_faults) = digest_scripts(&scenario, self.dir);
         for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
-            command.resolve(self.dir);
+            command.fill_dir_placeholder(self.dir);
         }
         for command in scenario.clients.values_mut().filter_map(|client| client.command.as_mut()) {
-            command.resolve(self.dir);
+            command.fill_dir_placeholder(self.dir);
         }
         let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
-            .chain(unhashed)
+            .chain(script_faults)
             .map(|(path, what)| self.fault(&path, &variant.0, &what))
             .collect();
         self.check_settings(&scenario, variant, &mut faults);
-        let fingerprint = Fingerprint {
-            scenario_json: written,
-            file_digests: trace_digests(&scenario) + &script_digests,
-        };
+        let fingerprint =
+            Fingerprint { scenario_json, file_digests: trace_digests(&scenario) + &script_digests };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 
     /// Reports a variant without HyStart setting if another variant has one: it would run with the
     /// value of a concurrent trial, because the setting is machine-wide.
-    fn partial_hystart(&self, campaign: &Campaign) -> Option<Diagnostic> {
+    fn partial_hystart_fault(&self, campaign: &Campaign) -> Option<Diagnostic> {
         let sets_hystart = |condition: &&Condition| condition.scenario.hosts.hystart().is_some();
         campaign.conditions.iter().find(sets_hystart)?;
         let without_hystart =
@@ -218,17 +217,23 @@ impl ScenarioReader<'_> {
             scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         for (name, server) in smig_servers {
             for (section, keys) in &server.settings {
-                let at = key_path(&["servers", name, "settings", section]);
+                let section_path = key_path(&["servers", name, "settings", section]);
                 let Value::Table(keys) = keys else {
-                    faults.push(self.fault(&at, &variant.0, "a section is a table of settings"));
+                    faults.push(self.fault(
+                        &section_path,
+                        &variant.0,
+                        "a section is a table of settings",
+                    ));
                     continue;
                 };
                 for (key, value) in keys {
-                    let one = Table::from_iter([(key.clone(), value.clone())]);
-                    let text = Table::from_iter([(section.clone(), Value::Table(one))]).to_string();
-                    if let Err(what) = (self.settings)(&text) {
-                        let at = [at.as_slice(), std::slice::from_ref(key)].concat();
-                        faults.push(self.fault(&at, &variant.0, &what));
+                    let setting_table = Table::from_iter([(key.clone(), value.clone())]);
+                    let text = Table::from_iter([(section.clone(), Value::Table(setting_table))])
+                        .to_string();
+                    if let Err(what) = (self.check_setting)(&text) {
+                        let setting_path =
+                            [section_path.as_slice(), std::slice::from_ref(key)].concat();
+                        faults.push(self.fault(&setting_path, &variant.0, &what));
                     }
                 }
             }
@@ -241,31 +246,35 @@ impl ScenarioReader<'_> {
         variant: &[(String, String)],
     ) -> Result<T, Diagnostic> {
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
-            let mut at: Vec<String> = error.path().iter().filter_map(segment_key).collect();
-            let what = error.inner().message().to_owned();
-            if let Some(unknown) = unknown_key(&what)
-                && at.last() != Some(&unknown)
+            let mut path: Vec<String> = error.path().iter().filter_map(segment_key).collect();
+            let message = error.inner().message().to_owned();
+            if let Some(unknown) = unknown_key(&message)
+                && path.last() != Some(&unknown)
             {
-                at.push(unknown);
+                path.push(unknown);
             }
-            self.fault(&at, variant, &what)
+            self.fault(&path, variant, &message)
         })
     }
 
     /// Reports a fault at the place of a key in the file: in one of the variants, otherwise in the
     /// base.
-    fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Diagnostic {
-        let below = self.locations.find(at);
-        let places = variant.iter().rev().map(|(axis, name)| {
+    fn fault(&self, path: &[String], variant: &[(String, String)], message: &str) -> Diagnostic {
+        let base_location = self.locations.find(path);
+        let variant_locations = variant.iter().rev().map(|(axis, name)| {
             let prefix = key_path(&["variants", axis, name]);
-            let mut found = self.locations.find(&[prefix.as_slice(), at].concat());
-            found.depth = found.depth.saturating_sub(prefix.len());
-            found
+            let mut location = self.locations.find(&[prefix.as_slice(), path].concat());
+            location.depth = location.depth.saturating_sub(prefix.len());
+            location
         });
-        let best = places.fold(below, |best, found| {
+        let deepest = variant_locations.fold(base_location, |best, found| {
             if found.depth >= best.depth && found.depth > 0 { found } else { best }
         });
-        Diagnostic { line: best.line, key: at.join("."), message: what.trim_end().to_owned() }
+        Diagnostic {
+            line: deepest.line,
+            key: path.join("."),
+            message: message.trim_end().to_owned(),
+        }
     }
 }
 
@@ -314,7 +323,7 @@ fn segment_key(segment: &Segment) -> Option<String> {
 }
 
 /// Extracts the key from "unknown field `key`, ...".
-fn unknown_key(what: &str) -> Option<String> {
-    let rest = what.strip_prefix("unknown field `")?;
+fn unknown_key(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("unknown field `")?;
     rest.split_once('`').map(|(key, _)| key.to_owned())
 }

@@ -45,8 +45,8 @@ pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
-    HostRole, HostSettings, Hosts, Priorities, Record, Scenario, ServerKind, ServerSpec, SizeClass,
-    Sizes, Transfer, TransferDirection, ValidityBounds, Workload,
+    HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
+    SizeClass, Sizes, Transfer, TransferDirection, ValidityBounds, Workload,
 };
 pub use trials::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
 pub use value::{Size, TimeSpan};

@@ -5,7 +5,7 @@
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'a> {
+enum TextPiece<'a> {
     Text(&'a str),
     Placeholder(&'a str),
 }
@@ -23,36 +23,36 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
     let mut rest = Some(text);
     let mut name = None;
     std::iter::from_fn(move || {
         if let Some(name) = name.take() {
-            return Some(Piece::Placeholder(name));
+            return Some(TextPiece::Placeholder(name));
         }
         let text = rest.take()?;
         let Some((before, placeholder, after)) = split(text) else {
-            return Some(Piece::Text(text));
+            return Some(TextPiece::Text(text));
         };
         name = Some(placeholder);
         rest = Some(after);
-        Some(Piece::Text(before))
+        Some(TextPiece::Text(before))
     })
 }
 
 /// Returns the names of a text's placeholders.
 pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).filter_map(|piece| match piece {
-        Piece::Placeholder(name) => Some(name),
-        Piece::Text(_) => None,
+        TextPiece::Placeholder(name) => Some(name),
+        TextPiece::Text(_) => None,
     })
 }
 
 /// Replaces placeholders by their values; those without a value stay.
 pub(crate) fn fill_placeholders(text: &str, value: &dyn Fn(&str) -> Option<String>) -> String {
     let filled = |piece| match piece {
-        Piece::Text(text) => text.to_owned(),
-        Piece::Placeholder(name) => value(name).unwrap_or_else(|| format!("{{{name}}}")),
+        TextPiece::Text(text) => text.to_owned(),
+        TextPiece::Placeholder(name) => value(name).unwrap_or_else(|| format!("{{{name}}}")),
     };
     pieces(text).map(filled).collect()
 }

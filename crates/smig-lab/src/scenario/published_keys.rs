@@ -30,23 +30,24 @@ pub(super) fn as_published(scenario: &Scenario) -> Scenario {
 }
 
 fn with_published_keys(settings: &Table) -> Table {
-    let mut all = Table::new();
+    let mut published_settings = Table::new();
     for (section, keys) in settings {
         let Value::Table(keys) = keys else {
-            all.insert(section.clone(), keys.clone());
+            published_settings.insert(section.clone(), keys.clone());
             continue;
         };
         for (key, value) in keys {
-            let published = PUBLISHED_KEYS.iter().find(|(now, _)| *now == [section, key]);
+            let renaming = PUBLISHED_KEYS.iter().find(|(now, _)| *now == [section, key]);
             let [section, key] =
-                published.map_or([section.as_str(), key], |(_, published)| *published);
-            let entry = all.entry(section).or_insert_with(|| Value::Table(Table::new()));
+                renaming.map_or([section.as_str(), key], |(_, published)| *published);
+            let entry =
+                published_settings.entry(section).or_insert_with(|| Value::Table(Table::new()));
             if let Value::Table(table) = entry {
                 table.insert(key.to_owned(), value.clone());
             }
         }
     }
-    all
+    published_settings
 }
 
 #[cfg(test)]
@@ -55,16 +56,17 @@ mod tests {
 
     #[test]
     fn settings_are_written_with_their_earlier_names() {
-        let now: Table =
+        let current_settings: Table =
             "migration = { mode = 'never', min_size = 5 }\nbulk = { notsent_lowat = 0 }\n\
                           server = { workers = 2 }"
                 .parse()
                 .unwrap();
-        let earlier: Table = "policy = { migrate = 'never' }\nmigration = { min_size = 5 }\n\
+        let earlier_settings: Table =
+            "policy = { migrate = 'never' }\nmigration = { min_size = 5 }\n\
                               bulk = { not_sent_low_water = 0 }\nserver = { workers = 2 }"
-            .parse()
-            .unwrap();
-        assert_eq!(with_published_keys(&now), earlier);
-        assert_eq!(with_published_keys(&earlier), earlier);
+                .parse()
+                .unwrap();
+        assert_eq!(with_published_keys(&current_settings), earlier_settings);
+        assert_eq!(with_published_keys(&earlier_settings), earlier_settings);
     }
 }

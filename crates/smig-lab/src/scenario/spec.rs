@@ -1,4 +1,4 @@
-//! Schema of a scenario. The keys of the file are the names of the fields.
+//! Schema of a scenario. The keys of the file are the names of the fields, unless `rename` says otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Scenario {
     pub accept: ValidityBounds,
     /// Recordings in addition to the objects.
     #[serde(default)]
-    pub record: Record,
+    pub record: RecordingOptions,
 }
 
 /// Settings of the two hosts.
@@ -261,7 +261,7 @@ impl From<ClientMigration> for String {
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// Delay between the opening of the connections and the first transfer.
-    #[serde(default = "settle")]
+    #[serde(default = "default_settle_time")]
     pub settle: TimeSpan,
     /// Transfers that are unfinished after this time are aborted; a multiple of the estimated
     /// duration if absent.
@@ -271,7 +271,7 @@ pub struct Workload {
     pub transfers: BTreeMap<String, Transfer>,
 }
 
-const fn settle() -> TimeSpan {
+const fn default_settle_time() -> TimeSpan {
     TimeSpan(Duration::from_millis(500))
 }
 
@@ -439,7 +439,7 @@ impl Default for ValidityBounds {
 /// Recordings in addition to the objects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Record {
+pub struct RecordingOptions {
     /// Interval at which the progress of a big transfer is recorded.
     pub progress: TimeSpan,
     /// Whether to record a timeline: queue, TCP, streams and marks on one clock, in a separate file
@@ -453,7 +453,7 @@ const fn is_off(is_on: &bool) -> bool {
     !*is_on
 }
 
-impl Default for Record {
+impl Default for RecordingOptions {
     fn default() -> Self {
         Self { progress: TimeSpan(Duration::from_millis(250)), timeline: false }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 
-const MINIMAL: &str = "\
+const MINIMAL_SCENARIO: &str = "\
 link = \"paper-wired\"
 [servers.main]
 kind = \"smig\"
@@ -15,17 +15,18 @@ size = \"50MB\"
 ";
 
 /// A stand-in for the validation of settings: sections with a one-letter name are unknown.
-fn settings(text: &str) -> Result<(), String> {
+fn check_setting(text: &str) -> Result<(), String> {
     let section = text.trim_start_matches('[').split(']').next().unwrap_or_default();
     if section.len() == 1 { Err(format!("unknown section [{section}]")) } else { Ok(()) }
 }
 
 fn parse_valid(text: &str) -> Campaign {
-    parse(text, "test", Path::new("/"), &settings).unwrap_or_else(|faults| panic!("{faults:#?}"))
+    parse(text, "test", Path::new("/"), &check_setting)
+        .unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
 fn parse_errors(text: &str) -> Vec<String> {
-    let faults = match parse(text, "test", Path::new("/"), &settings) {
+    let faults = match parse(text, "test", Path::new("/"), &check_setting) {
         Ok(campaign) => panic!("taken: {campaign:#?}"),
         Err(faults) => faults,
     };
@@ -35,7 +36,7 @@ fn parse_errors(text: &str) -> Vec<String> {
 
 #[test]
 fn a_minimal_scenario_has_defaults() {
-    let campaign = parse_valid(MINIMAL);
+    let campaign = parse_valid(MINIMAL_SCENARIO);
     assert_eq!((campaign.name.as_str(), campaign.repetitions), ("test", 1));
     let [condition] = campaign.conditions.as_slice() else { panic!("{:?}", campaign.conditions) };
     assert_eq!(condition.variant.to_string(), "all");
@@ -52,7 +53,7 @@ fn a_minimal_scenario_has_defaults() {
 }
 
 /// Text to append to the small scenario, place of the error, and parts of its message.
-const INVALID: &[(&str, &str, &[&str])] = &[
+const INVALID_LINES: &[(&str, &str, &[&str])] = &[
     ("sise = 3\n", "test.toml:8: workload.transfers.big.sise: ", &["unknown field", "`size`"]),
     ("size = 3\n", "test.toml:8: ", &["duplicate key"]),
     ("start = 5\n", "test.toml:8: workload.transfers.big.start: ", &["5", "\"500ms\""]),
@@ -142,7 +143,7 @@ const INVALID: &[(&str, &str, &[&str])] = &[
 ];
 
 /// The same for commands; appended below `[servers.other.command]` and `[clients.load.command]`.
-const INVALID_SERVER: &[(&str, &str, &[&str])] = &[
+const INVALID_SERVER_COMMANDS: &[(&str, &str, &[&str])] = &[
     ("", "test.toml:11: servers.other.command: ", &["missing field `argv`"]),
     ("argv = []\n", "test.toml:12: servers.other.command.argv: ", &["it is empty"]),
     (
@@ -192,7 +193,7 @@ const INVALID_SERVER: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-const INVALID_CLIENT: &[(&str, &str, &[&str])] = &[
+const INVALID_CLIENT_COMMANDS: &[(&str, &str, &[&str])] = &[
     (
         "argv = [\"load\"]\n",
         "test.toml:12: clients.load.command.argv: ",
@@ -217,25 +218,29 @@ const INVALID_CLIENT: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn errors_of_commands_name_file_line_key_and_remedy() {
-    let check = |before: &str, wrong: &[(&str, &str, &[&str])]| {
-        for (text, place, words) in wrong {
+    let check = |before: &str, cases: &[(&str, &str, &[&str])]| {
+        for (text, location, words) in cases {
             let errors = parse_errors(&format!("{before}{text}"));
             let fits = |error: &&String| {
-                error.starts_with(place) && words.iter().all(|word| error.contains(word))
+                error.starts_with(location) && words.iter().all(|word| error.contains(word))
             };
             assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
         }
     };
-    let other = MINIMAL.replace(
+    let with_other_server = MINIMAL_SCENARIO.replace(
         "[clients.user]\nkind = \"smig\"\n",
         "[clients.user]\nkind = \"smig\"\nserver = \"other\"\n",
     );
-    let other = format!("{other}[servers.other]\nkind = \"command\"\n[servers.other.command]\n");
-    check(&other, INVALID_SERVER);
-    let load = MINIMAL.replace("size = \"50MB\"\n", "size = \"50MB\"\nclient = \"load\"\n");
-    let load = format!("{load}[clients.load]\nkind = \"command\"\n[clients.load.command]\n");
-    check(&load, INVALID_CLIENT);
-    for (text, place, what) in [
+    let with_other_server = format!(
+        "{with_other_server}[servers.other]\nkind = \"command\"\n[servers.other.command]\n"
+    );
+    check(&with_other_server, INVALID_SERVER_COMMANDS);
+    let with_load_client =
+        MINIMAL_SCENARIO.replace("size = \"50MB\"\n", "size = \"50MB\"\nclient = \"load\"\n");
+    let with_load_client =
+        format!("{with_load_client}[clients.load]\nkind = \"command\"\n[clients.load.command]\n");
+    check(&with_load_client, INVALID_CLIENT_COMMANDS);
+    for (text, location, expected_message) in [
         (
             "[servers.other]\nkind = \"command\"\n",
             "test.toml:9: servers.other.kind: ",
@@ -247,8 +252,8 @@ fn errors_of_commands_name_file_line_key_and_remedy() {
             "only the kind \"command\" has this",
         ),
     ] {
-        let errors = parse_errors(&format!("{MINIMAL}{text}"));
-        let fits = |error: &String| error.starts_with(place) && error.contains(what);
+        let errors = parse_errors(&format!("{MINIMAL_SCENARIO}{text}"));
+        let fits = |error: &String| error.starts_with(location) && error.contains(expected_message);
         assert!(errors.iter().any(fits), "{text}: {errors:#?}");
     }
 }
@@ -281,7 +286,7 @@ fn servers_named_in_commands_have_one_meaning_and_are_reachable() {
             &with_agent(name, argument, agent_host, rest),
             "test",
             Path::new("/"),
-            &settings,
+            &check_setting,
         ) {
             Ok(_) => String::new(),
             Err(errors) => errors.iter().map(ToString::to_string).collect(),
@@ -293,15 +298,15 @@ fn servers_named_in_commands_have_one_meaning_and_are_reachable() {
     }
     // From the servers' host, the address of the agent would be another one.
     let text = with_agent("web", "", "client", "").replace("\"\"]", "\"{agent}\"]");
-    let errors = parse(&text, "test", Path::new("/"), &settings).unwrap_err();
+    let errors = parse(&text, "test", Path::new("/"), &check_setting).unwrap_err();
     assert!(
         errors.iter().any(|error| error.message.contains("agent runs on the clients' host")),
         "{errors:?}"
     );
     // Without an agent, nothing would be measured.
-    let text = MINIMAL
+    let text = MINIMAL_SCENARIO
         .replace("kind = \"smig\"\n[clients", "kind = \"smig\"\nhost = \"client\"\n[clients");
-    let errors = parse(&text, "test", Path::new("/"), &settings).unwrap_err();
+    let errors = parse(&text, "test", Path::new("/"), &check_setting).unwrap_err();
     assert!(
         errors.iter().any(|error| error.message.contains("no packet would cross the link")),
         "{errors:?}"
@@ -311,7 +316,12 @@ fn servers_named_in_commands_have_one_meaning_and_are_reachable() {
 #[test]
 fn the_hash_depends_on_a_servers_host_unless_it_is_the_default() {
     let hash_of = |text: &str| {
-        parse(text, "test", Path::new("/"), &settings).unwrap().trials().remove(0).hash().to_owned()
+        parse(text, "test", Path::new("/"), &check_setting)
+            .unwrap()
+            .trials()
+            .remove(0)
+            .hash()
+            .to_owned()
     };
     let on_server = with_agent("web", "", "server", "");
     assert_eq!(hash_of(&on_server), hash_of(&on_server.replace("host = \"server\"\n", "")));
@@ -326,34 +336,39 @@ fn a_commands_hash_depends_on_its_files_bytes_and_not_on_their_path() {
     let trial_with_script = |script: &str| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("serve.py"), script).unwrap();
-        let campaign = parse(text, "test", dir.path(), &settings).unwrap();
+        let campaign = parse(text, "test", dir.path(), &check_setting).unwrap();
         let trial = campaign.trials().remove(0);
         let argv = &trial.scenario.servers["main"].command.as_ref().unwrap().argv;
         assert_eq!(argv[1], dir.path().join("serve.py").display().to_string());
         trial
     };
-    let (one, same, other) =
+    let (first, with_same_script, with_other_script) =
         (trial_with_script("1"), trial_with_script("1"), trial_with_script("2"));
-    assert_ne!(one.scenario, same.scenario, "found in another directory");
-    assert_eq!(one.hash(), same.hash());
-    assert_ne!(one.hash(), other.hash());
+    assert_ne!(first.scenario, with_same_script.scenario, "found in another directory");
+    assert_eq!(first.hash(), with_same_script.hash());
+    assert_ne!(first.hash(), with_other_script.hash());
 }
 
 #[test]
 fn files_named_by_a_command_are_part_of_the_hash() {
-    let hash_with = |argument: &str, rest: &str, script: &str| {
+    let hash_with = |argument: &str, extra_lines: &str, script: &str| {
         let text = format!(
             "link = \"paper-wired\"\n[servers.main]\nkind = \"command\"\n[servers.main.command]\n\
-             argv = [\"sh\", '{argument}', \"{{port}}\"]\n{rest}\n[clients.user]\nkind = \"http1\"\n\
+             argv = [\"sh\", '{argument}', \"{{port}}\"]\n{extra_lines}\n[clients.user]\nkind = \"http1\"\n\
              [workload.transfers.big]\nsize = 9\n"
         );
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("parts/more")).unwrap();
         std::fs::write(dir.path().join("parts/more/serve.py"), script).unwrap();
         std::fs::write(dir.path().join("beside.py"), script).unwrap();
-        parse(&text, "test", dir.path(), &settings).unwrap().trials().remove(0).hash().to_owned()
+        parse(&text, "test", dir.path(), &check_setting)
+            .unwrap()
+            .trials()
+            .remove(0)
+            .hash()
+            .to_owned()
     };
-    for (argument, rest, is_part) in [
+    for (argument, extra_lines, is_part) in [
         ("--config={dir}/parts/more/serve.py", "", true),
         ("{dir}/parts", "", true),
         ("{dir}/beside.py:main", "", true),
@@ -364,22 +379,22 @@ fn files_named_by_a_command_are_part_of_the_hash() {
         ("{dir}/no-such-file", "", false),
         ("{dir}", "environment = { OUT = \"{dir}\" }", false),
     ] {
-        let hash = |script| hash_with(argument, rest, script);
-        assert_eq!(hash("1"), hash("1"), "{argument} {rest}");
-        assert_eq!(hash("1") != hash("2"), is_part, "{argument} {rest}");
+        let hash = |script| hash_with(argument, extra_lines, script);
+        assert_eq!(hash("1"), hash("1"), "{argument} {extra_lines}");
+        assert_eq!(hash("1") != hash("2"), is_part, "{argument} {extra_lines}");
     }
 }
 
 #[test]
 fn errors_name_file_line_key_and_remedy() {
-    for (text, place, words) in INVALID {
-        let errors = parse_errors(&format!("{MINIMAL}{text}"));
+    for (text, place, words) in INVALID_LINES {
+        let errors = parse_errors(&format!("{MINIMAL_SCENARIO}{text}"));
         let fits = |error: &&String| {
             error.starts_with(place) && words.iter().all(|word| error.contains(word))
         };
         assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
     }
-    let first = parse_errors(&format!("repetitions = 0\n{MINIMAL}"));
+    let first = parse_errors(&format!("repetitions = 0\n{MINIMAL_SCENARIO}"));
     assert_eq!(first, ["test.toml:1: repetitions: 0 would measure nothing"]);
     assert_eq!(parse_errors("seed = \"x\"\n").len(), 1);
 }
@@ -387,7 +402,7 @@ fn errors_name_file_line_key_and_remedy() {
 #[test]
 fn hystart_applies_to_both_hosts() {
     let hystart_of = |text: &str| {
-        let campaign = parse_valid(&format!("{MINIMAL}{text}"));
+        let campaign = parse_valid(&format!("{MINIMAL_SCENARIO}{text}"));
         campaign
             .conditions
             .iter()
@@ -406,11 +421,13 @@ fn hystart_applies_to_both_hosts() {
 #[test]
 fn every_fault_is_reported_once() {
     let text = format!(
-        "{MINIMAL}count = 0\npriority = 3\n\n[variants.a.one]\n[variants.a.two]\n[variants.b.x]\n"
+        "{MINIMAL_SCENARIO}count = 0\npriority = 3\n\n[variants.a.one]\n[variants.a.two]\n[variants.b.x]\n"
     );
     let errors = parse_errors(&text);
     assert_eq!(errors.len(), 1, "a wrong type ends the reading: {errors:#?}");
-    let text = format!("{MINIMAL}count = 0\ncancel = {{}}\n\n[variants.a.one]\n[variants.a.two]\n");
+    let text = format!(
+        "{MINIMAL_SCENARIO}count = 0\ncancel = {{}}\n\n[variants.a.one]\n[variants.a.two]\n"
+    );
     assert_eq!(parse_errors(&text).len(), 2, "{:#?}", parse_errors(&text));
 }
 
@@ -427,7 +444,7 @@ hosts.server.send_buffer = [\"1MiB\", \"4MiB\", \"8MiB\"]
 ";
 
 fn matrix() -> Campaign {
-    let base = MINIMAL.replace(
+    let base = MINIMAL_SCENARIO.replace(
         "kind = \"smig\"\n[clients",
         "kind = \"smig\"\nsettings.migration.max_bulk_deferral = \"0\"\n[clients",
     );
@@ -458,7 +475,7 @@ fn variants_are_combined_in_the_files_order() {
     assert_eq!(
         main(0).settings["migration"]["max_bulk_deferral"],
         toml::Value::from("0"),
-        "kept from below"
+        "kept from the base"
     );
     assert_eq!(scenario(2).clients["user"].migrate, Some(ClientMigration::At(Size(100 << 10))));
     assert_eq!(main(4).kind, ServerKind::Nginx);
@@ -472,9 +489,9 @@ fn trials_are_ordered_by_repetition() {
     assert!(trials.is_sorted_by_key(|trial| trial.id.repetition));
     assert!(trials[..6].iter().all(|trial| trial.seed == trials[0].seed), "paired by seed");
     assert_ne!(trials[0].seed, trials[6].seed);
-    let again = matrix().trials();
+    let same_trials = matrix().trials();
     let mut hashes: Vec<_> = trials.iter().map(Trial::hash).collect();
-    assert_eq!(hashes, again.iter().map(Trial::hash).collect::<Vec<_>>());
+    assert_eq!(hashes, same_trials.iter().map(Trial::hash).collect::<Vec<_>>());
     hashes.sort();
     hashes.dedup();
     assert_eq!(hashes.len(), 24);
@@ -493,22 +510,23 @@ fn a_trial_survives_serialization() {
 #[test]
 fn shards_are_a_partition_and_keep_repetitions_together() {
     let campaign = matrix();
-    let all = campaign.trials();
-    for of in 1..=30 {
-        let mut seen = Vec::new();
-        for index in 1..=of {
-            let selected = Shard { index, of }.select(all.clone(), campaign.repetitions);
-            if of <= 4 {
+    let all_trials = campaign.trials();
+    for shard_count in 1..=30 {
+        let mut selected_ids = Vec::new();
+        for index in 1..=shard_count {
+            let selected = Shard { index, count: shard_count }
+                .select(all_trials.clone(), campaign.repetitions);
+            if shard_count <= 4 {
                 assert_eq!(selected.len() % 6, 0, "whole repetitions");
             }
-            seen.extend(selected.into_iter().map(|trial| trial.id));
+            selected_ids.extend(selected.into_iter().map(|trial| trial.id));
         }
-        seen.sort();
-        let mut ids: Vec<_> = all.iter().map(|trial| trial.id.clone()).collect();
+        selected_ids.sort();
+        let mut ids: Vec<_> = all_trials.iter().map(|trial| trial.id.clone()).collect();
         ids.sort();
-        assert_eq!(seen, ids, "{of} shards");
+        assert_eq!(selected_ids, ids, "{shard_count} shards");
     }
-    assert_eq!(Shard::parse("2/8"), Ok(Shard { index: 2, of: 8 }));
+    assert_eq!(Shard::parse("2/8"), Ok(Shard { index: 2, count: 8 }));
     for text in ["0/8", "9/8", "2", "a/b", "1/0", ""] {
         assert!(Shard::parse(text).is_err(), "{text}");
     }
@@ -534,23 +552,23 @@ fn filters_are_alternatives_within_an_axis_and_conjunctions_across_axes() {
 
 #[test]
 fn a_traces_hash_depends_on_its_bytes_and_not_on_its_path() {
-    let text = MINIMAL.replace(
+    let text = MINIMAL_SCENARIO.replace(
         "link = \"paper-wired\"\n",
         "[link.both]\nrate = { trace = \"some.trace\" }\ndelay_ms = 1\nqueue = { packets = 9 }\n",
     );
     let trial_with_trace = |trace: &str| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("some.trace"), trace).unwrap();
-        let campaign = parse(&text, "test", dir.path(), &settings).unwrap();
+        let campaign = parse(&text, "test", dir.path(), &check_setting).unwrap();
         campaign.trials().remove(0)
     };
-    let (one, same, other) = (
+    let (first, with_same_trace, with_other_trace) = (
         trial_with_trace("1\n2\n5\n"),
         trial_with_trace("1\n2\n5\n"),
         trial_with_trace("1\n2\n6\n"),
     );
-    assert_ne!(one.scenario, same.scenario, "found in another directory");
-    assert_eq!(one.hash(), same.hash());
-    assert_ne!(one.hash(), other.hash());
+    assert_ne!(first.scenario, with_same_trace.scenario, "found in another directory");
+    assert_eq!(first.hash(), with_same_trace.hash());
+    assert_ne!(first.hash(), with_other_trace.hash());
     assert!(parse_errors(&text)[0].contains("some.trace"), "{:?}", parse_errors(&text));
 }

@@ -13,7 +13,7 @@ pub struct Campaign {
     /// Name of the campaign.
     pub name: String,
     /// Description by the author.
-    pub about: String,
+    pub description: String,
     /// Number of runs of each condition.
     pub repetitions: u32,
     /// Base seed from which the seeds of the repetitions are derived.
@@ -152,13 +152,13 @@ impl Campaign {
     }
 }
 
-/// One shard of a campaign: number `index` of `of`.
+/// One shard of a campaign: number `index` of `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// Number of the shard, from 1.
     pub index: u32,
     /// Number of shards.
-    pub of: u32,
+    pub count: u32,
 }
 
 impl Shard {
@@ -169,7 +169,7 @@ impl Shard {
     pub fn parse(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').map(|(index, of)| (index.parse(), of.parse()));
         match numbers {
-            Some((Ok(index), Ok(of))) if 1 <= index && index <= of => Ok(Self { index, of }),
+            Some((Ok(index), Ok(of))) if 1 <= index && index <= of => Ok(Self { index, count: of }),
             _ => Err("a shard is NUMBER/COUNT, such as 1/8 to 8/8".into()),
         }
     }
@@ -178,11 +178,14 @@ impl Shard {
     /// shards, so that runs to compare were measured on one machine.
     #[must_use]
     pub fn select(self, trials: Vec<Trial>, repetitions: u32) -> Vec<Trial> {
-        let by_repetition = repetitions >= self.of;
+        let splits_by_repetition = repetitions >= self.count;
         let is_in_shard = |(index, trial): &(usize, Trial)| {
-            let number =
-                if by_repetition { u64::from(trial.id.repetition - 1) } else { *index as u64 };
-            number % u64::from(self.of) == u64::from(self.index - 1)
+            let number = if splits_by_repetition {
+                u64::from(trial.id.repetition - 1)
+            } else {
+                *index as u64
+            };
+            number % u64::from(self.count) == u64::from(self.index - 1)
         };
         trials.into_iter().enumerate().filter(is_in_shard).map(|(_, trial)| trial).collect()
     }

@@ -33,7 +33,7 @@ struct Switch {
     off: String,
 }
 
-pub(super) const FILES: [(ServerKind, &str); 6] = [
+pub(super) const BUILT_IN_SERVER_FILES: [(ServerKind, &str); 6] = [
     (ServerKind::Nginx, include_str!("../../servers/nginx.toml")),
     (ServerKind::H2o, include_str!("../../servers/h2o.toml")),
     (ServerKind::Nghttpd, include_str!("../../servers/nghttpd.toml")),
@@ -48,7 +48,7 @@ static BUILT_IN_SERVERS: LazyLock<Vec<(ServerKind, BuiltInServer)>> = LazyLock::
         let server = toml::from_str(text);
         (kind, server.unwrap_or_else(|error| panic!("servers/{kind}.toml: {error}")))
     };
-    FILES.into_iter().map(parse).collect()
+    BUILT_IN_SERVER_FILES.into_iter().map(parse).collect()
 });
 
 impl BuiltInServer {
@@ -59,7 +59,7 @@ impl BuiltInServer {
 
     /// Returns its command with the settings of a scenario's server, but without the scenario's lines.
     pub(super) fn command_for(&self, server: &ServerSpec, is_root: bool) -> ServerCommand {
-        let as_root = if is_root { self.as_root.as_str() } else { "" };
+        let root_config_line = if is_root { self.as_root.as_str() } else { "" };
         let latency = self.latency_optimization.as_ref().map_or("", |words| {
             if server.latency_optimization == Some(true) { &words.on } else { &words.off }
         });
@@ -68,7 +68,7 @@ impl BuiltInServer {
             *text = replace_placeholder_line(
                 text,
                 "{as_root}",
-                Some(as_root).filter(|line| !line.is_empty()),
+                Some(root_config_line).filter(|line| !line.is_empty()),
             );
             *text = text.replace("{latency_optimization}", latency);
         }
@@ -86,8 +86,9 @@ pub(super) fn replace_placeholder_line<'a>(
         return text.to_owned();
     };
     let indentation = &line[..line.len() - line.trim_start().len()];
-    let new: String = lines.into_iter().map(|line| format!("{indentation}{line}\n")).collect();
-    text.replacen(&format!("{line}\n"), &new, 1)
+    let replacement: String =
+        lines.into_iter().map(|line| format!("{indentation}{line}\n")).collect();
+    text.replacen(&format!("{line}\n"), &replacement, 1)
 }
 
 /// Replaces the address of the backend.
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_built_in_file_parses() {
-        for (kind, _) in FILES {
+        for (kind, _) in BUILT_IN_SERVER_FILES {
             let BuiltInServer { command, install, .. } = BuiltInServer::of(kind).unwrap();
             assert_eq!(command.argv[0], kind.as_str(), "{kind}");
             assert_eq!(command.version[0], kind.as_str(), "{kind}");

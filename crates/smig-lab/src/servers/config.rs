@@ -29,7 +29,7 @@ pub struct ServerEnv {
     /// Certificate chain and private key in one file, PEM.
     pub cert_and_key: PathBuf,
     /// Directory for the servers' own files.
-    pub scratch: PathBuf,
+    pub scratch_dir: PathBuf,
     /// The `smig` program.
     pub smig: PathBuf,
     /// The address of the servers' host.
@@ -86,9 +86,9 @@ pub struct ProcessOptions {
     /// Environment variables, in addition to those of the lab.
     pub environment: Vec<(String, String)>,
     /// Sign that it is ready.
-    pub ready: Readiness,
+    pub readiness: Readiness,
     /// Signal that stops it.
-    pub stop: StopSignal,
+    pub stop_signal: StopSignal,
     /// A log that it writes itself.
     pub own_log: Option<PathBuf>,
 }
@@ -98,8 +98,8 @@ impl Default for ProcessOptions {
     fn default() -> Self {
         Self {
             environment: Vec::new(),
-            ready: Readiness::Port,
-            stop: StopSignal::Kill,
+            readiness: Readiness::Port,
+            stop_signal: StopSignal::Kill,
             own_log: None,
         }
     }
@@ -143,14 +143,14 @@ impl ServerEnv {
         let addresses = (FIRST_PORT..).zip(&scenario.servers).map(address).collect();
         let launch = |(name, server): (&String, &ServerSpec)| {
             let program = &program(name, server);
-            self.launch(&ServerJob { name, server, program, addresses: &addresses })
+            self.build_launch(&ServerJob { name, server, program, addresses: &addresses })
         };
         let mut launches: Vec<_> = scenario.servers.iter().map(launch).collect();
         launches.sort_by_key(|launch| launch.host == HostRole::Client);
         launches
     }
 
-    fn launch(&self, job: &ServerJob<'_>) -> Launch {
+    fn build_launch(&self, job: &ServerJob<'_>) -> Launch {
         let address = job.addresses[job.name];
         let mut bind_addr = address;
         if !address.ip().is_loopback() {
@@ -164,7 +164,7 @@ impl ServerEnv {
             host: job.server.host,
             address,
             bind_addr,
-            log: self.scratch.join(format!("server-{}.out", job.name)),
+            log: self.scratch_dir.join(format!("server-{}.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         };
@@ -188,7 +188,7 @@ impl ServerEnv {
             let port = launch.address.port() - FIRST_PORT + FIRST_BACKEND_PORT;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             set_backend(&mut command, address);
-            launch.backends.push(self.launch_backend(job, address));
+            launch.backends.push(self.build_backend_launch(job, address));
         }
         self.configure_command(job, &command, launch);
         // After the placeholders: braces in the scenario's lines belong to the server's syntax.
@@ -202,7 +202,7 @@ impl ServerEnv {
     }
 
     /// `smig` without TLS, on the loopback.
-    fn launch_backend(&self, job: &ServerJob<'_>, address: SocketAddr) -> Launch {
+    fn build_backend_launch(&self, job: &ServerJob<'_>, address: SocketAddr) -> Launch {
         let lab_settings = [
             ("listen", Value::from(address.to_string())),
             ("root", Value::from(self.root.display().to_string())),
@@ -222,7 +222,7 @@ impl ServerEnv {
             host: job.server.host,
             address,
             bind_addr: address,
-            log: self.scratch.join(format!("server-{}-backend.out", job.name)),
+            log: self.scratch_dir.join(format!("server-{}-backend.out", job.name)),
             backends: Vec::new(),
             process: ProcessOptions::default(),
         }
@@ -230,8 +230,8 @@ impl ServerEnv {
 
     /// A command, with its placeholders filled in.
     fn configure_command(&self, job: &ServerJob<'_>, command: &ServerCommand, launch: &mut Launch) {
-        let scratch = self.scratch.join(format!("server-{}", job.name));
-        let log = scratch.join("log");
+        let scratch_dir = self.scratch_dir.join(format!("server-{}", job.name));
+        let log = scratch_dir.join("log");
         let bind_addr = launch.bind_addr;
         let value = |name: &str| {
             let path = match name {
@@ -241,7 +241,7 @@ impl ServerEnv {
                 "cert" => &self.certificate,
                 "key" => &self.key,
                 "cert_and_key" => &self.cert_and_key,
-                "scratch" => &scratch,
+                "scratch" => &scratch_dir,
                 "log" => &log,
                 "smig" => &self.smig,
                 // The files of built-in servers name no others, and have braces of their own.
@@ -253,21 +253,21 @@ impl ServerEnv {
         let arguments = command.argv.iter().skip(1).map(|text| fill_placeholders(text, &value));
         launch.command.extend(arguments);
         let file = |(name, text): (&String, &String)| {
-            (scratch.join(name), fill_placeholders(text, &value))
+            (scratch_dir.join(name), fill_placeholders(text, &value))
         };
         launch.files = command.files.iter().map(file).collect();
         let variable =
             |(name, text): (&String, &String)| (name.clone(), fill_placeholders(text, &value));
         launch.process = ProcessOptions {
             environment: command.environment.iter().map(variable).collect(),
-            ready: command.ready.clone(),
-            stop: command.stop,
+            readiness: command.ready.clone(),
+            stop_signal: command.stop,
             own_log: Some(log),
         };
     }
 
     fn config_path(&self, job: &ServerJob<'_>, extension: &str) -> PathBuf {
-        self.scratch.join(format!("server-{}.{extension}", job.name))
+        self.scratch_dir.join(format!("server-{}.{extension}", job.name))
     }
 
     fn configure_smig(&self, job: &ServerJob<'_>, launch: &mut Launch) {
@@ -311,14 +311,14 @@ mod tests {
             certificate: "/m/certificate.pem".into(),
             key: "/m/key.pem".into(),
             cert_and_key: "/m/both.pem".into(),
-            scratch: "/m/scratch".into(),
+            scratch_dir: "/m/scratch".into(),
             smig: "/bin/smig".into(),
             address: Ipv4Addr::new(10, 99, 0, 1),
             run_as: RunAs::Root,
         }
     }
 
-    fn launch(kind: ServerKind) -> Launch {
+    fn launch_of(kind: ServerKind) -> Launch {
         let env = env();
         let server = ServerSpec {
             kind,
@@ -331,14 +331,14 @@ mod tests {
         };
         let addresses = BTreeMap::from([("main".to_owned(), (env.address, 8445).into())]);
         let (name, program) = ("main", Path::new("/bin/program"));
-        env.launch(&ServerJob { name, server: &server, program, addresses: &addresses })
+        env.build_launch(&ServerJob { name, server: &server, program, addresses: &addresses })
     }
 
     #[test]
     fn every_server_gets_its_parameters_and_writes_only_to_scratch() {
-        let others = super::super::built_in::FILES.map(|(kind, _)| kind);
-        for kind in others.into_iter().chain([ServerKind::Smig]) {
-            let launch = launch(kind);
+        let built_in_kinds = super::super::built_in::BUILT_IN_SERVER_FILES.map(|(kind, _)| kind);
+        for kind in built_in_kinds.into_iter().chain([ServerKind::Smig]) {
+            let launch = launch_of(kind);
             let config_text = launch.to_config_text();
             let without_lines = config_text.replace("header X {port}", "");
             fill_placeholders(&without_lines, &|name| panic!("{kind}: {{{name}}} has no value"));
@@ -355,8 +355,8 @@ mod tests {
             }
             let takes_lines =
                 [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
-            let as_written = config_text.contains("header X {port}\n");
-            assert_eq!(as_written, takes_lines.contains(&kind), "{kind}: {config_text}");
+            let has_line_as_written = config_text.contains("header X {port}\n");
+            assert_eq!(has_line_as_written, takes_lines.contains(&kind), "{kind}: {config_text}");
             assert_eq!(
                 config_text.contains("more\n"),
                 takes_lines.contains(&kind),
@@ -392,7 +392,7 @@ mod tests {
     fn h2o_latency_optimization_applies_on_every_link_of_the_lab() {
         use smig_link::Profile;
 
-        let config_text = launch(ServerKind::H2o).to_config_text();
+        let config_text = launch_of(ServerKind::H2o).to_config_text();
         assert!(config_text.contains("http2-latency-optimization-min-rtt: 10\n"), "{config_text}");
         let max_cwnd = config_text
             .lines()
@@ -400,9 +400,10 @@ mod tests {
         let max_cwnd: f64 = max_cwnd.unwrap().parse().unwrap();
         for profile in Profile::all() {
             let direction = &profile.spec.to_client;
-            let rate = direction.rate.mean_bits_per_second() as f64 / 8.0;
-            let queue = direction.queue.packets as f64 * f64::from(direction.mtu);
-            let in_flight_bytes = rate * profile.spec.round_trip().as_secs_f64() + queue;
+            let bytes_per_s = direction.rate.mean_bits_per_second() as f64 / 8.0;
+            let queue_bytes = direction.queue.packets as f64 * f64::from(direction.mtu);
+            let in_flight_bytes =
+                bytes_per_s * profile.spec.round_trip().as_secs_f64() + queue_bytes;
             assert!(max_cwnd > in_flight_bytes, "{}: {in_flight_bytes}", profile.name);
         }
     }

@@ -23,7 +23,7 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the version, in bytes.
 const MAX_VERSION_BYTES: u64 = 1 << 10;
 
-const GO_SERVER: &str = include_str!("server.go");
+const GO_SERVER_SOURCE: &str = include_str!("server.go");
 
 /// Returns the program of a server, if it is installed. `smig` is the path of this program itself.
 #[must_use]
@@ -84,7 +84,7 @@ pub fn server_version(kind: ServerKind, program: &Path) -> String {
         Some(server) => command.args(server.command.version.iter().skip(1)),
         None => command.arg("--version"),
     };
-    first_line(command)
+    run_for_first_line(command)
 }
 
 /// Returns the first line that a version command writes; `None` for an empty command.
@@ -93,12 +93,12 @@ pub(crate) fn command_version(argv: &[String]) -> Option<String> {
     let Some(program) = find_program(program) else { return Some("unknown".into()) };
     let mut command = Command::new(program);
     command.args(arguments);
-    Some(first_line(command))
+    Some(run_for_first_line(command))
 }
 
 /// Returns the first line of a command's standard output, or else of its standard error. The command
 /// is killed after it, and after [`VERSION_TIMEOUT`].
-fn first_line(mut command: Command) -> String {
+fn run_for_first_line(mut command: Command) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let deadline = Instant::now() + VERSION_TIMEOUT;
     let line = || {
@@ -115,7 +115,7 @@ fn first_line(mut command: Command) -> String {
 
 /// Reads the first line on another thread.
 fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, line) = mpsc::channel();
+    let (sender, line_receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut line = Vec::new();
         // On an error, the bytes read so far are the line.
@@ -123,7 +123,7 @@ fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>
         // Fails if the receiver has timed out.
         let _ = sender.send(line);
     });
-    line
+    line_receiver
 }
 
 /// Builds the Go server, a few lines around Go's standard library.
@@ -132,7 +132,7 @@ fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>
 /// The directory cannot be written, or the compiler failed: its message.
 pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let source = dir.join("server.go");
-    fs::write(&source, GO_SERVER)?;
+    fs::write(&source, GO_SERVER_SOURCE)?;
     let program = dir.join("go-server");
     let mut build = Command::new(go);
     build.args(["build", "-o"]).arg(&program).arg(&source);

@@ -16,7 +16,7 @@ use smig_testbed::netns::{Child, Host, HostThread};
 use super::config::{Launch, ProcessOptions};
 use crate::scenario::{Readiness, StopSignal};
 
-/// Timeout for a server to start listening.
+/// Timeout for a server to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between checks of whether it is ready or has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -25,18 +25,18 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of log lines in an error message.
 const MAX_LOG_LINES: usize = 12;
 /// Bytes of a log that are read at once.
-const LOG_CHUNK: usize = 64 << 10;
+const LOG_CHUNK_BYTES: usize = 64 << 10;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An I/O error of its files or its process.
-    #[error("{server}: {doing}: {cause}")]
+    #[error("{server}: {step}: {cause}")]
     Io {
         /// The server's name in the scenario.
         server: String,
         /// The step that failed.
-        doing: &'static str,
+        step: &'static str,
         /// The kernel's error.
         cause: io::Error,
     },
@@ -55,12 +55,12 @@ pub enum ServerError {
         last_output: String,
     },
     /// The server runs, but is not ready.
-    #[error("{server} {missing} after {} s; its last output:\n{last_output}", READY_TIMEOUT.as_secs())]
+    #[error("{server} {unmet_condition} after {} s; its last output:\n{last_output}", READY_TIMEOUT.as_secs())]
     NotReady {
         /// The server's name in the scenario.
         server: String,
         /// What it has not done, as a predicate.
-        missing: String,
+        unmet_condition: String,
         /// The last lines of its log.
         last_output: String,
     },
@@ -73,7 +73,7 @@ pub(crate) struct ServerProcess {
     /// Its output, and the log that it writes itself.
     logs: [Option<PathBuf>; 2],
     /// Dropping it stops the server.
-    stop: Option<mpsc::Sender<()>>,
+    stop_sender: Option<mpsc::Sender<()>>,
     thread: Option<HostThread<Option<ExitStatus>>>,
     /// Backends, stopped after the server itself.
     _backends: Vec<Self>,
@@ -81,7 +81,7 @@ pub(crate) struct ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.stop_sender.take());
         if let Some(thread) = self.thread.take() {
             // The thread does not panic.
             let _ = thread.join();
@@ -90,7 +90,7 @@ impl Drop for ServerProcess {
 }
 
 impl Launch {
-    /// Starts the server in a host and waits until it accepts connections. `smig` starts the program
+    /// Starts the server in a host and waits until it is ready. `smig` starts the program
     /// (`smig lab exec-child`) in a PID namespace: its descendants are killed with it, and it with this process.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Launch {
             .map(|launch| launch.start(host, smig))
             .collect::<Result<Vec<_>, _>>()?;
         let io_error =
-            |doing| move |cause| ServerError::Io { server: self.name.clone(), doing, cause };
+            |step| move |cause| ServerError::Io { server: self.name.clone(), step, cause };
         let paths = self.process.own_log.iter().chain(self.files.iter().map(|(path, _)| path));
         for dir in paths.filter_map(|path| path.parent()) {
             fs::create_dir_all(dir).map_err(io_error("creating its directory"))?;
@@ -111,23 +111,23 @@ impl Launch {
             fs::write(path, content).map_err(io_error("writing its configuration"))?;
         }
         let command = self.build_command(smig).map_err(io_error("opening its log"))?;
-        let (stop, stopped) = mpsc::channel();
-        let (ready, wait) = mpsc::channel();
+        let (stop_sender, stop_receiver) = mpsc::channel();
+        let (ready_sender, ready_receiver) = mpsc::channel();
         let params = StartParams {
             address: self.address,
             log: self.log.clone(),
             process: self.process.clone(),
         };
-        let run = move || supervise(command, &params, &ready, &stopped);
+        let run = move || supervise(command, &params, &ready_sender, &stop_receiver);
         let thread = host.run(run).map_err(io_error("entering its host"))?;
         let server = ServerProcess {
             name: self.name.clone(),
             logs: [Some(self.log.clone()), self.process.own_log.clone()],
-            stop: Some(stop),
+            stop_sender: Some(stop_sender),
             thread: Some(thread),
             _backends: backends,
         };
-        match wait.recv() {
+        match ready_receiver.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(StartError::Io(cause))) => Err(io_error("starting it")(cause)),
             Ok(Err(StartError::Exited(status))) => {
@@ -136,12 +136,16 @@ impl Launch {
                 Err(ServerError::Exited { server: self.name.clone(), status, command, last_output })
             }
             Ok(Err(StartError::NotReady)) | Err(_) => {
-                let missing = match &self.process.ready {
+                let unmet_condition = match &self.process.readiness {
                     Readiness::Port => format!("does not listen on {}", self.address),
                     Readiness::Line(text) => format!("has not written a line with {text:?}"),
                 };
                 let last_output = last_lines(&server.logs);
-                Err(ServerError::NotReady { server: self.name.clone(), missing, last_output })
+                Err(ServerError::NotReady {
+                    server: self.name.clone(),
+                    unmet_condition,
+                    last_output,
+                })
             }
         }
     }
@@ -175,7 +179,7 @@ impl ServerProcess {
     ///
     /// # Errors
     /// The last lines of its log if it has ended.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check_running(&self) -> Result<(), String> {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
@@ -198,42 +202,42 @@ struct StartParams {
     process: ProcessOptions,
 }
 
-/// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host.
+/// Runs the server until it ends or the sender of `stop_receiver` is dropped, on a thread inside the host.
 fn supervise(
     command: Command,
     params: &StartParams,
-    ready: &mpsc::Sender<Result<(), StartError>>,
-    stopped: &mpsc::Receiver<()>,
+    ready_sender: &mpsc::Sender<Result<(), StartError>>,
+    stop_receiver: &mpsc::Receiver<()>,
 ) -> Option<ExitStatus> {
     let mut child = match Child::spawn_in_current_namespace(command, || ()) {
         Ok(child) => child,
         Err(error) => {
             // The thread that called `start` waits for it.
-            let _ = ready.send(Err(StartError::Io(error)));
+            let _ = ready_sender.send(Err(StartError::Io(error)));
             return None;
         }
     };
     let result = wait_until_ready(&mut child, params);
     let is_ready = result.is_ok();
-    let _ = ready.send(result);
+    let _ = ready_sender.send(result);
     if is_ready {
         let interval = Duration::from_millis(50);
-        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+        while let Err(mpsc::RecvTimeoutError::Timeout) = stop_receiver.recv_timeout(interval) {
             if let Ok(Some(status)) = child.try_wait() {
                 return Some(status);
             }
         }
-        request_stop(&mut child, params.process.stop);
+        stop_and_wait(&mut child, params.process.stop_signal);
     }
     // Dropping the child kills its remaining processes.
     None
 }
 
 fn wait_until_ready(child: &mut Child, params: &StartParams) -> Result<(), StartError> {
-    let started = Instant::now();
+    let started_at = Instant::now();
     let mut log = LogSearch::default();
     loop {
-        let is_ready = match &params.process.ready {
+        let is_ready = match &params.process.readiness {
             Readiness::Port => {
                 TcpStream::connect_timeout(&params.address, Duration::from_secs(1)).is_ok()
             }
@@ -247,7 +251,7 @@ fn wait_until_ready(child: &mut Child, params: &StartParams) -> Result<(), Start
             Ok(Some(status)) => return Err(StartError::Exited(status)),
             Err(error) => return Err(StartError::Io(error)),
         }
-        if started.elapsed() > READY_TIMEOUT {
+        if started_at.elapsed() > READY_TIMEOUT {
             return Err(StartError::NotReady);
         }
         thread::sleep(POLL_INTERVAL);
@@ -265,15 +269,15 @@ struct LogSearch {
 
 impl LogSearch {
     fn search_for(&mut self, text: &[u8], log: &Path) -> bool {
-        let mut chunk = vec![0; LOG_CHUNK];
+        let mut chunk = vec![0; LOG_CHUNK_BYTES];
         // An unreadable log counts as empty.
         let Ok(mut log) = File::open(log) else { return false };
         if log.seek(SeekFrom::Start(self.offset)).is_err() {
             return false;
         }
-        let started = Instant::now();
+        let started_at = Instant::now();
         // Limits the loop for a server that writes faster than the log is read.
-        while started.elapsed() < Duration::from_secs(1)
+        while started_at.elapsed() < Duration::from_secs(1)
             && let Ok(read @ 1..) = log.read(&mut chunk)
         {
             self.offset += read as u64;
@@ -288,7 +292,7 @@ impl LogSearch {
 }
 
 /// Sends the server and its child processes the signal that stops them, and waits until the server has ended.
-fn request_stop(child: &mut Child, signal: StopSignal) {
+fn stop_and_wait(child: &mut Child, signal: StopSignal) {
     let signal = match signal {
         StopSignal::Term => Signal::TERM,
         StopSignal::Int => Signal::INT,
@@ -300,8 +304,8 @@ fn request_stop(child: &mut Child, signal: StopSignal) {
         // Fails if they have already ended.
         let _ = kill_process_group(group, signal);
     }
-    let started = Instant::now();
-    while started.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+    let started_at = Instant::now();
+    while started_at.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -314,22 +318,22 @@ fn process_group(child: &Child) -> Option<Pid> {
 /// Returns the last bytes of a log.
 fn read_tail(log: &Path) -> io::Result<Vec<u8>> {
     let mut log = File::open(log)?;
-    let from = log.metadata()?.len().saturating_sub(LOG_CHUNK as u64);
+    let from = log.metadata()?.len().saturating_sub(LOG_CHUNK_BYTES as u64);
     log.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
-    log.take(LOG_CHUNK as u64).read_to_end(&mut text)?;
+    log.take(LOG_CHUNK_BYTES as u64).read_to_end(&mut text)?;
     Ok(text)
 }
 
 fn last_lines(logs: &[Option<PathBuf>]) -> String {
-    let last = |log: &PathBuf| {
+    let tail_text = |log: &PathBuf| {
         let text = read_tail(log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
         let from = lines.len().saturating_sub(MAX_LOG_LINES);
         lines.iter().skip(from).map(|line| format!("  {line}\n")).collect::<String>()
     };
-    logs.iter().flatten().map(last).collect()
+    logs.iter().flatten().map(tail_text).collect()
 }
 
 #[cfg(test)]
@@ -354,12 +358,12 @@ mod tests {
         let mut search = LogSearch::default();
         assert!(!search.search_for(b"serving", &path), "there is none yet");
         let mut log = File::create(&path).unwrap();
-        log.write_all(&b"x".repeat(LOG_CHUNK)).unwrap();
+        log.write_all(&b"x".repeat(LOG_CHUNK_BYTES)).unwrap();
         log.write_all(b"\nser").unwrap();
         assert!(!search.search_for(b"serving", &path));
         assert_eq!(search.tail, b"xx\nser");
         log.write_all(b"ving\n").unwrap();
         assert!(search.search_for(b"serving", &path));
-        assert_eq!(read_tail(&path).unwrap().len(), LOG_CHUNK);
+        assert_eq!(read_tail(&path).unwrap().len(), LOG_CHUNK_BYTES);
     }
 }

@@ -53,17 +53,17 @@ impl Timeline {
     ///
     /// # Errors
     /// Errors of the writer.
-    pub fn write_to(&self, to: &mut dyn Write) -> io::Result<()> {
+    pub fn write_to(&self, writer: &mut dyn Write) -> io::Result<()> {
         let tracks = self.tracks.iter().map(FileLineRef::Track);
         let marks = self.annotations.iter().map(FileLineRef::Mark);
         let spans = self.spans.iter().map(FileLineRef::Span);
         for line in
             std::iter::once(FileLineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
         {
-            serde_json::to_writer(&mut *to, &line)?;
-            to.write_all(b"\n")?;
+            serde_json::to_writer(&mut *writer, &line)?;
+            writer.write_all(b"\n")?;
         }
-        to.flush()
+        writer.flush()
     }
 
     /// Reads the output of [`Timeline::write_to`]. Verifies its invariants, so that a violation is
@@ -72,9 +72,9 @@ impl Timeline {
     ///
     /// # Errors
     /// [`ReadError`], with the number of the line.
-    pub fn read_from(from: &mut dyn BufRead) -> Result<Self, ReadError> {
+    pub fn read_from(reader: &mut dyn BufRead) -> Result<Self, ReadError> {
         let mut timeline: Option<Self> = None;
-        for (index, text) in from.lines().enumerate() {
+        for (index, text) in reader.lines().enumerate() {
             let line_error = |cause: String| ReadError::Line { line: index + 1, cause };
             let text = text?;
             if text.trim().is_empty() {

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use file::ReadError;
-pub use schema::{AnnotationKind, Column, ConnectionName, Direction, LinkFacts, Outcome, Subject};
+pub use schema::{
+    AnnotationKind, Column, ConnectionName, Direction, LinkFacts, SpanOutcome, Subject,
+};
 use smig_link::Time;
 
 /// Metadata of a timeline.
@@ -84,7 +86,7 @@ pub struct Span {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionName>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: SpanOutcome,
 }
 
 /// All samples of one run.
@@ -122,7 +124,7 @@ impl Timeline {
 
     /// Converts a time to the axis; times before the origin become 0.
     #[must_use]
-    pub const fn micros(&self, at: Time) -> u64 {
+    pub const fn micros_since_origin(&self, at: Time) -> u64 {
         micros_after(self.origin(), at)
     }
 
@@ -139,22 +141,22 @@ impl Timeline {
 impl Track {
     /// Creates a track without values.
     #[must_use]
-    pub const fn new(of: Subject) -> Self {
-        Self { subject: of, at_us: Vec::new(), columns: BTreeMap::new() }
+    pub const fn new(subject: Subject) -> Self {
+        Self { subject, at_us: Vec::new(), columns: BTreeMap::new() }
     }
 
     /// Appends values at one point in time. A column that is new, or missing here, is 0 where it
     /// was not given.
     pub fn push(&mut self, at_us: u64, values: &[(Column, u64)]) {
-        let before = self.at_us.len();
+        let length_before = self.at_us.len();
         self.at_us.push(at_us.max(self.at_us.last().copied().unwrap_or(0)));
         for (column, value) in values {
-            let column = self.columns.entry(*column).or_insert_with(|| vec![0; before]);
-            column.truncate(before);
+            let column = self.columns.entry(*column).or_insert_with(|| vec![0; length_before]);
+            column.truncate(length_before);
             column.push(*value);
         }
         for column in self.columns.values_mut() {
-            column.resize(before + 1, 0);
+            column.resize(length_before + 1, 0);
         }
     }
 

@@ -145,7 +145,7 @@ impl fmt::Display for AnnotationKind {
 /// How a span ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum SpanOutcome {
     /// With its last byte.
     Complete,
     /// Cancelled by the client.

@@ -28,7 +28,7 @@ fn timeline() -> Timeline {
         to_us: 40,
         bytes: 10_000,
         connection: Some(ConnectionName("1".into())),
-        outcome: Outcome::Complete,
+        outcome: SpanOutcome::Complete,
     });
     timeline
 }
@@ -40,7 +40,7 @@ fn stream(connection: &str, bytes: u64) -> Track {
     track
 }
 
-fn text(timeline: &Timeline) -> String {
+fn to_json_lines(timeline: &Timeline) -> String {
     let mut bytes = Vec::new();
     timeline.write_to(&mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()
@@ -53,22 +53,22 @@ fn read(text: &str) -> Result<Timeline, ReadError> {
 #[test]
 fn a_timeline_survives_its_file() {
     let timeline = timeline();
-    assert_eq!(read(&text(&timeline)).unwrap(), timeline);
+    assert_eq!(read(&to_json_lines(&timeline)).unwrap(), timeline);
 }
 
 #[test]
 fn the_format_is_what_it_was() {
-    insta::assert_snapshot!(text(&timeline()));
+    insta::assert_snapshot!(to_json_lines(&timeline()));
 }
 
 #[test]
 fn invalid_lines_are_reported_with_their_number() {
-    let good = text(&timeline());
+    let valid_text = to_json_lines(&timeline());
     let error_with = |from: &str, to: &str| {
-        assert!(good.contains(from), "{from}");
-        read(&good.replacen(from, to, 1)).unwrap_err().to_string()
+        assert!(valid_text.contains(from), "{from}");
+        read(&valid_text.replacen(from, to, 1)).unwrap_err().to_string()
     };
-    let headless: String = good.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    let headless: String = valid_text.lines().skip(1).map(|line| format!("{line}\n")).collect();
     for (error, expected) in [
         (read("").unwrap_err().to_string(), "empty"),
         (read("{}\n").unwrap_err().to_string(), "line 1"),
@@ -78,7 +78,10 @@ fn invalid_lines_are_reported_with_their_number() {
         (error_with("\"migrate\"", "\"teleport\""), "line 4"),
         (error_with("{\"head\":", "{\"foot\":"), "line 1"),
         (read(&headless).unwrap_err().to_string(), "the first line is not a head"),
-        (read(&format!("{good}{good}")).unwrap_err().to_string(), "line 6: a second head"),
+        (
+            read(&format!("{valid_text}{valid_text}")).unwrap_err().to_string(),
+            "line 6: a second head",
+        ),
     ] {
         assert!(error.contains(expected), "{error:?} does not say {expected:?}");
     }
@@ -101,6 +104,6 @@ fn missing_column_values_are_zero() {
 #[test]
 fn times_before_the_origin_are_zero() {
     let timeline = timeline();
-    assert_eq!(timeline.micros(Time::from_nanos(4_000_000_000)), 0);
-    assert_eq!(timeline.micros(Time::from_nanos(5_000_007_999)), 7);
+    assert_eq!(timeline.micros_since_origin(Time::from_nanos(4_000_000_000)), 0);
+    assert_eq!(timeline.micros_since_origin(Time::from_nanos(5_000_007_999)), 7);
 }

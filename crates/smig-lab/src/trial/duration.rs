@@ -8,7 +8,7 @@ use smig_link::{RateSpec, Trace};
 use crate::scenario::{Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
-const SETUP_AND_TEARDOWN: Duration = Duration::from_secs(1);
+const SETUP_AND_TEARDOWN_TIME: Duration = Duration::from_secs(1);
 
 /// Estimates the duration of a run.
 #[must_use]
@@ -17,10 +17,10 @@ pub fn estimated_duration(scenario: &Scenario) -> Duration {
     let transfers =
         || scenario.workload.transfers.values().filter(|transfer| transfer.until.is_none());
     let bits: f64 = transfers().map(|transfer| transfer_bits(transfer, rate)).sum();
-    let first = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
-    let by_rate = first + Duration::from_secs_f64((bits / rate).min(1e6));
-    let by_clock = transfers().map(last_scheduled_time).max().unwrap_or_default();
-    by_rate.max(by_clock) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN
+    let first_start = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
+    let end_by_rate = first_start + Duration::from_secs_f64((bits / rate).min(1e6));
+    let end_by_schedule = transfers().map(last_scheduled_time).max().unwrap_or_default();
+    end_by_rate.max(end_by_schedule) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN_TIME
 }
 
 /// Returns the time after which unfinished transfers are aborted.
@@ -51,19 +51,20 @@ fn transfer_bits(transfer: &Transfer, rate: f64) -> f64 {
     if let Some(cancel) = &transfer.cancel
         && transfer.direction == TransferDirection::Download
     {
-        let at = cancel.at.map_or(f64::INFINITY, |at| at.0 as f64);
-        let after = cancel.after.map_or(f64::INFINITY, |after| after.0.as_secs_f64() * rate / 8.0);
-        bytes = bytes.min(at.min(after) * f64::from(count));
+        let size_limit_bytes = cancel.at.map_or(f64::INFINITY, |at| at.0 as f64);
+        let time_limit_bytes =
+            cancel.after.map_or(f64::INFINITY, |after| after.0.as_secs_f64() * rate / 8.0);
+        bytes = bytes.min(size_limit_bytes.min(time_limit_bytes) * f64::from(count));
     }
     bytes * 8.0
 }
 
 fn last_scheduled_time(transfer: &Transfer) -> Duration {
     let intervals = transfer.max_objects().saturating_sub(1);
-    let every = transfer.every.map_or(Duration::ZERO, |every| every.0);
-    let cancel = transfer.cancel.as_ref().and_then(|cancel| cancel.after);
-    let last = transfer.start.0 + every.saturating_mul(intervals);
-    last + cancel.map_or(Duration::ZERO, |after| after.0)
+    let interval = transfer.every.map_or(Duration::ZERO, |every| every.0);
+    let cancel_after = transfer.cancel.as_ref().and_then(|cancel| cancel.after);
+    let last = transfer.start.0 + interval.saturating_mul(intervals);
+    last + cancel_after.map_or(Duration::ZERO, |after| after.0)
 }
 
 #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
              [workload]\nsettle = '0'\n{transfers}"
         );
         let campaign = parse(&text, "test", std::path::Path::new("/"), &|_| Ok(())).unwrap();
-        (estimated_duration(&campaign.conditions[0].scenario) - SETUP_AND_TEARDOWN).as_secs()
+        (estimated_duration(&campaign.conditions[0].scenario) - SETUP_AND_TEARDOWN_TIME).as_secs()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Origin of a result: the build that measured it, and the load of the machine.
 //!
-//! Owns the rule that a report covers one build. A reader must pass [`Builds::Any`] to bypass it,
+//! Owns the rule that a report covers one build. A reader must pass [`AcceptedBuilds::Any`] to bypass it,
 //! and must state that in its own output.
 
 use std::collections::BTreeSet;

@@ -77,23 +77,24 @@ pub struct Machine {
 
 /// Returns why a run is invalid; empty if it is valid.
 pub(super) fn disturbances(
-    accept: &ValidityBounds,
+    bounds: &ValidityBounds,
     links: &[LinkReport],
     device_drops: u64,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
-    let late = links.iter().map(|link| link.lateness.p99).max().unwrap_or_default();
-    let bound = accept.lateness_p99.0;
-    if late > bound {
+    let lateness = links.iter().map(|link| link.lateness.p99).max().unwrap_or_default();
+    let bound = bounds.lateness_p99.0;
+    if lateness > bound {
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         let advice = if links.iter().any(|link| link.scheduling == Scheduling::Ordinary) {
             "; as root it has priority over other programs"
         } else {
             ""
         };
-        let (late, bound) = (millis(late), millis(bound));
-        reasons
-            .push(format!("the link was late: {late:.1} ms at p99, limit {bound:.1} ms{advice}"));
+        let (lateness_ms, bound_ms) = (millis(lateness), millis(bound));
+        reasons.push(format!(
+            "the link was late: {lateness_ms:.1} ms at p99, limit {bound_ms:.1} ms{advice}"
+        ));
     }
     if device_drops > 0 {
         reasons.push(format!("the hosts' network devices dropped {device_drops} packets"));

@@ -42,10 +42,10 @@ pub enum TrialError {
     #[error("{0}")]
     ServerExited(String),
     /// A file could not be read or written.
-    #[error("{doing}: {cause}")]
+    #[error("{operation}: {cause}")]
     Io {
         /// Attempted operation.
-        doing: &'static str,
+        operation: &'static str,
         /// Error of the system call.
         cause: io::Error,
     },
@@ -54,15 +54,15 @@ pub enum TrialError {
     Panicked,
 }
 
-fn io_error(doing: &'static str) -> impl Fn(io::Error) -> TrialError {
-    move |cause| TrialError::Io { doing, cause }
+fn io_error(operation: &'static str) -> impl Fn(io::Error) -> TrialError {
+    move |cause| TrialError::Io { operation, cause }
 }
 
 /// Checks whether hosts and a link can be set up on this machine.
 ///
 /// # Errors
 /// What the machine lacks, and how to fix it.
-pub fn check() -> Result<(), TestbedError> {
+pub fn check_testbed() -> Result<(), TestbedError> {
     Testbed::start(smig_link::LinkSpec::paper_wired()).map(drop)
 }
 
@@ -76,40 +76,38 @@ pub fn run(
     privilege: Privilege,
     clients: impl Clients,
 ) -> Result<TrialResult, TrialError> {
-    let started = Instant::now();
+    let started_at = Instant::now();
     let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let scenario = &request.trial.scenario;
-    let hystart = scenario
+    let hystart_guard = scenario
         .hosts
         .hystart()
         .map(|on| HystartGuard::start(hystart_command(request), on))
         .transpose()?;
-    let recording = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
-    let mut testbed = start_testbed(request, recording.as_ref())?;
+    let recorder = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
+    let mut testbed = start_testbed(request, recorder.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (servers, addresses) = start_servers(request, privilege, &testbed)?;
-    let mut trial_run = TrialRun { testbed: &mut testbed, recording };
-    let observed = trial_run.observe(request, &addresses, clients);
-    let recording = trial_run.recording;
+    let mut trial_run = TrialRun { testbed: &mut testbed, recorder };
+    let observe_result = trial_run.observe(request, &addresses, clients);
+    let recorder = trial_run.recorder;
     // First: clients fail when their server has exited.
     for server in &servers {
-        server.check().map_err(TrialError::ServerExited)?;
+        server.check_running().map_err(TrialError::ServerExited)?;
     }
-    let (observation, links) = observed?;
+    let (observation, links) = observe_result?;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     // Proxies are stopped before the servers behind them.
     servers.into_iter().rev().for_each(drop);
     drop(testbed);
     let hystart_was_on = hystart::current_value();
-    drop(hystart);
-    if let Some(recording) = recording {
-        recording
-            .write(&observation, &request.scratch)
-            .map_err(io_error("writing the timeline"))?;
+    drop(hystart_guard);
+    if let Some(recorder) = recorder {
+        recorder.write(&observation, &request.scratch).map_err(io_error("writing the timeline"))?;
     }
     let device_drops = drops - drops_before;
-    let disturbed = disturbances(&scenario.accept, &links, device_drops);
+    let disturbance_reasons = disturbances(&scenario.accept, &links, device_drops);
     let mut links = links.into_iter();
     let link = links.next().ok_or(TrialError::Panicked)?;
     Ok(TrialResult {
@@ -123,8 +121,8 @@ pub fn run(
         origin: Some(Origin { build: request.build.clone(), load: [load_before, load_average()] }),
         unix_time: unix_time.map_or(0, |time| time.as_secs()),
         attempt: request.attempt,
-        seconds: started.elapsed().as_secs_f64(),
-        disturbed,
+        seconds: started_at.elapsed().as_secs_f64(),
+        disturbed: disturbance_reasons,
         link,
         more_links: links.collect(),
         device_drops,
@@ -148,7 +146,7 @@ fn hystart_command(request: &TrialRequest) -> Command {
 
 fn start_testbed(
     request: &TrialRequest,
-    recording: Option<&TrialRecorder>,
+    recorder: Option<&TrialRecorder>,
 ) -> Result<Testbed, TrialError> {
     let scenario = &request.trial.scenario;
     let mut builder = Testbed::builder(scenario.link.clone())
@@ -158,8 +156,8 @@ fn start_testbed(
     for link in &scenario.more_links {
         builder = builder.add_link(LinkSetup::new(link.clone()));
     }
-    if let Some(recording) = recording {
-        builder = builder.log_to_client(recording.queue_log());
+    if let Some(recorder) = recorder {
+        builder = builder.log_to_client(recorder.queue_log());
     }
     Ok(builder.start()?)
 }
@@ -217,11 +215,11 @@ fn server_env(
 ) -> ServerEnv {
     let paths = ServerFiles::at(&request.server_files);
     ServerEnv {
-        root: paths.files,
+        root: paths.files_dir,
         certificate: paths.certificate,
         key: paths.key,
         cert_and_key: paths.cert_and_key,
-        scratch: request.scratch.clone(),
+        scratch_dir: request.scratch.clone(),
         smig: request.smig.clone(),
         address,
         run_as: match privilege {
@@ -234,7 +232,7 @@ fn server_env(
 /// The run of the clients, on a testbed whose servers are ready.
 struct TrialRun<'a> {
     testbed: &'a mut Testbed,
-    recording: Option<TrialRecorder>,
+    recorder: Option<TrialRecorder>,
 }
 
 impl TrialRun<'_> {
@@ -252,7 +250,7 @@ impl TrialRun<'_> {
             seed: request.trial.seed,
             servers: server_addrs(request, self.testbed.server(), addresses),
             certificate,
-            commands: CommandEnv {
+            command_env: CommandEnv {
                 smig: request.smig.clone(),
                 certificate: ServerFiles::at(&request.server_files).certificate,
                 servers: addresses.clone(),
@@ -260,13 +258,13 @@ impl TrialRun<'_> {
             time_limit: time_limit(&request.trial.scenario),
         };
         let (phase_sender, phases) = mpsc::channel();
-        let (resume, resumed) = mpsc::channel();
+        let (resume_sender, resume_receiver) = mpsc::channel();
         // The clients are blocked while this thread does the work of the phase.
         let mut pause = move |phase| {
             if phase_sender.send(phase).is_ok() {
                 // Fails only if this thread has returned early; then the result is discarded
                 // anyway.
-                let _ = resumed.recv();
+                let _ = resume_receiver.recv();
             }
         };
         let clients = self
@@ -281,7 +279,7 @@ impl TrialRun<'_> {
                 RunPhase::Finished => links = Some(self.end()?),
             }
             // Fails only if the clients have returned; `join` reports why.
-            let _ = resume.send(());
+            let _ = resume_sender.send(());
         }
         let observation = clients.join().map_err(|_| TrialError::Panicked)??;
         Ok((observation, links.ok_or(TrialError::Panicked)?))
@@ -290,15 +288,15 @@ impl TrialRun<'_> {
     fn begin(&mut self) -> Result<(), TrialError> {
         self.testbed.restart_clock();
         self.testbed.reset_lateness();
-        if let Some(recording) = &mut self.recording {
-            recording.begin(self.testbed).map_err(io_error("sampling TCP"))?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.start_samplers(self.testbed).map_err(io_error("sampling TCP"))?;
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<Vec<LinkReport>, TrialError> {
-        if let Some(recording) = &mut self.recording {
-            recording.end().map_err(io_error("sampling TCP"))?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stop_samplers().map_err(io_error("sampling TCP"))?;
         }
         Ok(self.testbed.reports())
     }

@@ -24,7 +24,7 @@ impl ScratchDir {
     /// Creates a directory, and removes those that killed processes left behind.
     pub(super) fn create() -> io::Result<Self> {
         let parent = std::env::temp_dir();
-        remove_stale(&parent);
+        remove_stale_dirs(&parent);
         let dir = TempDir::with_prefix_in(DIR_PREFIX, &parent)?;
         // The lock file gets its name only after it is locked, so no process finds it unlocked.
         let unlocked = dir.path().join("new");
@@ -41,7 +41,7 @@ impl ScratchDir {
 
 /// Removes the directories whose lock is free. Failures are ignored: the directory may belong to
 /// another user.
-fn remove_stale(parent: &Path) {
+fn remove_stale_dirs(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let dir: PathBuf = entry.path();
@@ -67,16 +67,17 @@ mod tests {
             fs::create_dir(&dir).unwrap();
             dir
         };
-        let (used, stale, without_lock, other) = (
+        let (used_dir, stale_dir, dir_without_lock, other_dir) = (
             create_dir("smig-lab-a"),
             create_dir("smig-lab-b"),
             create_dir("smig-lab-c"),
             create_dir("other"),
         );
-        let locks = [&used, &stale, &other].map(|dir| File::create(dir.join(LOCK_FILE)).unwrap());
+        let locks = [&used_dir, &stale_dir, &other_dir]
+            .map(|dir| File::create(dir.join(LOCK_FILE)).unwrap());
         flock(&locks[0], FlockOperation::NonBlockingLockExclusive).unwrap();
-        remove_stale(parent.path());
-        assert!(used.exists() && without_lock.exists() && other.exists());
-        assert!(!stale.exists());
+        remove_stale_dirs(parent.path());
+        assert!(used_dir.exists() && dir_without_lock.exists() && other_dir.exists());
+        assert!(!stale_dir.exists());
     }
 }

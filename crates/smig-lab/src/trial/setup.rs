@@ -106,7 +106,11 @@ impl TrialSetup {
     ///
     /// # Errors
     /// The directory cannot be created.
-    pub fn request(&self, trial: &Trial, attempt: u32) -> io::Result<(TempDir, TrialRequest)> {
+    pub fn create_request(
+        &self,
+        trial: &Trial,
+        attempt: u32,
+    ) -> io::Result<(TempDir, TrialRequest)> {
         let scratch = TempDir::with_prefix_in("trial-", self.dir.path())?;
         let Programs { smig, build, servers, versions } = &self.programs;
         let program = |(name, server): (&String, &crate::scenario::ServerSpec)| {

@@ -16,12 +16,12 @@ const FRAME_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Upload {
     content: Content,
-    remaining: u64,
+    remaining_bytes: u64,
 }
 
 impl Upload {
     pub(super) const fn new(size: u64) -> Self {
-        Self { content: Content::new(), remaining: size }
+        Self { content: Content::new(), remaining_bytes: size }
     }
 }
 
@@ -33,19 +33,19 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.remaining == 0 {
+        if self.remaining_bytes == 0 {
             return Poll::Ready(None);
         }
-        let length = FRAME_BYTES.min(usize::try_from(self.remaining).unwrap_or(FRAME_BYTES));
-        self.remaining -= length as u64;
+        let length = FRAME_BYTES.min(usize::try_from(self.remaining_bytes).unwrap_or(FRAME_BYTES));
+        self.remaining_bytes -= length as u64;
         Poll::Ready(Some(Ok(Frame::data(self.content.next_bytes(length)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.remaining == 0
+        self.remaining_bytes == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining)
+        SizeHint::with_exact(self.remaining_bytes)
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::body::Upload;
 use super::connections::{ConnectionKey, ConnectionNumbers, SessionAddrs};
-use super::http1::{Http1Response, Pool};
+use super::http1::{Http1Pool, Http1Response};
 use super::result::ConnectionBytes;
 use super::server_files::{WARM_UP_BYTES, object_path};
 use crate::scenario::{
@@ -44,7 +44,7 @@ enum ClientBackend {
         spares: u64,
     },
     Http1 {
-        pool: Pool,
+        pool: Http1Pool,
         connections: usize,
     },
 }
@@ -70,7 +70,7 @@ pub(super) struct RequestSpec<'a> {
 /// A response whose body is being read. Dropping it cancels the request.
 #[derive(Debug)]
 pub(super) enum OpenResponse {
-    Stream { body: Incoming, session: u32, request_connection: Option<ConnId> },
+    Stream { body: Incoming, session_number: u32, request_connection: Option<ConnId> },
     Http1(Http1Response),
 }
 
@@ -87,7 +87,7 @@ impl WorkloadClient {
             ClientKind::Http1 => {
                 let connections = spec.connections.unwrap_or(DEFAULT_HTTP1_CONNECTIONS) as usize;
                 ClientBackend::Http1 {
-                    pool: Pool::new(server, certificate, connections)?,
+                    pool: Http1Pool::new(server, certificate, connections)?,
                     connections,
                 }
             }
@@ -125,8 +125,8 @@ impl WorkloadClient {
     /// Returns the number of its sessions.
     pub(super) fn session_count(&self) -> u32 {
         match &self.backend {
-            ClientBackend::Sessions { sessions: all, .. } => {
-                u32::try_from(all.len()).unwrap_or(u32::MAX)
+            ClientBackend::Sessions { sessions, .. } => {
+                u32::try_from(sessions.len()).unwrap_or(u32::MAX)
             }
             ClientBackend::Http1 { .. } => 0,
         }
@@ -135,8 +135,8 @@ impl WorkloadClient {
     /// Returns the local address of a connection if it belongs to this client.
     pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
         match (&self.backend, connection) {
-            (ClientBackend::Sessions { sessions: all, .. }, ConnectionKey::Session(number, id)) => {
-                all.iter().find(|session| session.number == number)?.addresses.of(id)
+            (ClientBackend::Sessions { sessions, .. }, ConnectionKey::Session(number, id)) => {
+                sessions.iter().find(|session| session.number == number)?.addresses.of(id)
             }
             (ClientBackend::Http1 { .. }, ConnectionKey::Address(address)) => Some(address),
             _ => None,
@@ -152,8 +152,8 @@ impl WorkloadClient {
             priority: None,
         };
         match &self.backend {
-            ClientBackend::Sessions { sessions: all, spares, .. } => {
-                for session in all {
+            ClientBackend::Sessions { sessions, spares, .. } => {
+                for session in sessions {
                     let mut response = self.request_on_session(session, &warm_up).await?;
                     if let OpenResponse::Stream { body, .. } = &response
                         && let Some(connection) =
@@ -183,16 +183,18 @@ impl WorkloadClient {
     /// Sends a request and waits for the response's header section.
     pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<OpenResponse, String> {
         match &self.backend {
-            ClientBackend::Sessions { sessions: all, assignment, next_session: turn, .. } => {
-                let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
-                let index = match (big_apart, spec.size_class) {
+            ClientBackend::Sessions { sessions, assignment, next_session, .. } => {
+                let is_big_apart = *assignment == Assignment::BigApart && sessions.len() > 1;
+                let index = match (is_big_apart, spec.size_class) {
                     (true, SizeClass::Small) => 0,
                     (true, SizeClass::Large) => {
-                        1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1)
+                        1 + next_session.fetch_add(1, Ordering::Relaxed) % (sessions.len() - 1)
                     }
-                    (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
+                    (false, _) => {
+                        next_session.fetch_add(1, Ordering::Relaxed) % sessions.len().max(1)
+                    }
                 };
-                let session = all.get(index).ok_or("a client without connections")?;
+                let session = sessions.get(index).ok_or("a client without connections")?;
                 self.request_on_session(session, spec).await
             }
             ClientBackend::Http1 { pool, .. } => {
@@ -217,7 +219,7 @@ impl WorkloadClient {
         let body = check_status(response)?;
         Ok(OpenResponse::Stream {
             body,
-            session: session.number,
+            session_number: session.number,
             request_connection: session.request_connection.get().copied(),
         })
     }
@@ -267,14 +269,14 @@ fn build_client(
 
 /// Waits until a session has its spare connections, if the server supports the extension.
 async fn wait_for_spares(client: &Client, spares: u64) {
-    let until = Instant::now() + SPARES_TIMEOUT;
+    let deadline = Instant::now() + SPARES_TIMEOUT;
     loop {
         let stats = client.stats();
         let has_spares = stats.connections_joined >= spares || stats.joins_refused > 0;
         // The SETTINGS frame of a server arrives before its response and shows whether it supports
         // the extension.
         let is_unsupported = stats.sessions_established == 0;
-        if has_spares || is_unsupported || Instant::now() >= until {
+        if has_spares || is_unsupported || Instant::now() >= deadline {
             return;
         }
         sleep(Duration::from_millis(5)).await;
@@ -324,21 +326,21 @@ impl OpenResponse {
     /// Returns the connection on which its request was sent.
     pub(super) fn request_connection(&self) -> Option<ConnectionKey> {
         match self {
-            Self::Stream { session, request_connection: connection, .. } => {
-                connection.map(|id| ConnectionKey::Session(*session, id))
+            Self::Stream { session_number, request_connection: connection, .. } => {
+                connection.map(|id| ConnectionKey::Session(*session_number, id))
             }
-            Self::Http1(response) => Some(ConnectionKey::Address(response.local())),
+            Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
         }
     }
 
     /// Returns the connection that its stream is bound to now.
     pub(super) fn connection(&self) -> Option<ConnectionKey> {
         match self {
-            Self::Stream { body, session, .. } => {
+            Self::Stream { body, session_number, .. } => {
                 let id = body.stream_info()?.connection()?;
-                Some(ConnectionKey::Session(*session, id))
+                Some(ConnectionKey::Session(*session_number, id))
             }
-            Self::Http1(response) => Some(ConnectionKey::Address(response.local())),
+            Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
         }
     }
 
@@ -349,9 +351,12 @@ impl OpenResponse {
         bytes: u64,
     ) -> Vec<ConnectionBytes> {
         match self {
-            Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),
+            Self::Stream { body, session_number, .. } => {
+                connections.totals(*session_number, &body.segments())
+            }
             Self::Http1(response) => {
-                let connection = connections.number(ConnectionKey::Address(response.local()));
+                let connection =
+                    connections.get_or_assign(ConnectionKey::Address(response.local_addr()));
                 vec![ConnectionBytes { connection, bytes }]
             }
         }

@@ -10,7 +10,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 /// Shuts down this process's connections to `server` in both directions. Their owners read EOF and
 /// close them; the kernel answers later segments with resets.
-pub(super) fn close_all(server: SocketAddr) {
+pub(super) fn close_connections_to(server: SocketAddr) {
     for socket in sockets() {
         let peer = getpeername(&socket).ok().flatten();
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -23,14 +23,16 @@ pub(super) fn close_all(server: SocketAddr) {
 
 /// Returns duplicates of all socket descriptors of this process.
 fn sockets() -> Vec<OwnedFd> {
-    let Ok(this) = pidfd_open(getpid(), PidfdFlags::empty()) else { return Vec::new() };
+    let Ok(own_pidfd) = pidfd_open(getpid(), PidfdFlags::empty()) else { return Vec::new() };
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let numbers = entries.flatten().filter_map(|entry| {
         let target = fs::read_link(entry.path()).ok()?;
         let is_socket = target.to_string_lossy().starts_with("socket:");
         is_socket.then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
     });
-    numbers.filter_map(|number| pidfd_getfd(&this, number, PidfdGetfdFlags::empty()).ok()).collect()
+    numbers
+        .filter_map(|number| pidfd_getfd(&own_pidfd, number, PidfdGetfdFlags::empty()).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -43,17 +45,17 @@ mod tests {
     #[test]
     fn only_connections_to_the_server_end() {
         let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (server, other) = (listen(), listen());
+        let (server, other_server) = (listen(), listen());
         let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().unwrap()).unwrap();
-        let (mine, kept) = (connect(&server), connect(&other));
-        close_all(server.local_addr().unwrap());
+        let (closed_client, open_client) = (connect(&server), connect(&other_server));
+        close_connections_to(server.local_addr().unwrap());
         let mut accepted = server.accept().unwrap().0;
         assert_eq!(accepted.read(&mut [0; 1]).unwrap(), 0, "the server sees the end");
-        drop(mine);
-        let accepted = other.accept().unwrap().0;
+        drop(closed_client);
+        let accepted = other_server.accept().unwrap().0;
         accepted.set_nonblocking(true).unwrap();
         let error = (&accepted).read(&mut [0; 1]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-        drop(kept);
+        drop(open_client);
     }
 }

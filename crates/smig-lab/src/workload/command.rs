@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 
 use super::command_output::{ObjectLines, StderrTail};
 use super::result::{ObjectResult, Outcome};
-use super::run::Run;
+use super::run::WorkloadRun;
 use super::server_files::object_path;
 use crate::scenario::{ClientCommand, ResultFormat, fill_placeholders};
 use crate::servers::{exec_child, find_command};
@@ -73,13 +73,14 @@ impl CommandClient {
     }
 
     /// Runs the command once; returns its objects. `initial` is the result before the start.
-    pub(super) async fn run(&self, run: &Run, initial: ObjectResult) -> Vec<ObjectResult> {
+    pub(super) async fn run(&self, run: &WorkloadRun, initial: ObjectResult) -> Vec<ObjectResult> {
         let mut lines = ObjectLines::new(initial.clone());
         let mut stderr_tail = StderrTail::default();
         let command = self.build_command(&initial);
-        let ended = run_to_end(run, command, &mut lines, &mut stderr_tail).await;
-        let ended_ns = ended.as_ref().map_or_else(|_| run.since_began(), |(ended_ns, _)| *ended_ns);
-        let failure = match ended {
+        let end_result = run_to_end(run, command, &mut lines, &mut stderr_tail).await;
+        let ended_ns =
+            end_result.as_ref().map_or_else(|_| run.since_began(), |(ended_ns, _)| *ended_ns);
+        let failure = match end_result {
             Ok((_, CommandEnd::Exited(status))) if status.success() => None,
             Ok((_, CommandEnd::Exited(status))) => {
                 let last =
@@ -144,7 +145,7 @@ impl CommandClient {
 /// # Errors
 /// Why it could not run to its end.
 async fn run_to_end(
-    run: &Run,
+    run: &WorkloadRun,
     command: Command,
     lines: &mut ObjectLines,
     stderr_tail: &mut StderrTail,
@@ -154,14 +155,14 @@ async fn run_to_end(
     // Fails if the run has ended before the command.
     let mut child = Child::spawn_in_current_namespace(command, || _ = exit_sender.send(()))
         .map_err(|error| format!("cannot start it: {error}"))?;
-    let out = child.stdout.take().map(ChildStdout::from_std).transpose().map_err(to_text)?;
-    let err = child.stderr.take().map(ChildStderr::from_std).transpose().map_err(to_text)?;
+    let stdout = child.stdout.take().map(ChildStdout::from_std).transpose().map_err(to_text)?;
+    let stderr = child.stderr.take().map(ChildStderr::from_std).transpose().map_err(to_text)?;
     let read_lines = async {
-        let Some(out) = out else { return Ok(()) };
+        let Some(out) = stdout else { return Ok(()) };
         lines.read(out, || run.since_began()).await
     };
     let read_stderr = async {
-        let Some(err) = err else { return Ok(()) };
+        let Some(err) = stderr else { return Ok(()) };
         stderr_tail.read(err).await.map_err(to_text)
     };
     let mut reading = pin!(async { tokio::try_join!(read_lines, read_stderr) });

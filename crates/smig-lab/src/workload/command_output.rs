@@ -48,15 +48,22 @@ pub(super) struct ObjectLines {
     /// The first invalid line, and why.
     pub(super) fault: Option<String>,
     /// Complete lines so far.
-    lines: usize,
-    bytes: usize,
+    line_count: usize,
+    output_bytes: usize,
     /// The beginning of a line.
-    partial: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
 impl ObjectLines {
     pub(super) const fn new(initial: ObjectResult) -> Self {
-        Self { initial, objects: Vec::new(), fault: None, lines: 0, bytes: 0, partial: Vec::new() }
+        Self {
+            initial,
+            objects: Vec::new(),
+            fault: None,
+            line_count: 0,
+            output_bytes: 0,
+            partial_line: Vec::new(),
+        }
     }
 
     /// Reads the output to EOF. `now_ns` is the clock of the objects' times. Dropping the future loses
@@ -81,15 +88,15 @@ impl ObjectLines {
     }
 
     fn add(&mut self, bytes: &[u8], now_ns: u64) -> Result<(), String> {
-        self.bytes += bytes.len();
-        if self.bytes > MAX_OUTPUT_MIB << 20 {
+        self.output_bytes += bytes.len();
+        if self.output_bytes > MAX_OUTPUT_MIB << 20 {
             return Err(format!("its output is more than {MAX_OUTPUT_MIB} MiB"));
         }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.fault.is_some() {
                 break;
             }
-            self.partial.extend_from_slice(piece);
+            self.partial_line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
                 self.end_line(now_ns);
             }
@@ -102,8 +109,8 @@ impl ObjectLines {
 
     /// Parses the current line, which is complete.
     fn end_line(&mut self, now_ns: u64) {
-        self.lines += 1;
-        let line = std::mem::take(&mut self.partial);
+        self.line_count += 1;
+        let line = std::mem::take(&mut self.partial_line);
         let line = String::from_utf8_lossy(&line);
         if self.fault.is_some() || line.trim().is_empty() {
             return;
@@ -111,7 +118,7 @@ impl ObjectLines {
         let read = serde_json::from_str::<ObjectLine>(&line).map_err(|error| error.to_string());
         match read.and_then(|line| line.into_object(&self.initial, now_ns)) {
             Ok(object) => self.objects.push(object),
-            Err(why) => self.fault = Some(format!("line {} of its output: {why}", self.lines)),
+            Err(why) => self.fault = Some(format!("line {} of its output: {why}", self.line_count)),
         }
     }
 }
@@ -126,8 +133,8 @@ impl ObjectLine {
                         milliseconds from 0 on that do not decrease"
                 .into());
         }
-        let at = |ms: f64| initial.started_ns.saturating_add((ms * 1e6) as u64);
-        if at(self.end_ms) > now_ns.saturating_add(CLOCK_TOLERANCE_NS) {
+        let to_run_ns = |ms: f64| initial.started_ns.saturating_add((ms * 1e6) as u64);
+        if to_run_ns(self.end_ms) > now_ns.saturating_add(CLOCK_TOLERANCE_NS) {
             let now_ms = now_ns.saturating_sub(initial.started_ns) as f64 / 1e6;
             return Err(format!(
                 "end_ms is {} and thus in the future: the line was read at {now_ms:.1}",
@@ -137,10 +144,10 @@ impl ObjectLine {
         let size = self.size.unwrap_or(initial.size);
         Ok(ObjectResult {
             size,
-            started_ns: at(self.start_ms),
-            head_ns: self.head_ms.map(at),
-            first_byte_ns: self.first_byte_ms.map(at),
-            ended_ns: at(self.end_ms),
+            started_ns: to_run_ns(self.start_ms),
+            head_ns: self.head_ms.map(to_run_ns),
+            first_byte_ns: self.first_byte_ms.map(to_run_ns),
+            ended_ns: to_run_ns(self.end_ms),
             bytes: self.bytes,
             outcome: match self.error {
                 Some(why) => Outcome::Failed(why),
@@ -222,18 +229,23 @@ mod tests {
             {\"end_ms\": 4, \"bytes\": 0, \"error\": \"refused\"}",
         );
         assert_eq!(fault, None);
-        let [whole, short, failed] = &objects[..] else { panic!("{objects:?}") };
-        assert_eq!((whole.started_ns, whole.ended_ns), (5_000_000, 66_500_000));
-        assert_eq!((&whole.outcome, whole.bytes), (&Outcome::Complete, 1_000));
-        assert_eq!((short.started_ns, short.first_byte_ns), (6_000_000, Some(7_000_000)));
-        assert_eq!((&short.outcome, short.size), (&Outcome::Damaged, 8));
-        assert_eq!(failed.outcome, Outcome::Failed("refused".into()));
+        let [complete_object, damaged_object, failed_object] = &objects[..] else {
+            panic!("{objects:?}")
+        };
+        assert_eq!((complete_object.started_ns, complete_object.ended_ns), (5_000_000, 66_500_000));
+        assert_eq!((&complete_object.outcome, complete_object.bytes), (&Outcome::Complete, 1_000));
+        assert_eq!(
+            (damaged_object.started_ns, damaged_object.first_byte_ns),
+            (6_000_000, Some(7_000_000))
+        );
+        assert_eq!((&damaged_object.outcome, damaged_object.size), (&Outcome::Damaged, 8));
+        assert_eq!(failed_object.outcome, Outcome::Failed("refused".into()));
     }
 
     #[test]
     fn an_invalid_line_is_reported_and_the_objects_before_it_count() {
-        let good = "{\"end_ms\": 1, \"bytes\": 1000}\n";
-        for (line, what) in [
+        let valid_line = "{\"end_ms\": 1, \"bytes\": 1000}\n";
+        for (line, expected_fault) in [
             ("hello", "line 2 of its output: expected value"),
             ("{\"bytes\": 1}", "missing field `end_ms`"),
             ("{\"end_ms\": 1, \"bytes\": 1, \"ms\": 1}", "unknown field `ms`"),
@@ -242,10 +254,13 @@ mod tests {
             ("{\"end_ms\": 1e300, \"bytes\": 1}", "in the future: the line was read at 100.0"),
             ("{\"end_ms\": 111, \"bytes\": 1}", "end_ms is 111 and thus in the future"),
         ] {
-            let read = read(format!("{good}{line}\n").as_bytes());
-            assert_eq!(read.objects.len(), 1, "{line}");
-            let fault = read.fault;
-            assert!(fault.as_ref().is_some_and(|fault| fault.contains(what)), "{line}: {fault:?}");
+            let lines = read(format!("{valid_line}{line}\n").as_bytes());
+            assert_eq!(lines.objects.len(), 1, "{line}");
+            let fault = lines.fault;
+            assert!(
+                fault.as_ref().is_some_and(|fault| fault.contains(expected_fault)),
+                "{line}: {fault:?}"
+            );
         }
     }
 

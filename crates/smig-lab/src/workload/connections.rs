@@ -27,7 +27,7 @@ impl ConnectionNumbers {
     }
 
     /// Returns the connection's number; assigns one on first use.
-    pub(super) fn number(&self, key: ConnectionKey) -> u32 {
+    pub(super) fn get_or_assign(&self, key: ConnectionKey) -> u32 {
         let mut keys = self.lock();
         let index = keys.iter().position(|&other| other == key).unwrap_or_else(|| {
             keys.push(key);
@@ -51,7 +51,7 @@ impl ConnectionNumbers {
     pub(super) fn totals(&self, session: u32, segments: &[Segment]) -> Vec<ConnectionBytes> {
         let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
         for segment in segments {
-            let number = self.number(ConnectionKey::Session(session, segment.connection));
+            let number = self.get_or_assign(ConnectionKey::Session(session, segment.connection));
             *totals.entry(number).or_default() += segment.end - segment.start;
         }
         totals
@@ -68,8 +68,8 @@ pub(super) struct SessionAddrs(Mutex<KnownAddrs>);
 #[derive(Debug, Default)]
 struct KnownAddrs {
     /// The first connection of the session.
-    first: Option<SocketAddr>,
-    joined: BTreeMap<ConnId, SocketAddr>,
+    first_addr: Option<SocketAddr>,
+    joined_addrs: BTreeMap<ConnId, SocketAddr>,
 }
 
 impl SessionAddrs {
@@ -80,18 +80,18 @@ impl SessionAddrs {
     /// Returns the local address of a connection.
     pub(super) fn of(&self, connection: ConnId) -> Option<SocketAddr> {
         let known = self.lock();
-        known.joined.get(&connection).copied().or(known.first)
+        known.joined_addrs.get(&connection).copied().or(known.first_addr)
     }
 }
 
 impl Observer for SessionAddrs {
-    fn on_event(&self, what: &ObserverEvent) {
-        match what {
+    fn on_event(&self, event: &ObserverEvent) {
+        match event {
             ObserverEvent::ConnectionOpened { addrs: Some(addrs) } => {
-                self.lock().first.get_or_insert(addrs.local);
+                self.lock().first_addr.get_or_insert(addrs.local);
             }
             ObserverEvent::Joined { conn, addrs: Some(addrs) } => {
-                self.lock().joined.insert(*conn, addrs.local);
+                self.lock().joined_addrs.insert(*conn, addrs.local);
             }
             _ => {}
         }

@@ -8,32 +8,32 @@ use bytes::Bytes;
 pub(super) struct Content {
     state: u64,
     word: [u8; 8],
-    used: usize,
+    used_bytes: usize,
 }
 
 impl Content {
     pub(super) const fn new() -> Self {
-        Self { state: 0x9e37_79b9_7f4a_7c15, word: [0; 8], used: 8 }
+        Self { state: 0x9e37_79b9_7f4a_7c15, word: [0; 8], used_bytes: 8 }
     }
 
     /// Fills `out` with the next bytes.
     pub(super) fn fill(&mut self, out: &mut [u8]) {
         let mut out = out;
         while !out.is_empty() {
-            if self.used == 8 {
+            if self.used_bytes == 8 {
                 self.word = self.next_word();
-                self.used = 0;
+                self.used_bytes = 0;
             }
-            let rest = &self.word[self.used..];
+            let rest = &self.word[self.used_bytes..];
             let count = rest.len().min(out.len());
             out[..count].copy_from_slice(&rest[..count]);
-            self.used += count;
+            self.used_bytes += count;
             out = &mut out[count..];
         }
     }
 
     /// Returns whether these are the next bytes.
-    pub(super) fn matches(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn verify_next(&mut self, bytes: &[u8]) -> bool {
         let mut expected = [0; 4096];
         bytes.chunks(expected.len()).all(|part| {
             self.fill(&mut expected[..part.len()]);
@@ -63,20 +63,20 @@ mod tests {
 
     #[test]
     fn chunking_does_not_change_the_bytes_and_damage_is_detected() {
-        let whole = Content::new().next_bytes(100_000);
+        let content = Content::new().next_bytes(100_000);
         let (mut source, mut parts) = (Content::new(), Vec::new());
         for length in [1, 7, 8, 9, 4095, 4096, 4097, 50_000] {
             parts.extend_from_slice(&source.next_bytes(length));
         }
-        assert_eq!(parts, whole[..parts.len()]);
+        assert_eq!(parts, content[..parts.len()]);
 
-        let mut check = Content::new();
-        assert!(whole.chunks(1_234).all(|part| check.matches(part)));
-        let mut damaged = whole.to_vec();
+        let mut verifier = Content::new();
+        assert!(content.chunks(1_234).all(|part| verifier.verify_next(part)));
+        let mut damaged = content.to_vec();
         damaged[70_001] ^= 1;
-        let mut check = Content::new();
-        let first_wrong = damaged.chunks(1_000).position(|part| !check.matches(part));
+        let mut verifier = Content::new();
+        let first_wrong = damaged.chunks(1_000).position(|part| !verifier.verify_next(part));
         assert_eq!(first_wrong, Some(70));
-        assert!(!Content::new().matches(&whole[1..]), "shifted");
+        assert!(!Content::new().verify_next(&content[1..]), "shifted");
     }
 }

@@ -42,9 +42,9 @@ pub enum EventKind {
 
 /// Sender of a run's events, if there is a listener.
 #[derive(Debug, Clone)]
-pub(super) struct Events(Option<EventSender>);
+pub(super) struct EventSink(Option<EventSender>);
 
-impl Events {
+impl EventSink {
     pub(super) const fn new(sender: Option<EventSender>) -> Self {
         Self(sender)
     }

@@ -20,10 +20,10 @@ use super::body::Upload;
 
 /// Connection pool of a client to one server.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct Http1Pool {
     server: SocketAddr,
     tls: TlsConnectorBox,
-    idle: Arc<Mutex<Vec<PooledConnection>>>,
+    idle_connections: Arc<Mutex<Vec<PooledConnection>>>,
     permits: Arc<Semaphore>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct PooledConnection {
     sender: SendRequest<Upload>,
-    local: SocketAddr,
+    local_addr: SocketAddr,
 }
 
 /// A response whose body is being read. Dropping it before the end closes the connection.
@@ -40,8 +40,8 @@ pub(super) struct Http1Response {
     body: Incoming,
     connection: Option<PooledConnection>,
     permit: Option<OwnedSemaphorePermit>,
-    idle: Arc<Mutex<Vec<PooledConnection>>>,
-    local: SocketAddr,
+    idle_connections: Arc<Mutex<Vec<PooledConnection>>>,
+    local_addr: SocketAddr,
 }
 
 struct TlsConnectorBox(TlsConnector);
@@ -60,7 +60,7 @@ fn lock(idle: &Mutex<Vec<PooledConnection>>) -> std::sync::MutexGuard<'_, Vec<Po
 ///
 /// # Errors
 /// The certificate is not PEM.
-pub fn connector(certificate: &str) -> Result<TlsConnector, String> {
+pub fn build_connector(certificate: &str) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
         roots.add(certificate.map_err(to_text)?).map_err(to_text)?;
@@ -75,7 +75,7 @@ pub fn connector(certificate: &str) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-impl Pool {
+impl Http1Pool {
     /// Creates a pool of at most `connections` to a server with this certificate.
     pub(super) fn new(
         server: SocketAddr,
@@ -84,8 +84,8 @@ impl Pool {
     ) -> Result<Self, String> {
         Ok(Self {
             server,
-            tls: TlsConnectorBox(connector(certificate)?),
-            idle: Arc::default(),
+            tls: TlsConnectorBox(build_connector(certificate)?),
+            idle_connections: Arc::default(),
             permits: Arc::new(Semaphore::new(connections)),
         })
     }
@@ -99,7 +99,7 @@ impl Pool {
         let (sender, connection) = handshake(TokioIo::new(tls)).await.map_err(to_text)?;
         // Errors of the connection are reported by its requests.
         tokio::spawn(connection);
-        Ok(PooledConnection { sender, local })
+        Ok(PooledConnection { sender, local_addr: local })
     }
 
     /// Sends a request as soon as a connection is available.
@@ -109,7 +109,7 @@ impl Pool {
     ) -> Result<Response<Http1Response>, String> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(to_text)?;
         let idle_connection = {
-            let mut idle = lock(&self.idle);
+            let mut idle = lock(&self.idle_connections);
             idle.retain(|connection| !connection.sender.is_closed());
             idle.pop()
         };
@@ -118,14 +118,14 @@ impl Pool {
             None => self.connect().await?,
         };
         let response = connection.sender.send_request(request).await.map_err(to_text)?;
-        let local = connection.local;
-        let idle = Arc::clone(&self.idle);
+        let local = connection.local_addr;
+        let idle = Arc::clone(&self.idle_connections);
         Ok(response.map(|body| Http1Response {
             body,
             connection: Some(connection),
             permit: Some(permit),
-            idle,
-            local,
+            idle_connections: idle,
+            local_addr: local,
         }))
     }
 }
@@ -150,15 +150,15 @@ impl Http1Response {
     }
 
     /// Returns the local address of the connection.
-    pub(super) const fn local(&self) -> SocketAddr {
-        self.local
+    pub(super) const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
     }
 
     fn return_to_pool(&mut self) {
         let (Some(mut connection), permit) = (self.connection.take(), self.permit.take()) else {
             return;
         };
-        let idle = Arc::clone(&self.idle);
+        let idle = Arc::clone(&self.idle_connections);
         tokio::spawn(async move {
             if connection.sender.ready().await.is_ok() {
                 lock(&idle).push(connection);

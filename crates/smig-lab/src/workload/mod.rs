@@ -23,7 +23,7 @@ mod transfer;
 
 pub(crate) use command::CommandEnv;
 pub use event::{EventKind, EventSender, WorkloadEvent};
-pub use http1::connector;
+pub use http1::build_connector;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, ProgressPoint,

@@ -74,7 +74,7 @@ pub struct ObjectResult {
 impl ObjectResult {
     /// Returns the time from the request to the end in seconds.
     #[must_use]
-    pub fn seconds(&self) -> f64 {
+    pub fn duration_s(&self) -> f64 {
         self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
     }
 }

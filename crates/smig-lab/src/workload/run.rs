@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
 use super::connections::ConnectionNumbers;
-use super::event::{EventKind, EventSender, Events};
+use super::event::{EventKind, EventSender, EventSink};
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
 use crate::scenario::{ArrivalProcess, ClientSpec, Scenario, Transfer};
@@ -35,7 +35,7 @@ pub struct WorkloadSpec {
     /// The certificate of all servers, PEM.
     pub certificate: String,
     /// Environment of clients that are commands.
-    pub(crate) commands: CommandEnv,
+    pub(crate) command_env: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
     pub time_limit: Duration,
 }
@@ -44,12 +44,12 @@ pub struct WorkloadSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// A client could not open its connections.
-    #[error("client {client} cannot use its server: {why}")]
+    #[error("client {client} cannot use its server: {reason}")]
     Open {
         /// Name of the client in the scenario.
         client: String,
         /// Cause of the failure.
-        why: String,
+        reason: String,
     },
     /// The runtime could not be created.
     #[error("the clients cannot run: {0}")]
@@ -67,21 +67,21 @@ pub enum WorkloadError {
 
 /// State that all tasks of a run share.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct WorkloadRun {
     scenario: Scenario,
     seed: u64,
     clients: BTreeMap<String, WorkloadClient>,
-    commands: BTreeMap<String, CommandClient>,
+    command_clients: BTreeMap<String, CommandClient>,
     pub(super) connections: ConnectionNumbers,
     /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
-    pub(super) events: Events,
+    pub(super) events: EventSink,
     pub(super) start_monotonic_ns: u64,
     began: Instant,
     pub(super) deadline: Instant,
     /// By transfer: whether it has ended.
-    ended: BTreeMap<String, watch::Sender<bool>>,
+    ended_senders: BTreeMap<String, watch::Sender<bool>>,
 }
 
 /// Returns nanoseconds of `CLOCK_MONOTONIC`.
@@ -127,7 +127,7 @@ impl Clients for ScenarioClients {
         pause: &mut dyn FnMut(RunPhase),
     ) -> Result<Observation, WorkloadError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let events = Events::new(self.events);
+        let events = EventSink::new(self.events);
         runtime.block_on(async {
             tokio::select! {
                 observation = observe(workload_spec, events.clone(), pause) => observation,
@@ -139,25 +139,25 @@ impl Clients for ScenarioClients {
 
 async fn observe(
     workload_spec: WorkloadSpec,
-    events: Events,
+    events: EventSink,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
-    let clients = open(&workload_spec).await?;
+    let clients = open_clients(&workload_spec).await?;
     sleep(workload_spec.scenario.workload.settle.0).await;
     pause(RunPhase::Ready);
     let transfers = workload_spec.scenario.workload.transfers.keys();
     let began = Instant::now();
-    let run = Run {
+    let run = WorkloadRun {
         seed: workload_spec.seed,
         clients,
-        commands: commands(&workload_spec)?,
+        command_clients: build_command_clients(&workload_spec)?,
         connections: ConnectionNumbers::default(),
         body_bytes: AtomicU64::new(0),
         progress_interval: workload_spec.scenario.record.progress.0,
         start_monotonic_ns: now_ns(),
         began,
         deadline: began + workload_spec.time_limit,
-        ended: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
+        ended_senders: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
         events,
         scenario: workload_spec.scenario,
     };
@@ -168,14 +168,14 @@ async fn observe(
 }
 
 /// Opens every client's connections, one client after the other.
-async fn open(
+async fn open_clients(
     workload_spec: &WorkloadSpec,
 ) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
     let mut clients = BTreeMap::new();
     let mut sessions = 0;
     let is_built_in = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
     for (name, spec) in workload_spec.scenario.clients.iter().filter(is_built_in) {
-        let fail = |why| WorkloadError::Open { client: name.clone(), why };
+        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
         let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
         let client = WorkloadClient::new(spec, server, &workload_spec.certificate, sessions)
             .map_err(fail)?;
@@ -192,13 +192,13 @@ async fn open(
 }
 
 /// Returns the clients that are commands.
-fn commands(
+fn build_command_clients(
     workload_spec: &WorkloadSpec,
 ) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
-    let mut commands = BTreeMap::new();
+    let mut command_clients = BTreeMap::new();
     for (name, spec) in &workload_spec.scenario.clients {
         let Some(command) = &spec.command else { continue };
-        let fail = |why| WorkloadError::Open { client: name.clone(), why };
+        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
         let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
         let has_tls = workload_spec
             .scenario
@@ -210,14 +210,14 @@ fn commands(
             server,
             has_tls,
             workload_spec.seed,
-            &workload_spec.commands,
+            &workload_spec.command_env,
         );
-        commands.insert(name.clone(), client.map_err(fail)?);
+        command_clients.insert(name.clone(), client.map_err(fail)?);
     }
-    Ok(commands)
+    Ok(command_clients)
 }
 
-impl Run {
+impl WorkloadRun {
     async fn run_transfers(self: Arc<Self>) -> Result<Observation, WorkloadError> {
         let mut tasks = JoinSet::new();
         for name in self.scenario.workload.transfers.keys() {
@@ -255,7 +255,7 @@ impl Run {
                 Arc::clone(&self).run_open_loop(&name, &transfer).await?
             }
         };
-        if self.command(&transfer).is_some() {
+        if self.command_client(&transfer).is_some() {
             // A command may have requested any number of objects.
             objects.sort_by_key(|object| object.started_ns);
             for (number, object) in (0..).zip(&mut objects) {
@@ -268,20 +268,20 @@ impl Run {
 
     /// Marks a transfer as ended, which also ends transfers with `until` set to it.
     pub(super) fn mark_ended(&self, name: &str) {
-        if let Some(ended) = self.ended.get(name) {
+        if let Some(ended) = self.ended_senders.get(name) {
             ended.send_replace(true);
         }
     }
 
     async fn run_closed_loop(&self, name: &str, transfer: &Transfer) -> Vec<ObjectResult> {
         let mut objects = Vec::new();
-        let mut next = self.began + transfer.start.0;
+        let mut next_at = self.began + transfer.start.0;
         for number in 0..transfer.max_objects() {
-            if self.ends_before(transfer, next).await {
+            if self.ended_while_waiting(transfer, next_at).await {
                 break;
             }
             objects.extend(self.transfer_objects(name, number, transfer).await);
-            next = Instant::now() + transfer.every.map_or(Duration::ZERO, |every| every.0);
+            next_at = Instant::now() + transfer.every.map_or(Duration::ZERO, |every| every.0);
         }
         objects
     }
@@ -293,8 +293,8 @@ impl Run {
     ) -> Result<Vec<ObjectResult>, WorkloadError> {
         let mut requests = JoinSet::new();
         let times = Schedule::new(name, transfer, self.seed);
-        for (number, at) in (0..transfer.max_objects()).zip(times) {
-            if self.ends_before(transfer, self.began + at).await {
+        for (number, offset) in (0..transfer.max_objects()).zip(times) {
+            if self.ended_while_waiting(transfer, self.began + offset).await {
                 break;
             }
             let (run, name, transfer) = (Arc::clone(&self), name.to_owned(), transfer.clone());
@@ -314,11 +314,12 @@ impl Run {
         number: u32,
         transfer: &Transfer,
     ) -> Vec<ObjectResult> {
-        let requested = self.new_result(name, number, transfer);
-        self.events.send(&requested, || EventKind::Requested { at_ns: requested.started_ns });
-        let objects = match self.command(transfer) {
-            Some(command) => command.run(self, requested).await,
-            None => vec![self.transfer_object(requested, transfer).await],
+        let initial_result = self.new_result(name, number, transfer);
+        self.events
+            .send(&initial_result, || EventKind::Requested { at_ns: initial_result.started_ns });
+        let objects = match self.command_client(transfer) {
+            Some(command) => command.run(self, initial_result).await,
+            None => vec![self.transfer_object(initial_result, transfer).await],
         };
         for object in &objects {
             self.events.send(object, || EventKind::Ended(Box::new(object.clone())));
@@ -326,13 +327,13 @@ impl Run {
         objects
     }
 
-    fn command(&self, transfer: &Transfer) -> Option<&CommandClient> {
-        self.commands.get(self.client_name(transfer))
+    fn command_client(&self, transfer: &Transfer) -> Option<&CommandClient> {
+        self.command_clients.get(self.client_name(transfer))
     }
 
     /// Waits until the time of the next request; returns whether the transfer ends before it.
-    async fn ends_before(&self, transfer: &Transfer, next: Instant) -> bool {
-        let other = transfer.until.as_ref().and_then(|until| self.ended.get(until));
+    async fn ended_while_waiting(&self, transfer: &Transfer, next: Instant) -> bool {
+        let other = transfer.until.as_ref().and_then(|until| self.ended_senders.get(until));
         let other_ended = async {
             match other {
                 Some(ended) => {

@@ -9,10 +9,10 @@ use crate::scenario::{ArrivalProcess, Transfer};
 /// Infinite sequence of request times since the start of a run. Not for [`ArrivalProcess::ClosedLoop`].
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
-    next: Duration,
-    every: Duration,
+    next_time: Duration,
+    mean_interval: Duration,
     arrival: ArrivalProcess,
-    state: u64,
+    rng_state: u64,
 }
 
 impl Schedule {
@@ -20,19 +20,19 @@ impl Schedule {
         let digest: [u8; 32] = Sha256::digest(format!("{seed}/{name}")).into();
         let state = digest.iter().take(8).fold(0, |state, &byte| state << 8 | u64::from(byte));
         Self {
-            next: transfer.start.0,
-            every: transfer.every.map_or(Duration::ZERO, |every| every.0),
+            next_time: transfer.start.0,
+            mean_interval: transfer.every.map_or(Duration::ZERO, |every| every.0),
             arrival: transfer.arrival,
-            state: state | 1,
+            rng_state: state | 1,
         }
     }
 
     /// Returns a uniform random number in (0, 1].
     fn random(&mut self) -> f64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        ((self.state >> 11) + 1) as f64 / (1_u64 << 53) as f64
+        self.rng_state ^= self.rng_state << 13;
+        self.rng_state ^= self.rng_state >> 7;
+        self.rng_state ^= self.rng_state << 17;
+        ((self.rng_state >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 }
 
@@ -40,13 +40,13 @@ impl Iterator for Schedule {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let now = self.next;
+        let time = self.next_time;
         let interval = match self.arrival {
-            ArrivalProcess::Poisson => self.every.mul_f64(-self.random().ln()),
-            ArrivalProcess::Periodic | ArrivalProcess::ClosedLoop => self.every,
+            ArrivalProcess::Poisson => self.mean_interval.mul_f64(-self.random().ln()),
+            ArrivalProcess::Periodic | ArrivalProcess::ClosedLoop => self.mean_interval,
         };
-        self.next += interval;
-        Some(now)
+        self.next_time += interval;
+        Some(time)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const WARM_UP_BYTES: u64 = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
     /// Directory to serve: `SIZE.bin` for every size.
-    pub files: PathBuf,
+    pub files_dir: PathBuf,
     /// The certificate, PEM; clients trust it directly.
     pub certificate: PathBuf,
     /// Its private key, PEM.
@@ -37,7 +37,7 @@ impl ServerFiles {
     pub fn at(dir: &Path) -> Self {
         let path = |name: &str| dir.join(name);
         Self {
-            files: path("files"),
+            files_dir: path("files"),
             certificate: path("certificate.pem"),
             key: path("key.pem"),
             cert_and_key: path("certificate-and-key.pem"),
@@ -50,7 +50,7 @@ impl ServerFiles {
     /// The directory cannot be written.
     pub fn create(dir: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
         let server_files = Self::at(dir);
-        fs::create_dir_all(&server_files.files)?;
+        fs::create_dir_all(&server_files.files_dir)?;
         let params =
             CertificateParams::new(addresses.iter().map(ToString::to_string).collect::<Vec<_>>())
                 .map_err(io::Error::other)?;
@@ -73,7 +73,7 @@ impl ServerFiles {
             transfers.filter(|transfer| transfer.direction == TransferDirection::Download);
         let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
         for size in sizes.chain([WARM_UP_BYTES]) {
-            let path = self.files.join(object_path(size).trim_start_matches('/'));
+            let path = self.files_dir.join(object_path(size).trim_start_matches('/'));
             if fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {
                 continue;
             }

@@ -40,14 +40,14 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .listen((Ipv4Addr::LOCALHOST, 0).into(), tls)
-        .start(Files::new(&server_files.files, FileOptions::default()).unwrap())
+        .start(Files::new(&server_files.files_dir, FileOptions::default()).unwrap())
         .unwrap();
     let spec = WorkloadSpec {
         scenario,
         seed: 1,
         servers: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
         certificate,
-        commands: CommandEnv {
+        command_env: CommandEnv {
             smig: "smig".into(),
             certificate: server_files.certificate,
             servers: BTreeMap::new(),
@@ -59,10 +59,10 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
 
 #[test]
 fn a_receiver_gets_the_events_of_every_object_in_order() {
-    let (events, mut received) = mpsc::unbounded_channel();
-    let observation = run_with(Some(events)).unwrap();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let observation = run_with(Some(sender)).unwrap();
     let mut kinds = BTreeMap::<_, Vec<EventKind>>::new();
-    while let Ok(WorkloadEvent { name, number, kind }) = received.try_recv() {
+    while let Ok(WorkloadEvent { name, number, kind }) = receiver.try_recv() {
         kinds.entry((name, number)).or_default().push(kind);
     }
     assert_eq!(kinds.len(), observation.objects.len());
@@ -75,15 +75,18 @@ fn a_receiver_gets_the_events_of_every_object_in_order() {
             EventKind::Progress { at_ns, connections } => Some((*at_ns, connections)),
             _ => None,
         });
-        let mut last = (object.started_ns, 0);
+        let mut last_progress = (object.started_ns, 0);
         for (at_ns, connections) in progress.clone() {
             let bytes = connections.iter().map(|by| by.bytes).sum();
-            assert!(last.0 <= at_ns && last.1 <= bytes, "{last:?}, then {bytes} at {at_ns}");
-            last = (at_ns, bytes);
+            assert!(
+                last_progress.0 <= at_ns && last_progress.1 <= bytes,
+                "{last_progress:?}, then {bytes} at {at_ns}"
+            );
+            last_progress = (at_ns, bytes);
         }
         let has_progress = progress.count() > 0;
         assert_eq!(has_progress, object.name == "big", "{} {}", object.name, object.number);
-        assert!(last.0 <= object.ended_ns && last.1 <= BIG_BYTES);
+        assert!(last_progress.0 <= object.ended_ns && last_progress.1 <= BIG_BYTES);
     }
 }
 
@@ -97,8 +100,8 @@ fn a_run_without_an_event_receiver_has_the_same_objects() {
 
 #[test]
 fn a_run_stops_when_its_event_receiver_closes() {
-    let (events, received) = mpsc::unbounded_channel();
-    drop(received);
-    let stopped = run_with(Some(events));
-    assert!(matches!(stopped, Err(WorkloadError::Stopped)), "{stopped:?}");
+    let (sender, receiver) = mpsc::unbounded_channel();
+    drop(receiver);
+    let run_result = run_with(Some(sender));
+    assert!(matches!(run_result, Err(WorkloadError::Stopped)), "{run_result:?}");
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::{Instant, Interval, interval_at, sleep, sleep_until, timeout_at};
 
 use super::client::{OpenResponse, RequestSpec};
-use super::closing::close_all;
+use super::closing::close_connections_to;
 use super::connections::ConnectionKey;
 use super::content::Content;
 use super::event::EventKind;
 use super::received_bytes::ReceivedBytes;
 use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
-use super::run::{Run, now_ns};
+use super::run::{WorkloadRun, now_ns};
 use crate::scenario::{CancelScope, SizeClass, Transfer, TransferDirection};
 
 /// After a cancel: silence after which the traffic counts as finished.
@@ -29,7 +29,7 @@ enum ReadEnd {
     Failed(String),
 }
 
-impl Run {
+impl WorkloadRun {
     /// Transfers one object; returns its result. `result` is from `new_result`.
     pub(super) async fn transfer_object(
         &self,
@@ -83,11 +83,11 @@ impl Run {
             priority: transfer.priority.as_deref(),
         };
         let cancel = transfer.cancel.as_ref();
-        let cancel_at = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
-        let cancel_by =
+        let cancel_at_bytes = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
+        let cancel_deadline =
             cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
         let response = self.client(transfer)?.request(&spec);
-        let response = match cancel_by {
+        let response = match cancel_deadline {
             None => Some(response.await?),
             Some(by) => tokio::select! {
                 answer = response => Some(answer?),
@@ -101,12 +101,12 @@ impl Run {
         let reader = BodyReader {
             run: self,
             connection: response.request_connection(),
-            cancel_at,
-            cancel_by,
+            cancel_at_bytes,
+            cancel_deadline,
         };
-        let end = reader.read_to_end(&mut response, result).await;
+        let read_end = reader.read_to_end(&mut response, result).await;
         result.connections = response.bytes_by_connection(&self.connections, result.bytes);
-        Ok(match end {
+        Ok(match read_end {
             ReadEnd::Cancel => self.cancel(result, Some(response), transfer).await,
             ReadEnd::Complete => {
                 result.ended_ns = self.since_began();
@@ -126,11 +126,11 @@ impl Run {
     ) -> Outcome {
         let other_bytes_before = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
-        let mut received = ReceivedBytes::start();
+        let mut received_bytes = ReceivedBytes::start();
         let closes_connections =
             transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelScope::Close);
         if closes_connections && let Ok(client) = self.client(transfer) {
-            close_all(client.server());
+            close_connections_to(client.server());
         }
         drop(response);
         result.ended_ns = at_ns;
@@ -138,18 +138,18 @@ impl Run {
             // Transfers that run until the end of this one do not wait for late traffic.
             self.mark_ended(&result.name);
         }
-        let end = Instant::now() + TAIL_TIMEOUT;
-        while Instant::now() < end {
+        let deadline = Instant::now() + TAIL_TIMEOUT;
+        while Instant::now() < deadline {
             sleep(POLL_INTERVAL).await;
-            if u128::from(received.poll()) >= QUIET_PERIOD.as_nanos() {
+            if u128::from(received_bytes.poll()) >= QUIET_PERIOD.as_nanos() {
                 break;
             }
         }
         result.cancel = Some(CancelRecord {
             at_ns,
-            wire_bytes: received.bytes(),
+            wire_bytes: received_bytes.bytes(),
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - other_bytes_before,
-            last_ns: received.last_ns().saturating_sub(self.start_monotonic_ns),
+            last_ns: received_bytes.last_change_ns().saturating_sub(self.start_monotonic_ns),
         });
         Outcome::Cancelled
     }
@@ -157,10 +157,10 @@ impl Run {
 
 /// State of reading a response's body.
 struct BodyReader<'a> {
-    run: &'a Run,
+    run: &'a WorkloadRun,
     connection: Option<ConnectionKey>,
-    cancel_at: Option<u64>,
-    cancel_by: Option<Instant>,
+    cancel_at_bytes: Option<u64>,
+    cancel_deadline: Option<Instant>,
 }
 
 impl BodyReader<'_> {
@@ -173,7 +173,7 @@ impl BodyReader<'_> {
         let mut clock = self.event_clock(result);
         let is_upload = result.direction == TransferDirection::Upload;
         loop {
-            let by = self.cancel_by;
+            let by = self.cancel_deadline;
             let cancel = async {
                 match by {
                     Some(by) => sleep_until(by).await,
@@ -194,18 +194,18 @@ impl BodyReader<'_> {
                 None => break,
             };
             self.record_migration(response, result);
-            let now = self.run.since_began();
-            result.first_byte_ns.get_or_insert(now);
+            let read_at_ns = self.run.since_began();
+            result.first_byte_ns.get_or_insert(read_at_ns);
             if is_upload {
                 continue;
             }
-            if !content.matches(&piece) {
+            if !content.verify_next(&piece) {
                 return ReadEnd::Damaged;
             }
             result.bytes += piece.len() as u64;
             self.run.body_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-            self.record_progress(now, result);
-            if self.cancel_at.is_some_and(|at| result.bytes >= at) {
+            self.record_progress(read_at_ns, result);
+            if self.cancel_at_bytes.is_some_and(|at| result.bytes >= at) {
                 return ReadEnd::Cancel;
             }
         }
@@ -218,27 +218,27 @@ impl BodyReader<'_> {
     }
 
     fn record_migration(&mut self, response: &OpenResponse, result: &mut ObjectResult) {
-        let now = response.connection().or(self.connection);
-        if let (Some(from), Some(to)) = (self.connection, now)
-            && from != to
+        let current_connection = response.connection().or(self.connection);
+        if let (Some(from_key), Some(to_key)) = (self.connection, current_connection)
+            && from_key != to_key
         {
-            let number = |key| self.run.connections.number(key);
-            let (from, to) = (number(from), number(to));
+            let number = |key| self.run.connections.get_or_assign(key);
+            let (from, to) = (number(from_key), number(to_key));
             let at_ns = self.run.since_began();
             let migration = MigrationRecord { at_ns, bytes: result.bytes, from, to };
             result.migrations.push(migration);
             self.run.events.send(result, || EventKind::Migrated(migration));
         }
-        self.connection = now;
+        self.connection = current_connection;
     }
 
     /// Returns the clock of an object's progress events, if there are any.
     fn event_clock(&self, result: &ObjectResult) -> Option<Interval> {
-        let every = self.run.progress_interval;
+        let interval = self.run.progress_interval;
         let has_progress = self.run.events.has_listener()
             && result.size_class == SizeClass::Large
             && result.direction == TransferDirection::Download;
-        has_progress.then(|| interval_at(Instant::now() + every, every))
+        has_progress.then(|| interval_at(Instant::now() + interval, interval))
     }
 
     fn send_progress(&self, response: &OpenResponse, result: &ObjectResult) {
@@ -248,11 +248,11 @@ impl BodyReader<'_> {
         });
     }
 
-    fn record_progress(&self, now: u64, result: &mut ObjectResult) {
-        let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
-        let is_due = u128::from(since) >= self.run.progress_interval.as_nanos();
+    fn record_progress(&self, at_ns: u64, result: &mut ObjectResult) {
+        let since_ns = at_ns - result.progress.last().map_or(result.started_ns, |point| point.0);
+        let is_due = u128::from(since_ns) >= self.run.progress_interval.as_nanos();
         if result.size_class == SizeClass::Large && (is_due || result.bytes == result.size) {
-            result.progress.push(ProgressPoint(now, result.bytes));
+            result.progress.push(ProgressPoint(at_ns, result.bytes));
         }
     }
 }
@@ -265,7 +265,7 @@ async fn next_tick(clock: Option<&mut Interval>) {
     }
 }
 
-impl Run {
+impl WorkloadRun {
     /// Returns the nanoseconds since the start of the run.
     pub(super) fn since_began(&self) -> u64 {
         now_ns().saturating_sub(self.start_monotonic_ns)

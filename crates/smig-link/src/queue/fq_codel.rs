@@ -58,7 +58,7 @@ impl<P: Packet> FqCodelQueue<P> {
 
     /// Enqueues a packet (section 4.1).
     pub(super) fn push(&mut self, item: QueuedPacket<P>) {
-        let hash = item.packet.flow(self.perturbation);
+        let hash = item.packet.flow_hash(self.perturbation);
         let index = (hash % self.flows.len() as u64) as usize;
         self.backlogs[index] += item.bytes;
         let flow = &mut self.flows[index];

@@ -42,19 +42,19 @@ fn a_late_caller_does_not_slow_the_link() {
             );
         }
     };
-    let mut punctual = new_link(spec(Rate::mbit(8), 5, 1_000));
-    feed(&mut punctual);
-    let mut late = new_link(spec(Rate::mbit(8), 5, 1_000));
-    feed(&mut late);
+    let mut punctual_link = new_link(spec(Rate::mbit(8), 5, 1_000));
+    feed(&mut punctual_link);
+    let mut late_link = new_link(spec(Rate::mbit(8), 5, 1_000));
+    feed(&mut late_link);
 
     let mut deliveries = Vec::new();
-    while let Some(at) = late.next_event() {
+    while let Some(at) = late_link.next_event() {
         let poll_time = at + Duration::from_millis(7);
-        while let Some(delivery) = late.pop(poll_time) {
+        while let Some(delivery) = late_link.pop(poll_time) {
             deliveries.push(delivery);
         }
     }
-    assert_eq!(deliveries, drain(&mut punctual));
+    assert_eq!(deliveries, drain(&mut punctual_link));
 }
 
 #[test]

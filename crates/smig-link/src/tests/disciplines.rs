@@ -44,25 +44,30 @@ fn pseudorandom_numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 }
 
 /// A random link configuration.
-fn random_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
-    let discipline =
-        [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fq_codel()][next(4) as usize];
-    let rate = match next(3) {
-        0 => RateSpec::Lte(LteSpec { seed: Some(next(99)), period_s: 3, ..LteSpec::default() }),
-        _ => RateSpec::Constant(Rate::kbit(500 + next(20_000))),
+fn random_spec(random_below: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
+    let discipline = [Qdisc::DropTail, Qdisc::DropHead, Qdisc::codel(), Qdisc::fq_codel()]
+        [random_below(4) as usize];
+    let rate = match random_below(3) {
+        0 => RateSpec::Lte(LteSpec {
+            seed: Some(random_below(99)),
+            period_s: 3,
+            ..LteSpec::default()
+        }),
+        _ => RateSpec::Constant(Rate::kbit(500 + random_below(20_000))),
     };
-    let jitter = NormalJitter { deviation: ms(next(50)), every: ms(next(30)) };
+    let jitter =
+        NormalJitter { deviation: ms(random_below(50)), redraw_interval: ms(random_below(30)) };
     let bursts =
         GilbertElliott { good_to_bad: 0.01, bad_to_good: 0.3, loss_bad: 0.9, loss_good: 0.0 };
     DirectionSpec {
         rate,
-        delay: ms(next(60)),
-        jitter: (next(2) == 0).then_some(JitterSpec::Normal(jitter)),
+        delay: ms(random_below(60)),
+        jitter: (random_below(2) == 0).then_some(JitterSpec::Normal(jitter)),
         loss: [None, Some(LossSpec::Random(0.05)), Some(LossSpec::Bursts(bursts))]
-            [next(3) as usize],
+            [random_below(3) as usize],
         queue: QueueLimit {
-            packets: next(200) as usize,
-            bytes: (next(2) == 0).then(|| 1 + next(100_000)),
+            packets: random_below(200) as usize,
+            bytes: (random_below(2) == 0).then(|| 1 + random_below(100_000)),
         },
         discipline,
         mtu: 1_400,
@@ -72,17 +77,19 @@ fn random_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
 #[test]
 fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
     for seed in 1..=300_u64 {
-        let mut next = pseudorandom_numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let spec = random_spec(&mut next);
+        let mut random_below = pseudorandom_numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let spec = random_spec(&mut random_below);
         let mut link: Link<NumberedPacket, _> = Link::with_log(&spec, seed, Vec::new()).unwrap();
         let (mut now, mut deliveries) = (Time::ZERO, Vec::new());
         for number in 0..1_500_u32 {
-            now = now + Duration::from_micros(next(3_000));
-            let flow = next(5) as u32;
-            let _ =
-                link.enqueue(now, NumberedPacket(number * 1_000 + flow, 40 + next(1_380) as usize));
+            now = now + Duration::from_micros(random_below(3_000));
+            let flow = random_below(5) as u32;
+            let _ = link.enqueue(
+                now,
+                NumberedPacket(number * 1_000 + flow, 40 + random_below(1_380) as usize),
+            );
             // The caller polls at irregular times.
-            if next(3) == 0 {
+            if random_below(3) == 0 {
                 deliveries.extend(std::iter::from_fn(|| link.pop(now)));
             }
             let counters = link.counters();
@@ -123,7 +130,7 @@ fn run_responsive_source(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, 
     let round_trip = ms(100);
     let mut link = new_logged_link(spec);
     let (mut window, mut number) = (10.0_f64, 0_u32);
-    let (mut now, mut seen, mut waits) = (Time::ZERO, 0, Vec::new());
+    let (mut now, mut checked_events, mut waits) = (Time::ZERO, 0, Vec::new());
     let mut last_halving = Time::ZERO;
     let end = Time::ZERO + Duration::from_secs(seconds);
     while now < end {
@@ -137,10 +144,10 @@ fn run_responsive_source(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, 
         window += 1.0 / window;
         let is_drop = |event: &LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
         let log = link.log();
-        if log[seen..].iter().any(is_drop) && now.since(last_halving) > round_trip {
+        if log[checked_events..].iter().any(is_drop) && now.since(last_halving) > round_trip {
             (window, last_halving) = ((window / 2.0).max(2.0), now);
         }
-        seen = log.len();
+        checked_events = log.len();
     }
     (link.log().clone(), waits)
 }
@@ -185,14 +192,14 @@ fn codel_drops_at_the_times_of_its_control_law() {
         .collect();
     // The queueing delay exceeds 5 ms after 10 ms (half of the packets are queued),
     // and the first drop is one interval later.
-    let first = drops[0].since(Time::ZERO).as_secs_f64() * 1e3;
-    assert!((110.0..113.0).contains(&first), "first drop at {first} ms");
-    let (mut next, mut count) = (drops[0], 1_u32);
+    let first_ms = drops[0].since(Time::ZERO).as_secs_f64() * 1e3;
+    assert!((110.0..113.0).contains(&first_ms), "first drop at {first_ms} ms");
+    let (mut next_drop, mut count) = (drops[0], 1_u32);
     for drop in &drops[1..100] {
-        next = next + ms(100).div_f64(f64::from(count).sqrt());
+        next_drop = next_drop + ms(100).div_f64(f64::from(count).sqrt());
         count += 1;
-        let late = drop.since(next);
-        assert!(*drop >= next && late <= ms(1), "drop {count}: {late:?} after its time");
+        let late = drop.since(next_drop);
+        assert!(*drop >= next_drop && late <= ms(1), "drop {count}: {late:?} after its time");
     }
 }
 
@@ -213,14 +220,15 @@ fn codel_does_not_drop_from_a_short_queue() {
 #[test]
 fn fq_codel_does_not_delay_a_sparse_flow() {
     // A flood at almost twice the rate, and a small packet every 20 ms.
-    let sparse = (0..100_u32).map(|n| (micros(500_000 + 20_137 * u64::from(n)), n * 1_000 + 7));
-    let sparse = sparse.map(|(at, number)| (at, NumberedPacket(number, 200)));
+    let sparse_packets =
+        (0..100_u32).map(|n| (micros(500_000 + 20_137 * u64::from(n)), n * 1_000 + 7));
+    let sparse_packets = sparse_packets.map(|(at, number)| (at, NumberedPacket(number, 200)));
     let run = |discipline| {
-        let mut all: Vec<_> =
-            flood(Rate::kbit(23_100), 1_500, ms(3_000), 0).chain(sparse.clone()).collect();
-        all.sort_by_key(|(at, _)| *at);
+        let mut packets: Vec<_> =
+            flood(Rate::kbit(23_100), 1_500, ms(3_000), 0).chain(sparse_packets.clone()).collect();
+        packets.sort_by_key(|(at, _)| *at);
         let mut link = new_logged_link(spec_with(discipline, Rate::mbit(12), 200));
-        let deliveries = offer(&mut link, all);
+        let deliveries = offer(&mut link, packets);
         let mut waits: Vec<_> = deliveries
             .iter()
             .filter(|delivery| delivery.packet.0 % 1_000 == 7)
@@ -232,27 +240,27 @@ fn fq_codel_does_not_delay_a_sparse_flow() {
         waits.sort_unstable();
         waits
     };
-    let fq_codel = run(Qdisc::fq_codel());
-    assert_eq!(fq_codel.len(), 100, "a packet of the sparse flow was dropped");
+    let fq_codel_waits = run(Qdisc::fq_codel());
+    assert_eq!(fq_codel_waits.len(), 100, "a packet of the sparse flow was dropped");
     // The residual time of the packet on the wire, and the serialisation time.
-    assert!(fq_codel[99] < Duration::from_micros(1_200), "{:?}", fq_codel[99]);
-    let drop_tail = run(Qdisc::DropTail);
+    assert!(fq_codel_waits[99] < Duration::from_micros(1_200), "{:?}", fq_codel_waits[99]);
+    let drop_tail_waits = run(Qdisc::DropTail);
     assert!(
-        drop_tail.len() < 100 && drop_tail[drop_tail.len() / 2] > ms(150),
-        "{} {drop_tail:?}",
-        drop_tail.len()
+        drop_tail_waits.len() < 100 && drop_tail_waits[drop_tail_waits.len() / 2] > ms(150),
+        "{} {drop_tail_waits:?}",
+        drop_tail_waits.len()
     );
 }
 
 #[test]
 fn fq_codel_gives_equal_bytes_to_greedy_flows() {
-    let mut all: Vec<_> = flood(Rate::mbit(12), 1_500, ms(4_000), 1)
+    let mut packets: Vec<_> = flood(Rate::mbit(12), 1_500, ms(4_000), 1)
         .chain(flood(Rate::mbit(12), 300, ms(4_000), 2))
         .chain(flood(Rate::mbit(24), 700, ms(4_000), 3))
         .collect();
-    all.sort_by_key(|(at, _)| *at);
+    packets.sort_by_key(|(at, _)| *at);
     let mut link = new_logged_link(spec_with(Qdisc::fq_codel(), Rate::mbit(12), 300));
-    let deliveries = offer(&mut link, all);
+    let deliveries = offer(&mut link, packets);
     let bytes = [1, 2, 3].map(|flow| {
         let flow_packets = deliveries.iter().filter(|delivery| {
             delivery.packet.0 % 1_000 == flow && delivery.due < Time::ZERO + ms(4_000)

@@ -9,7 +9,7 @@ fn read(json: &str) -> Result<LinkSpec, String> {
     serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
-fn direction(more: &str) -> Result<LinkSpec, String> {
+fn symmetric_link(more: &str) -> Result<LinkSpec, String> {
     read(&format!(r#"{{"both": {{"delay_ms": 5, "queue": {{"packets": 9}}, {more}}}}}"#))
 }
 
@@ -18,7 +18,7 @@ fn a_link_is_a_name_or_a_table() {
     assert_eq!(read(r#""paper-wired""#), Ok(LinkSpec::paper_wired()));
     let error = read(r#""paper-wird""#).unwrap_err();
     assert!(error.contains("paper-wird") && error.contains("paper-wired, lte-like"), "{error}");
-    let same = direction(r#""rate": "10 Mbit/s""#).unwrap();
+    let same = symmetric_link(r#""rate": "10 Mbit/s""#).unwrap();
     assert_eq!(same.to_client, same.to_server);
     let error = read(r#"{"to_client": {"rate": 1, "delay_ms": 5, "queue": {"packets": 9}}}"#);
     assert!(error.unwrap_err().contains("to_client and to_server, or both"));
@@ -26,34 +26,36 @@ fn a_link_is_a_name_or_a_table() {
 
 #[test]
 fn older_files_are_still_read() {
-    let side = r#"{"rate_bits_per_s": 10000000, "delay_ms": 25.0, "queue": {"packets": 75}}"#;
-    let link = read(&format!(r#"{{"to_client": {side}, "to_server": {side}}}"#));
+    let direction_json =
+        r#"{"rate_bits_per_s": 10000000, "delay_ms": 25.0, "queue": {"packets": 75}}"#;
+    let link =
+        read(&format!(r#"{{"to_client": {direction_json}, "to_server": {direction_json}}}"#));
     assert_eq!(link, Ok(LinkSpec::paper_wired()));
 }
 
 #[test]
 fn every_part_is_read() {
-    let link = direction(
+    let link = symmetric_link(
         r#""rate": {"steps": [{"at_ms": 0, "rate": "1 Mbit/s"}, {"at_ms": 5, "rate": 9000}],
                     "repeat_ms": 10},
            "jitter": {"normal": {"sd_ms": 70}}, "loss": {"bursts": {"enter": 0.1, "leave": 0.5}},
            "discipline": {"codel": {"target_ms": 2}}, "mtu": 1280"#,
     )
     .unwrap();
-    let side = link.to_client;
-    assert_eq!(side.rate.mean(), Some(Rate::bits_per_second(504_500)));
-    let Some(JitterSpec::Normal(normal)) = side.jitter else { panic!("{side:?}") };
-    assert_eq!(normal.every, Duration::from_millis(100));
-    assert!(side.loss.is_some_and(|loss| (loss.share() - 1.0 / 6.0).abs() < 1e-9));
-    let Qdisc::CoDel(codel) = side.discipline else { panic!("{side:?}") };
+    let to_client = link.to_client;
+    assert_eq!(to_client.rate.mean(), Some(Rate::bits_per_second(504_500)));
+    let Some(JitterSpec::Normal(normal)) = to_client.jitter else { panic!("{to_client:?}") };
+    assert_eq!(normal.redraw_interval, Duration::from_millis(100));
+    assert!(to_client.loss.is_some_and(|loss| (loss.share() - 1.0 / 6.0).abs() < 1e-9));
+    let Qdisc::CoDel(codel) = to_client.discipline else { panic!("{to_client:?}") };
     assert_eq!(codel.target, Duration::from_millis(2));
     assert_eq!(codel.interval, Duration::from_millis(100));
-    assert_eq!(side.mtu, 1_280);
+    assert_eq!(to_client.mtu, 1_280);
 
-    let link = direction(r#""rate": {"lte": {"seed": 7}}, "discipline": "fq""#).unwrap();
+    let link = symmetric_link(r#""rate": {"lte": {"seed": 7}}, "discipline": "fq""#).unwrap();
     let lte = LteSpec { seed: Some(7), ..LteSpec::default() };
     assert_eq!(link.to_server.rate, RateSpec::Lte(lte));
-    let link = direction(r#""rate": {"trace": "a.trace"}, "loss": {"random": 0.5}"#).unwrap();
+    let link = symmetric_link(r#""rate": {"trace": "a.trace"}, "loss": {"random": 0.5}"#).unwrap();
     assert_eq!(link.to_client.loss, Some(LossSpec::Random(0.5)));
     let resolved = link.resolve_trace_paths(Path::new("/scenarios"));
     assert_eq!(resolved.to_client.rate, RateSpec::Trace("/scenarios/a.trace".into()));
@@ -65,19 +67,19 @@ fn every_link_round_trips_through_json() {
         let json = serde_json::to_string(&profile.spec).unwrap();
         assert_eq!(read(&json), Ok(profile.spec), "{json}");
     }
-    let odd = direction(
+    let unusual_link = symmetric_link(
         r#""rate": {"steps": [{"at_ms": 0, "rate": 5}], "repeat_ms": 2.5}, "loss": {"random": 0.25},
            "jitter": {"slowdown": {"add_ms": 15, "every_ms": 100, "up_to_ms": 300}},
            "discipline": {"fq": {"flows": 8}}, "mtu": 9000"#,
     )
     .unwrap();
-    assert_eq!(read(&serde_json::to_string(&odd).unwrap()), Ok(odd));
+    assert_eq!(read(&serde_json::to_string(&unusual_link).unwrap()), Ok(unusual_link));
 }
 
 #[test]
 fn parse_errors_name_the_mistake() {
     let assert_error = |more: &str, expected: &str| {
-        let error = direction(more).unwrap_err();
+        let error = symmetric_link(more).unwrap_err();
         assert!(error.contains(expected), "{more}: {error}");
     };
     assert_error(r#""rate": "10 Mb""#, "\"10 Mbit/s\"");
@@ -93,7 +95,7 @@ fn parse_errors_name_the_mistake() {
 #[test]
 fn check_rejects_invalid_values() {
     let assert_error = |more: &str, expected: &str| {
-        let error = direction(more).unwrap().check().unwrap_err().to_string();
+        let error = symmetric_link(more).unwrap().check().unwrap_err().to_string();
         assert!(error.contains("to_client") && error.contains(expected), "{more}: {error}");
     };
     assert_error(r#""rate": 5, "mtu": 20"#, "mtu = 20");
@@ -104,7 +106,8 @@ fn check_rejects_invalid_values() {
         r#""rate": 5, "jitter": {"slowdown": {"add_ms": 1, "every_ms": 0, "up_to_ms": 9}}"#,
         "every_ms",
     );
-    let error = direction(r#""rate": {"trace": "/no/such.trace"}"#).unwrap().check().unwrap_err();
+    let error =
+        symmetric_link(r#""rate": {"trace": "/no/such.trace"}"#).unwrap().check().unwrap_err();
     assert!(matches!(error, SpecError::TraceFile { .. }), "{error}");
     assert!(error.to_string().contains("/no/such.trace"), "{error}");
 }

@@ -16,12 +16,13 @@ fn spec_with_jitter(jitter: JitterSpec, delay_ms: u64) -> DirectionSpec {
     DirectionSpec { jitter: Some(jitter), ..spec(Rate::mbit(1_000), delay_ms, 1_000) }
 }
 
-fn measure_delays(spec: DirectionSpec, every: Duration, count: u32) -> Vec<f64> {
-    let packets = (0..count).map(|index| (Time::ZERO + every * index, NumberedPacket(index, 125)));
+fn measure_delays_ms(spec: DirectionSpec, interval: Duration, count: u32) -> Vec<f64> {
+    let packets =
+        (0..count).map(|index| (Time::ZERO + interval * index, NumberedPacket(index, 125)));
     let deliveries = offer(&mut new_link(spec), packets);
     assert!(deliveries.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "reordered");
     // Serialisation takes one microsecond.
-    let departure = |index: u32| Time::ZERO + every * index + Duration::from_micros(1);
+    let departure = |index: u32| Time::ZERO + interval * index + Duration::from_micros(1);
     deliveries.iter().map(|a| a.due.since(departure(a.packet.0)).as_secs_f64() * 1e3).collect()
 }
 
@@ -34,14 +35,15 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 #[test]
 fn a_redrawn_delay_has_its_distribution() {
     // The gaps are large enough that no packet waits for the one before it.
-    let normal = NormalJitter { deviation: ms(20), every: ms(100) };
-    let delays = measure_delays(spec_with_jitter(JitterSpec::Normal(normal), 200), ms(500), 20_000);
+    let normal = NormalJitter { deviation: ms(20), redraw_interval: ms(100) };
+    let delays =
+        measure_delays_ms(spec_with_jitter(JitterSpec::Normal(normal), 200), ms(500), 20_000);
     let (mean, deviation) = mean_and_deviation(&delays);
     assert!((mean - 200.0).abs() < 0.6 && (deviation - 20.0).abs() < 0.4, "{mean} {deviation}");
 
-    let uniform = UniformJitter { width: ms(30), every: Duration::ZERO };
+    let uniform = UniformJitter { width: ms(30), redraw_interval: Duration::ZERO };
     let delays =
-        measure_delays(spec_with_jitter(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
+        measure_delays_ms(spec_with_jitter(JitterSpec::Uniform(uniform), 50), ms(500), 20_000);
     let (mean, deviation) = mean_and_deviation(&delays);
     let exact = 30.0 / 12_f64.sqrt();
     assert!((mean - 50.0).abs() < 0.3 && (deviation - exact).abs() < 0.2, "{mean} {deviation}");
@@ -50,8 +52,8 @@ fn a_redrawn_delay_has_its_distribution() {
 
 #[test]
 fn a_delay_is_constant_in_its_interval_and_never_negative() {
-    let normal = NormalJitter { deviation: ms(70), every: ms(100) };
-    let delays = measure_delays(spec_with_jitter(JitterSpec::Normal(normal), 50), ms(10), 5_000);
+    let normal = NormalJitter { deviation: ms(70), redraw_interval: ms(100) };
+    let delays = measure_delays_ms(spec_with_jitter(JitterSpec::Normal(normal), 50), ms(10), 5_000);
     assert!(delays.iter().all(|delay| *delay >= 0.0));
     let intervals: Vec<_> = delays.chunks(10).collect();
     // Within an interval the delay is constant, except for packets that may not overtake.
@@ -64,8 +66,8 @@ fn a_delay_is_constant_in_its_interval_and_never_negative() {
 
 #[test]
 fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
-    let slowdown = DelayRamp { add: ms(15), every: ms(100), up_to: ms(300) };
-    let delays = measure_delays(spec_with_jitter(JitterSpec::Ramp(slowdown), 3), ms(50), 60);
+    let slowdown = DelayRamp { step_increment: ms(15), step_interval: ms(100), max_added: ms(300) };
+    let delays = measure_delays_ms(spec_with_jitter(JitterSpec::Ramp(slowdown), 3), ms(50), 60);
     for (index, delay) in delays.iter().enumerate() {
         let exact = 3.0 + (15 * (index / 2)).min(300) as f64;
         assert!((delay - exact).abs() < 1e-3, "at {} ms: {delay}, not {exact}", index * 50);
@@ -76,7 +78,10 @@ fn a_slowdown_adds_delay_each_interval_up_to_its_maximum() {
 fn the_seed_determines_the_run() {
     let spec = DirectionSpec {
         loss: Some(LossSpec::Random(0.1)),
-        ..spec_with_jitter(JitterSpec::Uniform(UniformJitter { width: ms(9), every: ms(1) }), 10)
+        ..spec_with_jitter(
+            JitterSpec::Uniform(UniformJitter { width: ms(9), redraw_interval: ms(1) }),
+            10,
+        )
     };
     let run = |seed| {
         let mut link = Link::new(&spec, seed).unwrap();

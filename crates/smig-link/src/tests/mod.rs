@@ -22,7 +22,7 @@ impl Packet for NumberedPacket {
         self.1
     }
 
-    fn flow(&self, _perturbation: u64) -> u64 {
+    fn flow_hash(&self, _perturbation: u64) -> u64 {
         u64::from(self.0 % 1_000)
     }
 }

@@ -121,7 +121,7 @@ impl Encoder {
     ) {
         let representation = match policy {
             Indexing::NeverIndexed => NEVER_INDEXED,
-            Indexing::WithoutIndexing => WITHOUT_INDEXING,
+            Indexing::NotIndexed => WITHOUT_INDEXING,
             Indexing::Always | Indexing::OnSecondUse => {
                 let key = Key::new(static_name_index, name, value);
                 if let Some(index) = self.table.find(&key) {

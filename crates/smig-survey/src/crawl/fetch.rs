@@ -15,7 +15,7 @@ use smig::{Client, Incoming};
 use url::Url;
 
 use super::classify::{ResponseClass, ResponseHead};
-use super::robots::{MAX_FILE_BYTES, Rules};
+use super::robots::{MAX_ROBOTS_BYTES, RobotsRules};
 use super::schedule::{HostSchedule, MAX_PAUSE, RequestRate};
 use super::walk::{CrawlTarget, FetchScope, SizeSource, VisitOutcome};
 use crate::html::page_links;
@@ -58,18 +58,24 @@ pub(super) struct Fetcher {
     client: Client,
     user_agent: HeaderValue,
     rate: RequestRate,
-    hosts: Mutex<HashMap<String, Arc<tokio::sync::Mutex<HostSchedule>>>>,
-    rules: Mutex<HashMap<String, Arc<Rules>>>,
+    schedules_by_host: Mutex<HashMap<String, Arc<tokio::sync::Mutex<HostSchedule>>>>,
+    rules_by_origin: Mutex<HashMap<String, Arc<RobotsRules>>>,
 }
 
 impl Fetcher {
     pub(super) fn new(client: Client, user_agent: HeaderValue, rate: RequestRate) -> Self {
-        Self { client, user_agent, rate, hosts: Mutex::default(), rules: Mutex::default() }
+        Self {
+            client,
+            user_agent,
+            rate,
+            schedules_by_host: Mutex::default(),
+            rules_by_origin: Mutex::default(),
+        }
     }
 
     /// Determines the outcome of a target, if robots.txt allows a request.
     pub(super) async fn fetch(&self, target: &CrawlTarget) -> VisitOutcome {
-        match self.rules(&target.url).await {
+        match self.get_or_fetch_rules(&target.url).await {
             Err(why) => return VisitOutcome::Failed { why: format!("robots.txt: {why}") },
             Ok(rules) if !rules.allows(&target.url) => return VisitOutcome::Disallowed,
             Ok(_) => {}
@@ -90,79 +96,79 @@ impl Fetcher {
             ResponseClass::Unsized | ResponseClass::MethodRejected => FetchKind::Byte,
             _ => return Ok(target_outcome(target, &head, SizeSource::Head, None)),
         };
-        let mut answer = self.request(url, kind).await?;
-        let has_no_page = answer.head.status != StatusCode::OK || answer.body.is_empty();
-        if kind == FetchKind::Byte && is_page_to_read(&answer.head) && has_no_page {
-            answer = self.request(url, FetchKind::Page).await?;
+        let mut response = self.request(url, kind).await?;
+        let has_no_page = response.head.status != StatusCode::OK || response.body.is_empty();
+        if kind == FetchKind::Byte && is_page_to_read(&response.head) && has_no_page {
+            response = self.request(url, FetchKind::Page).await?;
         }
-        let FetchedResponse { head, body, is_complete } = &answer;
+        let FetchedResponse { head, body, is_complete } = &response;
         let page = (!body.is_empty() && head.is_html()).then_some((body, *is_complete));
         Ok(target_outcome(target, head, SizeSource::Get, page))
     }
 
     /// Returns the robots.txt rules for a URL.
-    async fn rules(&self, url: &Url) -> Result<Arc<Rules>, String> {
+    async fn get_or_fetch_rules(&self, url: &Url) -> Result<Arc<RobotsRules>, String> {
         let origin = url.origin().ascii_serialization();
-        if let Some(rules) = lock(&self.rules).get(&origin) {
+        if let Some(rules) = lock(&self.rules_by_origin).get(&origin) {
             return Ok(Arc::clone(rules));
         }
         let rules = Arc::new(self.fetch_rules(url).await?);
-        lock(&self.rules).insert(origin, Arc::clone(&rules));
+        lock(&self.rules_by_origin).insert(origin, Arc::clone(&rules));
         Ok(rules)
     }
 
-    async fn fetch_rules(&self, url: &Url) -> Result<Rules, String> {
+    async fn fetch_rules(&self, url: &Url) -> Result<RobotsRules, String> {
         let mut location = url.join("/robots.txt").map_err(|error| error.to_string())?;
-        let mut answer = self.request(&location, FetchKind::Robots).await?;
+        let mut response = self.request(&location, FetchKind::Robots).await?;
         for _ in 0..MAX_ROBOTS_REDIRECTS {
-            let ResponseClass::Redirect(to) = answer.head.classify() else { break };
+            let ResponseClass::Redirect(to) = response.head.classify() else { break };
             let Some(next) = location.join(&to).ok().and_then(canonicalize) else { break };
             location = next;
-            answer = self.request(&location, FetchKind::Robots).await?;
+            response = self.request(&location, FetchKind::Robots).await?;
         }
-        let rules = Rules::from_response(answer.head.status.as_u16(), &answer.body);
+        let rules = RobotsRules::from_response(response.head.status.as_u16(), &response.body);
         let Some(pause) = rules.crawl_delay() else { return Ok(rules) };
         if pause > MAX_PAUSE {
-            return Ok(Rules::DisallowAll);
+            return Ok(RobotsRules::DisallowAll);
         }
-        self.schedule(url).lock().await.set_min_pause(pause);
+        self.schedule_for(url).lock().await.set_min_pause(pause);
         Ok(rules)
     }
 
-    fn schedule(&self, url: &Url) -> Arc<tokio::sync::Mutex<HostSchedule>> {
+    fn schedule_for(&self, url: &Url) -> Arc<tokio::sync::Mutex<HostSchedule>> {
         let host = Site::from_url(url).map(|site| site.to_string()).unwrap_or_default();
         let new_schedule = || Arc::new(tokio::sync::Mutex::new(HostSchedule::new(self.rate)));
-        Arc::clone(lock(&self.hosts).entry(host).or_insert_with(new_schedule))
+        Arc::clone(lock(&self.schedules_by_host).entry(host).or_insert_with(new_schedule))
     }
 
     /// Sends a request, and repeats it once after the back-off if the server requests that.
     async fn request(&self, url: &Url, kind: FetchKind) -> Result<FetchedResponse, String> {
-        let answer = self.request_once(url, kind).await?;
-        match answer.head.classify() {
+        let response = self.request_once(url, kind).await?;
+        match response.head.classify() {
             ResponseClass::RetryLater(_) if kind != FetchKind::Robots => {
                 self.request_once(url, kind).await
             }
-            _ => Ok(answer),
+            _ => Ok(response),
         }
     }
 
     /// Sends one request. The host gets no other request until its response has been read.
     async fn request_once(&self, url: &Url, kind: FetchKind) -> Result<FetchedResponse, String> {
-        let schedule = self.schedule(url);
+        let schedule = self.schedule_for(url);
         let mut schedule = schedule.lock().await;
         if let Some(ready) = schedule.ready_at() {
             tokio::time::sleep_until(ready.into()).await;
         }
-        let answer = tokio::time::timeout(RESPONSE_TIMEOUT, self.send(url, kind)).await;
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.send(url, kind)).await;
         let now = Instant::now();
         schedule.on_response(now);
-        let answer = answer
+        let response = response
             .map_err(|_| format!("no response within {} s", RESPONSE_TIMEOUT.as_secs()))
             .and_then(|answer| answer)?;
-        if let ResponseClass::RetryLater(after) = answer.head.classify() {
+        if let ResponseClass::RetryLater(after) = response.head.classify() {
             schedule.back_off(now, after.unwrap_or(DEFAULT_BACK_OFF));
         }
-        Ok(answer)
+        Ok(response)
     }
 
     async fn send(&self, url: &Url, kind: FetchKind) -> Result<FetchedResponse, String> {
@@ -179,7 +185,7 @@ impl Fetcher {
         let response = self.client.request(request).await.map_err(|error| error.to_string())?;
         let head = ResponseHead::from_response(&response);
         let max_bytes = match kind {
-            FetchKind::Robots => MAX_FILE_BYTES,
+            FetchKind::Robots => MAX_ROBOTS_BYTES,
             FetchKind::Byte | FetchKind::Page if head.is_html() => MAX_PAGE_BYTES,
             _ => 0,
         };
@@ -239,21 +245,29 @@ fn target_outcome(
         }
         (ResponseClass::Sized(bytes), _) => (bytes, size_source),
         (ResponseClass::Unsized, Some((body, true))) => (body.len() as u64, SizeSource::Reading),
-        (ResponseClass::Unsized, Some((body, false))) => (body.len() as u64, SizeSource::AtLeast),
+        (ResponseClass::Unsized, Some((body, false))) => {
+            (body.len() as u64, SizeSource::PartialReading)
+        }
         (ResponseClass::Unsized, None) => {
             return VisitOutcome::Unsized { media: head.media_type() };
         }
     };
-    let (mut links, mut off_host) = (Vec::new(), 0);
+    let (mut links, mut off_host_links) = (Vec::new(), 0);
     if let Some((body, _)) = page.filter(|_| target.scope == FetchScope::Links) {
         let site = Site::from_url(&target.url);
         for link in page_links(body, &target.url) {
             if Site::from_url(&link) == site {
                 links.push(link);
             } else {
-                off_host += 1;
+                off_host_links += 1;
             }
         }
     }
-    VisitOutcome::Object { bytes, size_source, media: head.media_type(), links, off_host }
+    VisitOutcome::Object {
+        bytes,
+        size_source,
+        media: head.media_type(),
+        links,
+        off_host: off_host_links,
+    }
 }

@@ -23,7 +23,7 @@ pub use results::{CrawlSummary, ResultsFile, SiteEnd, Visit};
 pub use robots::PRODUCT_TOKEN;
 pub use schedule::RequestRate;
 pub use url::Url;
-pub use walk::{Limits, SizeSource, VisitOutcome, WalkEnd};
+pub use walk::{SizeSource, VisitOutcome, WalkEnd, WalkLimits};
 
 use super::{SurveyError, canonicalize};
 use fetch::Fetcher;
@@ -36,7 +36,7 @@ pub struct CrawlOptions {
     /// The maximum request rate per host. A host's Crawl-delay can lower it.
     pub rate: RequestRate,
     /// The number of sites crawled concurrently.
-    pub parallel: usize,
+    pub parallel_sites: usize,
     /// Contact for the sites' owners: a URL or an email address. It is sent in the User-Agent.
     pub contact: String,
 }
@@ -91,13 +91,13 @@ pub async fn crawl(
     let fetcher = Arc::new(Fetcher::new(client, user_agent(&options.contact)?, options.rate));
     let mut pending: VecDeque<_> = starts.iter().filter(|start| !results.is_done(start)).collect();
     let (line_tx, mut line_rx) = mpsc::channel(64);
-    let mut running = JoinSet::new();
+    let mut walks = JoinSet::new();
     loop {
-        while running.len() < options.parallel.max(1) {
+        while walks.len() < options.parallel_sites.max(1) {
             let Some(start) = pending.pop_front() else { break };
             let earlier_visits = results.take_visits(start);
             let walk = Walk::new(start, results.limits());
-            running.spawn(crawl_site(
+            walks.spawn(crawl_site(
                 start.clone(),
                 walk,
                 earlier_visits,
@@ -105,12 +105,12 @@ pub async fn crawl(
                 line_tx.clone(),
             ));
         }
-        if running.is_empty() {
+        if walks.is_empty() {
             break;
         }
         tokio::select! {
             Some(line) = line_rx.recv() => record_line(results, &line, on_event)?,
-            ended = running.join_next() => {
+            ended = walks.join_next() => {
                 if let Some(Err(panic)) = ended {
                     std::panic::resume_unwind(panic.into_panic());
                 }
@@ -143,7 +143,7 @@ async fn crawl_site(
     mut walk: Walk,
     earlier_visits: Visits,
     fetcher: Arc<Fetcher>,
-    lines: mpsc::Sender<ResultLine>,
+    line_tx: mpsc::Sender<ResultLine>,
 ) {
     while let Some(target) = walk.next() {
         if let Some(outcome) = earlier_visits.get(target.url.as_str()) {
@@ -155,12 +155,12 @@ async fn crawl_site(
         let (start, level) = (start.clone(), target.level);
         let visit = Visit { start, url: target.url, level, outcome };
         // The receiver is closed if the crawl was dropped; then this task ends as well.
-        if lines.send(ResultLine::Visit(Box::new(visit))).await.is_err() {
+        if line_tx.send(ResultLine::Visit(Box::new(visit))).await.is_err() {
             return;
         }
     }
     let site_end = SiteEnd { site: walk.site().cloned(), end: walk.end(), start };
-    let _ = lines.send(ResultLine::Site(site_end)).await;
+    let _ = line_tx.send(ResultLine::Site(site_end)).await;
 }
 
 /// Returns the User-Agent value, with the contact that RFC 9110 section 10.1.5 requires of robots.

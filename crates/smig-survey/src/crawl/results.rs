@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::walk::{Limits, VisitOutcome, WalkEnd};
+use super::walk::{VisitOutcome, WalkEnd, WalkLimits};
 use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
@@ -24,7 +24,7 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 pub(super) struct Header {
     format: u32,
     #[serde(flatten)]
-    limits: Limits,
+    limits: WalkLimits,
 }
 
 /// A visited URL.
@@ -68,8 +68,8 @@ pub(super) type Visits = HashMap<String, VisitOutcome>;
 pub struct ResultsFile {
     path: PathBuf,
     file: File,
-    limits: Limits,
-    done: HashSet<Url>,
+    limits: WalkLimits,
+    finished_sites: HashSet<Url>,
     visits: HashMap<Url, Visits>,
 }
 
@@ -79,7 +79,7 @@ impl ResultsFile {
     /// # Errors
     /// When the file cannot be read and written, is in use, is not a results file, or has results
     /// with other limits.
-    pub fn open(path: &Path, limits: Limits) -> Result<Self, SurveyError> {
+    pub fn open(path: &Path, limits: WalkLimits) -> Result<Self, SurveyError> {
         let write_error = |cause| SurveyError::Write { path: path.to_owned(), cause };
         let mut file = OpenOptions::new()
             .read(true)
@@ -90,9 +90,9 @@ impl ResultsFile {
             .map_err(write_error)?;
         if file.try_lock().is_err() {
             let why = "another crawl is writing to it; wait for it, or use another --out".into();
-            return Err(SurveyError::UnusableResults { path: path.to_owned(), why });
+            return Err(SurveyError::UnusableResults { path: path.to_owned(), reason: why });
         }
-        let (mut done, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
+        let (mut finished_sites, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
         let mut found_header = None;
         let name = path.display().to_string();
         let complete_bytes = read_lines(&file, &name, |line| match line {
@@ -105,16 +105,16 @@ impl ResultsFile {
                 visits.remove(&ended.start);
                 // A site that did not respond is tried again.
                 if ended.end != WalkEnd::Unreachable {
-                    done.insert(ended.start);
+                    finished_sites.insert(ended.start);
                 }
             }
         })?;
         file.set_len(complete_bytes)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(write_error)?;
-        let mut results = Self { path: path.to_owned(), file, limits, done, visits };
+        let mut results = Self { path: path.to_owned(), file, limits, finished_sites, visits };
         match found_header {
-            Some(header) => results.check(&header)?,
+            Some(header) => results.check_header(&header)?,
             None if complete_bytes > 0 => {
                 return Err(results.results_error("its first line is missing; use another --out"));
             }
@@ -126,10 +126,10 @@ impl ResultsFile {
     }
 
     fn results_error(&self, why: impl Into<String>) -> SurveyError {
-        SurveyError::UnusableResults { path: self.path.clone(), why: why.into() }
+        SurveyError::UnusableResults { path: self.path.clone(), reason: why.into() }
     }
 
-    fn check(&self, header: &Header) -> Result<(), SurveyError> {
+    fn check_header(&self, header: &Header) -> Result<(), SurveyError> {
         let Header { format, limits } = header;
         if *format != FORMAT_VERSION {
             return Err(self.results_error(format!(
@@ -147,14 +147,14 @@ impl ResultsFile {
 
     /// Returns the limits of each walk.
     #[must_use]
-    pub const fn limits(&self) -> Limits {
+    pub const fn limits(&self) -> WalkLimits {
         self.limits
     }
 
     /// Returns whether a site is finished.
     #[must_use]
     pub fn is_done(&self, start: &Url) -> bool {
-        self.done.contains(start)
+        self.finished_sites.contains(start)
     }
 
     /// Removes and returns the outcomes that an earlier run recorded for a site.
@@ -270,7 +270,7 @@ fn read_lines(
     let (mut text, mut complete_bytes) = (Vec::new(), 0);
     for number in 1.. {
         text.clear();
-        let read = reader
+        let read_bytes = reader
             .by_ref()
             .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut text)
@@ -281,7 +281,7 @@ fn read_lines(
             reason,
         };
         if text.last() != Some(&b'\n') {
-            if read as u64 == MAX_LINE_BYTES {
+            if read_bytes as u64 == MAX_LINE_BYTES {
                 return Err(malformed("the line is too long; is it a crawl file?".into()).into());
             }
             break;
@@ -289,7 +289,7 @@ fn read_lines(
         let line = serde_json::from_slice(&text)
             .map_err(|error| malformed(format!("{error}; is it a crawl file?")))?;
         on_line(line);
-        complete_bytes += read as u64;
+        complete_bytes += read_bytes as u64;
     }
     Ok(complete_bytes)
 }
@@ -329,14 +329,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
         let start = url("https://a.example/");
-        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
-        let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
+        let mut results = ResultsFile::open(&path, WalkLimits::default()).unwrap();
+        let error = ResultsFile::open(&path, WalkLimits::default()).unwrap_err().to_string();
         assert!(error.contains("another crawl"), "{error}");
         results.write(&visit("/", 5_000_000)).unwrap();
         // Simulate a machine that stops during a write.
         results.file.write_all(b"{\"visit\":{\"sta").unwrap();
         drop(results);
-        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
+        let mut results = ResultsFile::open(&path, WalkLimits::default()).unwrap();
         assert!(!results.is_done(&start));
         let visits = results.take_visits(&start);
         assert!(matches!(
@@ -345,14 +345,14 @@ mod tests {
         ));
         results.write(&site_end_line(WalkEnd::Unreachable)).unwrap();
         drop(results);
-        let mut results = ResultsFile::open(&path, Limits::default()).unwrap();
+        let mut results = ResultsFile::open(&path, WalkLimits::default()).unwrap();
         assert!(!results.is_done(&start) && results.take_visits(&start).is_empty());
         results.write(&site_end_line(WalkEnd::Limited)).unwrap();
         drop(results);
-        assert!(ResultsFile::open(&path, Limits::default()).unwrap().is_done(&start));
+        assert!(ResultsFile::open(&path, WalkLimits::default()).unwrap().is_done(&start));
         let (mut counts, mut summary) = (SurveyCounts::default(), CrawlSummary::default());
         summary.read(File::open(&path).unwrap(), "results", &mut counts).unwrap();
-        assert_eq!((counts.sites(), counts.objects()), (1, 1));
+        assert_eq!((counts.site_count(), counts.object_count()), (1, 1));
         assert_eq!(summary.ends(), BTreeMap::from([(WalkEnd::Limited, 1)]));
         let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
         assert_eq!(summary.notes(), [note]);
@@ -362,12 +362,12 @@ mod tests {
     fn unusable_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.jsonl");
-        drop(ResultsFile::open(&path, Limits { levels: 2, ..Limits::default() }).unwrap());
-        let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
+        drop(ResultsFile::open(&path, WalkLimits { levels: 2, ..WalkLimits::default() }).unwrap());
+        let error = ResultsFile::open(&path, WalkLimits::default()).unwrap_err().to_string();
         assert!(error.contains("--levels 2 --max-pages 50"), "{error}");
         for text in ["{}\n", "no\n", "{\"visit\":{}}\n"] {
             std::fs::write(&path, text).unwrap();
-            let error = ResultsFile::open(&path, Limits::default()).unwrap_err().to_string();
+            let error = ResultsFile::open(&path, WalkLimits::default()).unwrap_err().to_string();
             assert!(error.contains("line 1: "), "{error}");
         }
         let mut counts = SurveyCounts::default();

@@ -13,14 +13,14 @@ use crate::site::normalize_percents;
 pub const PRODUCT_TOKEN: &str = "smig-survey";
 
 /// The maximum number of bytes read of a file (RFC 9309 section 2.5).
-pub(super) const MAX_FILE_BYTES: usize = 500 << 10;
+pub(super) const MAX_ROBOTS_BYTES: usize = 500 << 10;
 
 /// Maximum length of a pattern. A longer `Disallow` is truncated, which disallows more.
 const MAX_PATTERN_BYTES: usize = 2048;
 
 /// What a host allows.
 #[derive(Debug)]
-pub(super) enum Rules {
+pub(super) enum RobotsRules {
     /// There are no rules.
     AllowAll,
     /// The host's rules are unavailable, so nothing is allowed (section 2.3.1.4).
@@ -28,11 +28,11 @@ pub(super) enum Rules {
     File(Group),
 }
 
-impl Rules {
+impl RobotsRules {
     /// Returns the rules that a response for robots.txt implies.
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         match status {
-            200..=299 => Self::File(Group::parse(&body[..body.len().min(MAX_FILE_BYTES)])),
+            200..=299 => Self::File(Group::parse(&body[..body.len().min(MAX_ROBOTS_BYTES)])),
             // 429 Too Many Requests does not permit further requests.
             429 => Self::DisallowAll,
             300..=499 => Self::AllowAll,
@@ -219,13 +219,13 @@ mod tests {
         Crawl-delay: 2.5\nDisallow:\n\nUser-agent: *\nDisallow: /x\n\nuser-agent: a\nUSER-AGENT: smig-survey\n\
         disallow : /more\n";
 
-    fn allows(rules: &Rules, path: &str) -> bool {
+    fn allows(rules: &RobotsRules, path: &str) -> bool {
         rules.allows(&format!("https://a.example{path}").parse().unwrap())
     }
 
     #[test]
     fn groups_that_name_this_crawler_apply() {
-        let rules = Rules::from_response(200, FILE);
+        let rules = RobotsRules::from_response(200, FILE);
         for (path, allowed) in [
             ("/", true),
             ("/x", true),
@@ -264,15 +264,20 @@ mod tests {
             ("/fish*", "/fish", true),
             ("/Fish", "/fish", false),
         ] {
-            let rules =
-                Rules::from_response(200, format!("User-agent: *\nDisallow: {pattern}").as_bytes());
+            let rules = RobotsRules::from_response(
+                200,
+                format!("User-agent: *\nDisallow: {pattern}").as_bytes(),
+            );
             assert_eq!(!allows(&rules, path), is_match, "{pattern} {path}");
         }
-        let both =
-            Rules::from_response(200, b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n");
+        let both = RobotsRules::from_response(
+            200,
+            b"Allow: /page\nDisallow: /*.ph\nAllow: /p\nDisallow: /p\n",
+        );
         assert!(allows(&both, "/page.htm") && allows(&both, "/p"));
         assert!(!allows(&both, "/x.php"));
-        let longest = Rules::from_response(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
+        let longest =
+            RobotsRules::from_response(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
         assert!(!allows(&longest, "/page") && allows(&longest, "/pal"));
     }
 
@@ -292,16 +297,18 @@ mod tests {
             (503, b"", false),
         ] {
             assert_eq!(
-                allows(&Rules::from_response(status, body), "/"),
+                allows(&RobotsRules::from_response(status, body), "/"),
                 allowed,
                 "{status} {body:?}"
             );
         }
-        let slow =
-            Rules::from_response(200, b"User-agent: *\nCrawl-delay: 99999999999999999999999\n");
+        let slow = RobotsRules::from_response(
+            200,
+            b"User-agent: *\nCrawl-delay: 99999999999999999999999\n",
+        );
         assert_eq!(slow.crawl_delay(), Some(Duration::MAX));
         assert_eq!(
-            Rules::from_response(200, b"Crawl-delay: soon\nCrawl-delay: -1").crawl_delay(),
+            RobotsRules::from_response(200, b"Crawl-delay: soon\nCrawl-delay: -1").crawl_delay(),
             None
         );
     }
@@ -309,8 +316,10 @@ mod tests {
     #[test]
     fn a_long_disallow_is_truncated() {
         let long = "a".repeat(3 * MAX_PATTERN_BYTES);
-        let rules =
-            Rules::from_response(200, format!("Disallow: /{long}\nAllow: /{long}").as_bytes());
+        let rules = RobotsRules::from_response(
+            200,
+            format!("Disallow: /{long}\nAllow: /{long}").as_bytes(),
+        );
         assert!(!allows(&rules, &format!("/{long}")) && allows(&rules, "/aaa"));
     }
 }

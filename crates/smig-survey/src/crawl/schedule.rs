@@ -79,8 +79,8 @@ impl HostSchedule {
     }
 
     /// Records that the host requested a back-off.
-    pub(super) fn back_off(&mut self, now: Instant, after: Duration) {
-        self.delay_until(now + after.min(MAX_PAUSE).max(self.pause));
+    pub(super) fn back_off(&mut self, now: Instant, duration: Duration) {
+        self.delay_until(now + duration.min(MAX_PAUSE).max(self.pause));
     }
 
     fn delay_until(&mut self, until: Instant) {

@@ -22,7 +22,7 @@ const MAX_CONSECUTIVE_FAILURES: u8 = 5;
 
 /// Limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct WalkLimits {
     /// Levels of the object tree; the landing page is the first.
     pub levels: u8,
     /// HTML pages read for their links, per site.
@@ -31,7 +31,7 @@ pub struct Limits {
     pub max_objects: u32,
 }
 
-impl Default for Limits {
+impl Default for WalkLimits {
     /// The paper's three levels; at one request per second about 20 minutes per site.
     fn default() -> Self {
         Self { levels: 3, max_pages: 50, max_objects: 1000 }
@@ -49,7 +49,8 @@ pub enum SizeSource {
     /// Reading the page.
     Reading,
     /// Reading the page up to a limit; it is larger.
-    AtLeast,
+    #[serde(rename = "at-least")]
+    PartialReading,
 }
 
 /// The outcome of a URL.
@@ -155,26 +156,26 @@ pub(super) enum FetchScope {
 /// The walk through a site.
 #[derive(Debug)]
 pub(super) struct Walk {
-    limits: Limits,
+    limits: WalkLimits,
     site: Option<Site>,
     scheme: String,
     queue: VecDeque<CrawlTarget>,
-    seen: HashSet<String>,
-    pages: u32,
+    seen_urls: HashSet<String>,
+    page_count: u32,
     consecutive_retry_later: u8,
     consecutive_failures: u8,
     end: Option<WalkEnd>,
 }
 
 impl Walk {
-    pub(super) fn new(start: &Url, limits: Limits) -> Self {
+    pub(super) fn new(start: &Url, limits: WalkLimits) -> Self {
         let mut walk = Self {
             limits,
             site: None,
             scheme: start.scheme().to_owned(),
             queue: VecDeque::new(),
-            seen: HashSet::new(),
-            pages: 0,
+            seen_urls: HashSet::new(),
+            page_count: 0,
             consecutive_retry_later: 0,
             consecutive_failures: 0,
             end: None,
@@ -186,7 +187,7 @@ impl Walk {
     /// Returns the next URL to request; `None` at the end.
     pub(super) fn next(&mut self) -> Option<CrawlTarget> {
         let mut target = self.queue.pop_front()?;
-        if target.level < self.limits.levels && self.pages < self.limits.max_pages {
+        if target.level < self.limits.levels && self.page_count < self.limits.max_pages {
             target.scope = FetchScope::Links;
         }
         Some(target)
@@ -194,14 +195,15 @@ impl Walk {
 
     /// Records the outcome of a target.
     pub(super) fn record(&mut self, target: &CrawlTarget, outcome: &VisitOutcome) {
-        let (later, failed) = (self.consecutive_retry_later, self.consecutive_failures);
+        let (retry_later_count, failure_count) =
+            (self.consecutive_retry_later, self.consecutive_failures);
         (self.consecutive_retry_later, self.consecutive_failures) = (0, 0);
         match outcome {
             VisitOutcome::Object { media, links, .. } => {
                 let is_page = media.as_deref().is_some_and(is_html);
                 self.set_site(target);
                 if is_page && target.scope == FetchScope::Links {
-                    self.pages += 1;
+                    self.page_count += 1;
                 } else if is_page && target.level < self.limits.levels {
                     self.mark_limited();
                 }
@@ -214,7 +216,7 @@ impl Walk {
                 self.enqueue_if_new(to.clone(), target.level, target.redirects + 1);
             }
             VisitOutcome::Refused { status: 429 | 503 } => {
-                self.consecutive_retry_later = later + 1;
+                self.consecutive_retry_later = retry_later_count + 1;
                 if self.consecutive_retry_later == MAX_CONSECUTIVE_RETRY_LATER {
                     self.abandon();
                 }
@@ -224,7 +226,7 @@ impl Walk {
             | VisitOutcome::Refused { .. }
             | VisitOutcome::Disallowed => {}
             VisitOutcome::Failed { .. } => {
-                self.consecutive_failures = failed + 1;
+                self.consecutive_failures = failure_count + 1;
                 if self.consecutive_failures == MAX_CONSECUTIVE_FAILURES {
                     self.abandon();
                 }
@@ -275,14 +277,14 @@ impl Walk {
                 return;
             }
         }
-        if self.seen.contains(url.as_str()) {
+        if self.seen_urls.contains(url.as_str()) {
             return;
         }
-        if self.seen.len() as u64 >= self.limits.max_objects.into() {
+        if self.seen_urls.len() as u64 >= self.limits.max_objects.into() {
             self.mark_limited();
             return;
         }
-        self.seen.insert(url.as_str().to_owned());
+        self.seen_urls.insert(url.as_str().to_owned());
         self.queue.push_back(CrawlTarget { url, level, redirects, scope: FetchScope::Size });
     }
 }

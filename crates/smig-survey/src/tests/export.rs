@@ -4,9 +4,9 @@ use super::*;
 use crate::{DataSource, Table};
 
 fn read(text: &str) -> Result<Table, SurveyError> {
-    let mut tally = SurveyCounts::default();
-    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Stop)?;
-    Ok(Table::new(DataSource::HttpArchive, &tally))
+    let mut counts = SurveyCounts::default();
+    read_export(text.as_bytes(), "export", &mut counts, OnMalformed::Stop)?;
+    Ok(Table::new(DataSource::HttpArchive, &counts))
 }
 
 const JSON: &str = r#"
@@ -67,7 +67,7 @@ fn nested_columns_are_read_from_csv_too() {
 
 #[test]
 fn errors_name_the_line() {
-    for (text, named) in [
+    for (text, expected) in [
         ("", "export: line 1: the file is empty"),
         ("[{\"page\":1}]", "jq -c"),
         ("{\"page\":\"https://a.example/\"}\n", "export: line 1: no url"),
@@ -85,7 +85,7 @@ fn errors_name_the_line() {
         ("page,url,size\n\nx,https://a.example/,1\n", "\"x\": relative URL"),
     ] {
         let error = read(text).unwrap_err().to_string();
-        assert!(error.contains(named), "{error}\nnot {named}");
+        assert!(error.contains(expected), "{error}\nnot {expected}");
     }
 }
 
@@ -93,18 +93,18 @@ fn errors_name_the_line() {
 fn malformed_rows_can_be_skipped() {
     let text = JSON.replace("\"page\":\"https://b.example/\"", "\"page\":\"b\"");
     let mut reported = Vec::new();
-    let mut tally = SurveyCounts::default();
+    let mut counts = SurveyCounts::default();
     let mut report = |damage: &MalformedInput| reported.push(damage.location.clone());
-    read_export(text.as_bytes(), "export", &mut tally, OnMalformed::Skip(&mut report)).unwrap();
+    read_export(text.as_bytes(), "export", &mut counts, OnMalformed::Skip(&mut report)).unwrap();
     assert_eq!(reported, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
-    assert_eq!(tally.exclusions()[&Exclusion::Malformed], 5);
-    assert_eq!(tally.sites(), 1);
+    assert_eq!(counts.exclusions()[&Exclusion::Malformed], 5);
+    assert_eq!(counts.site_count(), 1);
 }
 
 /// A file without line ends.
-struct Endless(u64);
+struct EndlessReader(u64);
 
-impl Read for Endless {
+impl Read for EndlessReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         buffer.fill(if self.0 == 0 { b'{' } else { b'x' });
         self.0 += buffer.len() as u64;
@@ -115,9 +115,9 @@ impl Read for Endless {
 #[test]
 fn an_endless_row_is_an_error() {
     for first in [0, 1] {
-        let mut tally = SurveyCounts::default();
-        let error =
-            read_export(Endless(first), "export", &mut tally, OnMalformed::Stop).unwrap_err();
+        let mut counts = SurveyCounts::default();
+        let error = read_export(EndlessReader(first), "export", &mut counts, OnMalformed::Stop)
+            .unwrap_err();
         assert!(error.to_string().contains("line 1: the row is longer than 64 MB"), "{error}");
     }
 }

@@ -62,9 +62,9 @@ fn entry(page: &str, url: &str, status: u16, bytes: i64) -> serde_json::Value {
 }
 
 fn read(har: &str) -> Result<Table, SurveyError> {
-    let mut tally = SurveyCounts::default();
-    read_har(har.as_bytes(), "a.har", SizeRule::Transferred, &mut tally)?;
-    Ok(Table::new(DataSource::Har, &tally))
+    let mut counts = SurveyCounts::default();
+    read_har(har.as_bytes(), "a.har", SizeRule::Transferred, &mut counts)?;
+    Ok(Table::new(DataSource::Har, &counts))
 }
 
 fn har(entries: &[serde_json::Value]) -> String {
@@ -117,7 +117,7 @@ fn a_byte_order_mark_is_accepted() {
 fn errors_name_the_location() {
     let mut without_url = entry("p1", "https://a.example/", 200, 10);
     without_url["request"].as_object_mut().unwrap().remove("url");
-    for (text, named) in [
+    for (text, expected) in [
         (String::new(), "a.har: line 1"),
         ("{\"log\": {\n\"entries\": [}".to_owned(), "a.har: line 2, log.entries"),
         ("{\"log\": {}}".to_owned(), "missing field `entries`"),
@@ -126,6 +126,6 @@ fn errors_name_the_location() {
         (format!("{} {{}}", har(&[])), "data after the HAR"),
     ] {
         let error = read(&text).unwrap_err().to_string();
-        assert!(error.starts_with("a.har: ") && error.contains(named), "{error}");
+        assert!(error.starts_with("a.har: ") && error.contains(expected), "{error}");
     }
 }

@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use smig::Trust;
 use smig_survey::crawl::{
-    CrawlEvent, CrawlOptions, CrawlSummary, Limits, RequestRate, ResultsFile, Url, VisitOutcome,
-    WalkEnd, build_client, crawl,
+    CrawlEvent, CrawlOptions, CrawlSummary, RequestRate, ResultsFile, Url, VisitOutcome, WalkEnd,
+    WalkLimits, build_client, crawl,
 };
 use smig_survey::{DataSource, SurveyCounts, Table};
 
-use site::{LoggedRequest, Site};
+use site::{LoggedRequest, TestSite};
 
 fn options(rate: &str) -> CrawlOptions {
     CrawlOptions {
         rate: rate.parse::<RequestRate>().unwrap(),
-        parallel: 2,
+        parallel_sites: 2,
         contact: "https://example.org/who".into(),
     }
 }
 
 /// Crawls until completion, or until `stop` returns true.
 async fn run(
-    sites: &[&Site],
+    sites: &[&TestSite],
     options: &CrawlOptions,
     out: &Path,
     mut stop: impl FnMut(&CrawlEvent<'_>) -> bool,
@@ -36,24 +36,24 @@ async fn run(
     let pem: String = sites.iter().map(|site| site.certificate.as_str()).collect();
     let client = build_client(Trust::Pem(pem.into_bytes())).unwrap();
     let starts: Vec<_> = sites.iter().map(|site| site.url("/")).collect();
-    let mut results = ResultsFile::open(out, Limits::default()).unwrap();
-    let stopped = tokio::sync::Notify::new();
+    let mut results = ResultsFile::open(out, WalkLimits::default()).unwrap();
+    let stop_notify = tokio::sync::Notify::new();
     let mut on_event = |event: CrawlEvent<'_>| {
         if stop(&event) {
-            stopped.notify_one();
+            stop_notify.notify_one();
         }
     };
     tokio::select! {
         biased;
-        () = stopped.notified() => {}
+        () = stop_notify.notified() => {}
         result = crawl(&starts, options, client, &mut results, &mut on_event) => result.unwrap(),
     }
 }
 
 fn table(out: &Path) -> (Table, BTreeMap<WalkEnd, u64>) {
-    let (mut tally, mut crawled) = (SurveyCounts::default(), CrawlSummary::default());
-    crawled.read(File::open(out).unwrap(), "results", &mut tally).unwrap();
-    (Table::new(DataSource::Crawl, &tally), crawled.ends())
+    let (mut counts, mut summary) = (SurveyCounts::default(), CrawlSummary::default());
+    summary.read(File::open(out).unwrap(), "results", &mut counts).unwrap();
+    (Table::new(DataSource::Crawl, &counts), summary.ends())
 }
 
 /// Checks that consecutive requests are at least `pause` apart.
@@ -69,8 +69,8 @@ fn requests_for<'a>(requests: &'a [LoggedRequest], path: &str) -> Vec<&'a Logged
 }
 
 /// A site with every case that a crawl handles. Level 1 is `/`, level 3 is `/deep.html` and `/film.bin`.
-fn full_site(other: &Site) -> Site {
-    let site = Site::new();
+fn full_site(other_site: &TestSite) -> TestSite {
+    let site = TestSite::new();
     let pages = [
         (
             "index.html",
@@ -81,7 +81,7 @@ fn full_site(other: &Site) -> Site {
                  <a href={}>other</a><a href=https://off.invalid/>off</a>\
                  <a href=/big.bin#now>big</a><a href=/big.bin>again</a><a href=/no-head.bin>h</a>\
                  <a href=/once.bin>once</a><a href=/gone>gone</a><a href=mailto:x@example.org>m</a>",
-                other.url("/offered.html")
+                other_site.url("/offered.html")
             ),
         ),
         (
@@ -109,8 +109,8 @@ fn full_site(other: &Site) -> Site {
 
 #[tokio::test]
 async fn a_site_is_surveyed_politely() {
-    let other = Site::new();
-    let site = full_site(&other);
+    let other_site = TestSite::new();
+    let site = full_site(&other_site);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results.jsonl");
     run(&[&site], &options("100/s"), &out, |_| false).await;
@@ -122,15 +122,19 @@ async fn a_site_is_surveyed_politely() {
     for never in ["/too-deep.html", "/never.png", "/big2.bin"] {
         assert!(!paths.contains(&never), "{never} in {paths:?}");
     }
-    assert!(other.requests().is_empty(), "a request left the host: {:?}", other.requests());
+    assert!(
+        other_site.requests().is_empty(),
+        "a request left the host: {:?}",
+        other_site.requests()
+    );
     assert_min_gap(&requests, Duration::from_millis(10));
     for request in &requests {
-        assert!(request.agent.ends_with("(+https://example.org/who)"), "{request:?}");
+        assert!(request.user_agent.ends_with("(+https://example.org/who)"), "{request:?}");
     }
     // Large objects are only probed, with HEAD or for one byte.
     for (path, bytes) in [("/big.bin", 0), ("/film.bin", 0), ("/photo.jpg", 0), ("/no-head.bin", 1)]
     {
-        assert_eq!(site.sent(path), bytes, "{path}");
+        assert_eq!(site.sent_bytes(path), bytes, "{path}");
     }
     let methods: Vec<_> =
         requests_for(&requests, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
@@ -158,8 +162,8 @@ async fn a_site_is_surveyed_politely() {
 
 #[tokio::test]
 async fn a_stopped_crawl_resumes() {
-    let other = Site::new();
-    let site = full_site(&other);
+    let other_site = TestSite::new();
+    let site = full_site(&other_site);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results.jsonl");
     let mut visits = 0;
@@ -168,49 +172,49 @@ async fn a_stopped_crawl_resumes() {
         visits == 5
     };
     run(&[&site], &options("1000/s"), &out, stop).await;
-    let found = |text: &str| -> Vec<String> {
+    let visited_urls = |text: &str| -> Vec<String> {
         let lines =
             text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         lines.filter_map(|line| Some(line["visit"]["url"].as_str()?.to_owned())).collect()
     };
-    let first = found(&fs::read_to_string(&out).unwrap());
-    assert!(first.len() >= 5, "{first:?}");
-    let before = site.requests().len();
+    let first_visits = visited_urls(&fs::read_to_string(&out).unwrap());
+    assert!(first_visits.len() >= 5, "{first_visits:?}");
+    let request_count_before = site.requests().len();
     run(&[&site], &options("1000/s"), &out, |_| false).await;
     let requests = site.requests();
-    for url in &first {
+    for url in &first_visits {
         let path = url.parse::<Url>().unwrap().path().to_owned();
-        assert!(requests_for(&requests[before..], &path).is_empty(), "{path} again");
+        assert!(requests_for(&requests[request_count_before..], &path).is_empty(), "{path} again");
     }
-    let all = found(&fs::read_to_string(&out).unwrap());
-    let once: std::collections::BTreeSet<_> = all.iter().collect();
-    assert_eq!(once.len(), all.len(), "{all:?}");
+    let all_visits = visited_urls(&fs::read_to_string(&out).unwrap());
+    let distinct_visits: std::collections::BTreeSet<_> = all_visits.iter().collect();
+    assert_eq!(distinct_visits.len(), all_visits.len(), "{all_visits:?}");
     let (table, ends) = table(&out);
     assert_eq!((table.objects, ends), (11, BTreeMap::from([(WalkEnd::Complete, 1)])));
     // Nothing is left to crawl.
-    let before = site.requests().len();
+    let request_count_before = site.requests().len();
     run(&[&site], &options("1000/s"), &out, |_| false).await;
-    assert_eq!(site.requests().len(), before);
+    assert_eq!(site.requests().len(), request_count_before);
 }
 
 #[tokio::test]
 async fn robots_txt_sets_the_pace_and_disallows_sites() {
-    let slow = Site::new();
-    slow.write("robots.txt", b"User-agent: smig-survey\nCrawl-delay: 0.15\n");
-    slow.write("index.html", b"<img src=1><img src=2>");
-    let disallowed = Site::new();
-    disallowed.write("robots.txt", b"User-agent: *\nDisallow: /\n");
-    disallowed.write("index.html", b"<img src=1>");
-    let broken = Site::new();
-    broken.write("index.html", b"<img src=1>");
-    broken.fail("/robots.txt");
+    let slow_site = TestSite::new();
+    slow_site.write("robots.txt", b"User-agent: smig-survey\nCrawl-delay: 0.15\n");
+    slow_site.write("index.html", b"<img src=1><img src=2>");
+    let disallowed_site = TestSite::new();
+    disallowed_site.write("robots.txt", b"User-agent: *\nDisallow: /\n");
+    disallowed_site.write("index.html", b"<img src=1>");
+    let broken_site = TestSite::new();
+    broken_site.write("index.html", b"<img src=1>");
+    broken_site.fail("/robots.txt");
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results.jsonl");
-    run(&[&slow, &disallowed, &broken], &options("1000/s"), &out, |_| false).await;
+    run(&[&slow_site, &disallowed_site, &broken_site], &options("1000/s"), &out, |_| false).await;
     // Crawl-delay applies as soon as robots.txt is read.
-    assert_min_gap(&slow.requests(), Duration::from_millis(150));
-    assert!(slow.requests().len() >= 5, "{:?}", slow.requests());
-    for site in [&disallowed, &broken] {
+    assert_min_gap(&slow_site.requests(), Duration::from_millis(150));
+    assert!(slow_site.requests().len() >= 5, "{:?}", slow_site.requests());
+    for site in [&disallowed_site, &broken_site] {
         let paths: Vec<_> = site.requests().into_iter().map(|request| request.path).collect();
         assert_eq!(paths, ["/robots.txt"]);
     }
@@ -221,13 +225,13 @@ async fn robots_txt_sets_the_pace_and_disallows_sites() {
 
 #[tokio::test]
 async fn an_unreachable_site_is_reported() {
-    let site = Site::new();
+    let site = TestSite::new();
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results.jsonl");
-    let unreachable = site.url("/");
+    let unreachable_url = site.url("/");
     drop(site);
     let client = build_client(Trust::System).unwrap();
-    let mut results = ResultsFile::open(&out, Limits::default()).unwrap();
+    let mut results = ResultsFile::open(&out, WalkLimits::default()).unwrap();
     let mut error = String::new();
     let mut on_event = |event: CrawlEvent<'_>| {
         if let CrawlEvent::Visited(visit) = event
@@ -236,7 +240,9 @@ async fn an_unreachable_site_is_reported() {
             error.clone_from(message);
         }
     };
-    crawl(&[unreachable], &options("1000/s"), client, &mut results, &mut on_event).await.unwrap();
+    crawl(&[unreachable_url], &options("1000/s"), client, &mut results, &mut on_event)
+        .await
+        .unwrap();
     assert!(error.starts_with("robots.txt: "), "{error}");
     drop(results);
     let (table, ends) = table(&out);

@@ -22,26 +22,26 @@ pub(crate) struct LoggedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) range: String,
-    pub(crate) agent: String,
+    pub(crate) user_agent: String,
 }
 
 #[derive(Debug, Default)]
 struct Log {
     requests: Vec<LoggedRequest>,
     /// Bytes of content sent, by path.
-    sent: BTreeMap<String, usize>,
-    failing: BTreeSet<String>,
+    sent_bytes_by_path: BTreeMap<String, usize>,
+    failing_paths: BTreeSet<String>,
 }
 
 /// The site; the server stops when this is dropped.
-pub(crate) struct Site {
+pub(crate) struct TestSite {
     directory: tempfile::TempDir,
     log: Arc<Mutex<Log>>,
     pub(crate) certificate: String,
     server: Server,
 }
 
-impl Site {
+impl TestSite {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options =
@@ -79,7 +79,7 @@ impl Site {
 
     /// Makes this path respond with 500 from now on.
     pub(crate) fn fail(&self, path: &str) {
-        self.log.lock().unwrap().failing.insert(path.to_owned());
+        self.log.lock().unwrap().failing_paths.insert(path.to_owned());
     }
 
     pub(crate) fn requests(&self) -> Vec<LoggedRequest> {
@@ -87,8 +87,8 @@ impl Site {
     }
 
     /// Returns the bytes of content sent for a path.
-    pub(crate) fn sent(&self, path: &str) -> usize {
-        self.log.lock().unwrap().sent.get(path).copied().unwrap_or(0)
+    pub(crate) fn sent_bytes(&self, path: &str) -> usize {
+        self.log.lock().unwrap().sent_bytes_by_path.get(path).copied().unwrap_or(0)
     }
 }
 
@@ -100,7 +100,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let path = request.uri().path().to_owned();
-    let (is_failing, earlier) = log_request(&log, &request, &path);
+    let (is_failing, earlier_requests) = log_request(&log, &request, &path);
     if is_failing {
         return Ok(empty_response(StatusCode::INTERNAL_SERVER_ERROR, None));
     }
@@ -111,7 +111,7 @@ async fn respond(
         "/chain" => return redirect("/chain2"),
         "/chain2" => return redirect("target.html"),
         "/away" => return redirect("https://off.invalid/"),
-        "/once.bin" if earlier == 0 => {
+        "/once.bin" if earlier_requests == 0 => {
             return Ok(empty_response(StatusCode::SERVICE_UNAVAILABLE, Some((RETRY_AFTER, "0"))));
         }
         "/no-head.bin" if request.method() == Method::HEAD => {
@@ -124,7 +124,8 @@ async fn respond(
         let counted = body.map_frame(move |frame| {
             frame.map_data(|mut data| {
                 let bytes = data.copy_to_bytes(data.remaining());
-                *log.lock().unwrap().sent.entry(path.clone()).or_default() += bytes.len();
+                *log.lock().unwrap().sent_bytes_by_path.entry(path.clone()).or_default() +=
+                    bytes.len();
                 bytes
             })
         });
@@ -139,15 +140,15 @@ fn log_request(log: &Mutex<Log>, request: &Request<Incoming>, path: &str) -> (bo
         headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
     };
     let mut log = log.lock().unwrap();
-    let earlier = log.requests.iter().filter(|request| request.path == path).count();
+    let earlier_requests = log.requests.iter().filter(|request| request.path == path).count();
     log.requests.push(LoggedRequest {
         at,
         method: request.method().clone(),
         path: path.to_owned(),
         range: text(request.headers(), RANGE),
-        agent: text(request.headers(), USER_AGENT),
+        user_agent: text(request.headers(), USER_AGENT),
     });
-    (log.failing.contains(path), earlier)
+    (log.failing_paths.contains(path), earlier_requests)
 }
 
 fn empty_response(status: StatusCode, header: Option<(HeaderName, &str)>) -> Response<Body> {

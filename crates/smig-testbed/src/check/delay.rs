@@ -35,7 +35,7 @@ pub(super) fn measure(
     let probes = |direction: &DirectionSpec| {
         let rate = direction.rate.mean_bits_per_second() as f64;
         let gap = Duration::from_secs_f64(PROBE_BYTES as f64 * 8.0 / rate / MAX_PROBE_SHARE);
-        FlowSpec { bytes: PROBE_BYTES, gap: gap.max(MIN_PROBE_GAP), length: options.duration }
+        FlowSpec { bytes: PROBE_BYTES, gap: gap.max(MIN_PROBE_GAP), duration: options.duration }
     };
     let down = Flow::start(server, client, client.address(), probes(&link.to_client))?;
     let up = Flow::start(client, server, server.address(), probes(&link.to_server))?;
@@ -47,14 +47,14 @@ pub(super) fn measure(
     let mut checks = [DelayCheck::default(); 2];
     let directions =
         [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
-    for (index, ((direction, spec), (sent, received))) in
+    for (index, ((direction, spec), (sender_log, received_packets))) in
         directions.into_iter().zip(results).enumerate()
     {
         let mut model = Link::new(spec, seed_of(options.seed, 0, direction))
             .map_err(crate::netns::TestbedError::Link)?;
         model.start_at(testbed.origin());
         let arrivals = logs[index].take();
-        checks[index] = compare(&sent, &arrivals, &received, &mut model, timing);
+        checks[index] = compare(&sender_log, &arrivals, &received_packets, &mut model, timing);
     }
     Ok(checks)
 }
@@ -88,47 +88,50 @@ impl Packet for Probe {
 }
 
 fn compare(
-    sent: &SenderLog,
+    sender_log: &SenderLog,
     arrivals: &[Time],
-    received: &[ReceivedPacket],
+    received_packets: &[ReceivedPacket],
     model: &mut Link<Probe>,
     timing: &mut HostTiming,
 ) -> DelayCheck {
     let mut due = vec![None; arrivals.len()];
     for (number, at) in (0_u32..).zip(arrivals) {
-        while let Some(arrival) = model.pop(*at) {
-            due[arrival.packet.0 as usize] = Some(arrival.due);
+        while let Some(delivery) = model.pop(*at) {
+            due[delivery.packet.0 as usize] = Some(delivery.due);
         }
         let _ = model.enqueue(*at, Probe(number)); // a dropped probe is never due
     }
     while let Some(at) = model.next_event() {
-        while let Some(arrival) = model.pop(at) {
-            due[arrival.packet.0 as usize] = Some(arrival.due);
+        while let Some(delivery) = model.pop(at) {
+            due[delivery.packet.0 as usize] = Some(delivery.due);
         }
     }
-    let expected = due.iter().filter(|due| due.is_some()).count();
-    if arrivals.len() != sent.sent_at.len() || expected != received.len() {
-        timing.packets_lost_outside_link += arrivals.len().abs_diff(sent.sent_at.len()) as u64;
-        timing.packets_lost_outside_link += expected.abs_diff(received.len()) as u64;
+    let expected_count = due.iter().filter(|due| due.is_some()).count();
+    if arrivals.len() != sender_log.sent_at.len() || expected_count != received_packets.len() {
+        timing.packets_lost_outside_link +=
+            arrivals.len().abs_diff(sender_log.sent_at.len()) as u64;
+        timing.packets_lost_outside_link += expected_count.abs_diff(received_packets.len()) as u64;
     }
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
-    let (mut expected, mut measured, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-    for packet in received {
+    let (mut expected_ms, mut measured_ms, mut errors_ms) = (Vec::new(), Vec::new(), Vec::new());
+    for packet in received_packets {
         let number = packet.number as usize;
-        let (Some(sent), Some(arrived)) = (sent.sent_at.get(number), arrivals.get(number)) else {
+        let (Some(sent_at), Some(arrived_at)) =
+            (sender_log.sent_at.get(number), arrivals.get(number))
+        else {
             continue;
         };
         let Some(Some(due)) = due.get(number) else { continue };
-        expected.push(millis(due.since(*arrived)));
-        measured.push(millis(packet.received_at.since(*sent)));
-        errors.push(millis(arrived.since(*sent)) + millis(packet.received_at.since(*due)));
+        expected_ms.push(millis(due.since(*arrived_at)));
+        measured_ms.push(millis(packet.received_at.since(*sent_at)));
+        errors_ms.push(millis(arrived_at.since(*sent_at)) + millis(packet.received_at.since(*due)));
     }
     DelayCheck {
-        probes: errors.len() as u64,
-        expected_ms: quantile(&mut expected, 0.5),
-        measured_ms: quantile(&mut measured, 0.5),
-        error_p50_ms: quantile(&mut errors, 0.5),
-        error_p99_ms: quantile(&mut errors, 0.99),
+        probes: errors_ms.len() as u64,
+        expected_ms: quantile(&mut expected_ms, 0.5),
+        measured_ms: quantile(&mut measured_ms, 0.5),
+        error_p50_ms: quantile(&mut errors_ms, 0.5),
+        error_p99_ms: quantile(&mut errors_ms, 0.99),
     }
 }
 

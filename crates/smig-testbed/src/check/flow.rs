@@ -28,7 +28,7 @@ pub(super) struct FlowSpec {
     pub(super) bytes: usize,
     /// Time between packets.
     pub(super) gap: Duration,
-    pub(super) length: Duration,
+    pub(super) duration: Duration,
 }
 
 /// A received packet.
@@ -59,15 +59,15 @@ pub(super) struct Flow {
 impl Flow {
     /// Starts the receiver, then the sender to `address`, the receiver's address.
     pub(super) fn start(
-        from: &Host,
-        to: &Host,
+        from_host: &Host,
+        to_host: &Host,
         address: Ipv4Addr,
         spec: FlowSpec,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stop_requested = Arc::clone(&stop);
-        let (bound, bound_rx) = mpsc::sync_channel(1);
-        let receiver = to.run(move || {
+        let (bound_tx, bound_rx) = mpsc::sync_channel(1);
+        let receiver = to_host.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
             socket.set_read_timeout(Some(POLL_INTERVAL))?;
             // Above the machine's limit, which requires root; otherwise the buffer stays smaller.
@@ -76,12 +76,12 @@ impl Flow {
                 RECEIVE_BUFFER_BYTES,
             );
             let _ = set_realtime_scheduling();
-            let _ = bound.send(());
+            let _ = bound_tx.send(());
             receive(&socket, &stop_requested)
         })?;
         // On an error the receiver has already ended; `Receiver::stop` returns its error.
         let _ = bound_rx.recv();
-        let sender = from.run(move || {
+        let sender = from_host.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             socket.connect((address, PORT))?;
             let _ = set_realtime_scheduling();
@@ -118,12 +118,12 @@ fn send(socket: &UdpSocket, spec: FlowSpec) -> io::Result<SenderLog> {
     let begin = now();
     for number in 0_u32.. {
         let due = begin + spec.gap * number;
-        if due.since(begin) >= spec.length {
+        if due.since(begin) >= spec.duration {
             break;
         }
-        let early = due.since(now());
-        if !early.is_zero() {
-            std::thread::sleep(early);
+        let wait_time = due.since(now());
+        if !wait_time.is_zero() {
+            std::thread::sleep(wait_time);
         }
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let at = now();
@@ -142,14 +142,14 @@ fn send(socket: &UdpSocket, spec: FlowSpec) -> io::Result<SenderLog> {
 
 fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<ReceivedPacket>> {
     let mut buffer = vec![0; 65_536];
-    let mut received = Vec::new();
+    let mut packets = Vec::new();
     loop {
         match socket.recv(&mut buffer) {
             Ok(length) => {
                 let at = now();
                 let Some(number) = buffer[..length].first_chunk() else { continue };
                 let number = u32::from_be_bytes(*number);
-                received.push(ReceivedPacket {
+                packets.push(ReceivedPacket {
                     number,
                     bytes: length + HEADER_BYTES,
                     received_at: at,
@@ -159,7 +159,7 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<ReceivedPack
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
             {
                 if stop.load(Ordering::Relaxed) {
-                    return Ok(received);
+                    return Ok(packets);
                 }
             }
             Err(error) => return Err(error),

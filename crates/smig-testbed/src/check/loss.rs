@@ -9,7 +9,7 @@ use super::{CheckError, CheckOptions, HostTiming, LossCheck, start_testbed, wait
 /// Packet size: small, for many packets.
 const PACKET_BYTES: usize = 100;
 /// Load as a share of the rate: the queue must not drop packets.
-const LOAD: f64 = 0.4;
+const RELATIVE_LOAD: f64 = 0.4;
 /// Maximum packets per second.
 const MAX_PACKETS_PER_S: f64 = 4_000.0;
 
@@ -25,7 +25,7 @@ pub(super) fn measure(
     let testbed = start_testbed(link.clone(), options)?;
     let (server, client) = (testbed.server(), testbed.client());
     let packets = |spec: &DirectionSpec| {
-        let rate = spec.rate.mean_bits_per_second() as f64 * LOAD;
+        let rate = spec.rate.mean_bits_per_second() as f64 * RELATIVE_LOAD;
         let rate = rate.min(MAX_PACKETS_PER_S * PACKET_BYTES as f64 * 8.0);
         flood(rate, PACKET_BYTES.max(MIN_PACKET_BYTES), options.duration)
     };
@@ -38,18 +38,21 @@ pub(super) fn measure(
     let report = testbed.report();
     let counters = [report.to_client, report.to_server];
     let mut checks = [None; 2];
-    for (index, (sent, received)) in results.iter().enumerate() {
-        let (sent, received) = (sent.sent_at.len() as u64, received.len() as u64);
+    for (index, (sender_log, received_packets)) in results.iter().enumerate() {
+        let (sent_count, received_count) =
+            (sender_log.sent_at.len() as u64, received_packets.len() as u64);
         let LinkCounters { offered_packets, dropped_packets, lost_packets, .. } = counters[index];
         // Packets neither lost on the wire nor received were lost by the machine.
-        timing.packets_lost_outside_link += sent.abs_diff(offered_packets);
-        timing.packets_lost_outside_link += (offered_packets - dropped_packets).abs_diff(received);
+        timing.packets_lost_outside_link += sent_count.abs_diff(offered_packets);
+        timing.packets_lost_outside_link +=
+            (offered_packets - dropped_packets).abs_diff(received_count);
         checks[index] = directions[index].loss.map(|loss| LossCheck {
-            packets: sent,
+            packets: sent_count,
             expected: loss.share(),
-            standard_deviation: loss.standard_deviation(sent),
-            measured: sent.saturating_sub(received + dropped_packets - lost_packets) as f64
-                / sent.max(1) as f64,
+            standard_deviation: loss.standard_deviation(sent_count),
+            measured: sent_count.saturating_sub(received_count + dropped_packets - lost_packets)
+                as f64
+                / sent_count.max(1) as f64,
         });
     }
     Ok(checks)

@@ -68,14 +68,14 @@ pub fn check(
     link: &LinkSpec,
     options: &CheckOptions,
 ) -> Result<ProfileCheck, CheckError> {
-    let mut result = measure(name, link, options)?;
+    let mut profile_check = measure(name, link, options)?;
     for _ in 0..options.max_repeats {
-        if result.result() != CheckResult::Disturbed {
+        if profile_check.result() != CheckResult::Disturbed {
             break;
         }
-        result = measure(name, link, options)?;
+        profile_check = measure(name, link, options)?;
     }
-    Ok(result)
+    Ok(profile_check)
 }
 
 fn measure(

@@ -15,9 +15,9 @@ use super::{CheckError, CheckOptions, HostTiming, RateCheck, start_testbed};
 use crate::netns::{Direction, Host, TestbedError, seed_of};
 
 /// Offered load, as a multiple of the rate.
-const LOAD: f64 = 1.25;
+const RELATIVE_LOAD: f64 = 1.25;
 /// Offered load for a variable rate, as a multiple of its mean: above the generator's maximum.
-const VARIABLE_LOAD: f64 = 3.5;
+const RELATIVE_LOAD_OF_VARIABLE_RATE: f64 = 3.5;
 /// Total rate above which the directions are measured one after the other: the
 /// hosts' threads need the processors.
 const MAX_PARALLEL_MBIT: f64 = 200.0;
@@ -38,8 +38,8 @@ pub(super) fn measure(
     let down =
         || Flow::start(server, client, client.address(), full_load(&link.to_client, options));
     let up = || Flow::start(client, server, server.address(), full_load(&link.to_server, options));
-    let total = link.to_client.rate.mean_mbit() + link.to_server.rate.mean_mbit();
-    let (down, up) = if total > MAX_PARALLEL_MBIT {
+    let total_mbit = link.to_client.rate.mean_mbit() + link.to_server.rate.mean_mbit();
+    let (down, up) = if total_mbit > MAX_PARALLEL_MBIT {
         (down()?.wait_until_sent()?, up()?.wait_until_sent()?)
     } else {
         let (down, up) = (down()?, up()?);
@@ -67,44 +67,46 @@ pub(super) fn measure(
 /// Returns a flow of full-size packets that fills a direction.
 fn full_load(spec: &DirectionSpec, options: &CheckOptions) -> FlowSpec {
     let (rate, load) = match &spec.rate {
-        RateSpec::Constant(rate) => (rate.as_bits_per_second(), LOAD),
+        RateSpec::Constant(rate) => (rate.as_bits_per_second(), RELATIVE_LOAD),
         RateSpec::Steps(steps) => {
             let max = steps.steps.iter().map(|step| step.rate.as_bits_per_second()).max();
-            (max.unwrap_or(1), LOAD)
+            (max.unwrap_or(1), RELATIVE_LOAD)
         }
-        RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), VARIABLE_LOAD),
+        RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), RELATIVE_LOAD_OF_VARIABLE_RATE),
         // The mean is unknown until the file is read, which is done here.
-        RateSpec::Trace(_) => (mean_of_trace(spec), VARIABLE_LOAD),
+        RateSpec::Trace(_) => (mean_trace_bits_per_s(spec), RELATIVE_LOAD_OF_VARIABLE_RATE),
     };
     flood(rate as f64 * load, spec.mtu as usize, options.duration)
 }
 
 /// Returns a flow of packets of `bytes` at a rate in bits per second.
-pub(super) fn flood(rate: f64, bytes: usize, length: Duration) -> FlowSpec {
-    let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / rate).max(MIN_GAP);
-    FlowSpec { bytes, gap, length }
+pub(super) fn flood(bits_per_s: f64, bytes: usize, duration: Duration) -> FlowSpec {
+    let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_s).max(MIN_GAP);
+    FlowSpec { bytes, gap, duration }
 }
 
-fn mean_of_trace(spec: &DirectionSpec) -> u64 {
+fn mean_trace_bits_per_s(spec: &DirectionSpec) -> u64 {
     const HOUR: Duration = Duration::from_secs(3_600);
     let link = Link::<Vec<u8>>::new(spec, 0);
-    link.map_or(1, |link| (link.capacity(Time::ZERO, Time::ZERO + HOUR) * 8.0 / 3_600.0) as u64)
+    link.map_or(1, |link| {
+        (link.capacity_bytes(Time::ZERO, Time::ZERO + HOUR) * 8.0 / 3_600.0) as u64
+    })
 }
 
 fn compare(
     spec: &DirectionSpec,
     model: &Link<Vec<u8>>,
     last_sent: Time,
-    received: &[ReceivedPacket],
+    received_packets: &[ReceivedPacket],
 ) -> RateCheck {
-    let Some((first, last, bits)) = window(received, last_sent) else {
+    let Some((first_at, last_at, bits)) = measured_window(received_packets, last_sent) else {
         return RateCheck::default();
     };
     // Returns when the last bit of a packet that arrived at this time left the wire.
     let left_wire_at =
         |at: Time| Time::from_nanos(at.as_nanos().saturating_sub(spec.delay.as_nanos() as u64));
-    let seconds = last.since(first).as_secs_f64();
-    let capacity_bits = model.capacity(left_wire_at(first), left_wire_at(last)) * 8.0;
+    let seconds = last_at.since(first_at).as_secs_f64();
+    let capacity_bits = model.capacity_bytes(left_wire_at(first_at), left_wire_at(last_at)) * 8.0;
     RateCheck {
         expected_mbit: capacity_bits / seconds / 1e6,
         measured_mbit: bits / seconds / 1e6,
@@ -114,16 +116,19 @@ fn compare(
 
 /// Returns the times of the first and the last arrival of the measured interval, and the bits
 /// received after the first, up to and including the last.
-pub(super) fn window(received: &[ReceivedPacket], until: Time) -> Option<(Time, Time, f64)> {
-    let begin = received.first()?.received_at;
+pub(super) fn measured_window(
+    received_packets: &[ReceivedPacket],
+    last_sent: Time,
+) -> Option<(Time, Time, f64)> {
+    let begin = received_packets.first()?.received_at;
     // The start is excluded: the queue is still filling, bursts pass a token bucket, and the wire
     // may have been idle.
-    let settled = begin + until.since(begin).mul_f64(0.2);
+    let settled = begin + last_sent.since(begin).mul_f64(0.2);
     let within =
-        |packet: &&ReceivedPacket| packet.received_at >= settled && packet.received_at <= until;
-    let first = received.iter().find(within)?;
-    let last = received.iter().rfind(within)?;
-    let bytes: usize = received
+        |packet: &&ReceivedPacket| packet.received_at >= settled && packet.received_at <= last_sent;
+    let first = received_packets.iter().find(within)?;
+    let last = received_packets.iter().rfind(within)?;
+    let bytes: usize = received_packets
         .iter()
         .filter(|p| p.received_at > first.received_at && p.received_at <= last.received_at)
         .map(|p| p.bytes)
@@ -137,13 +142,13 @@ pub(super) fn window(received: &[ReceivedPacket], until: Time) -> Option<(Time, 
 
 /// Measures the rate of a path that is not an emulated link, in bits per second.
 pub(super) fn measure_path(
-    from: &Host,
-    to: &Host,
+    from_host: &Host,
+    to_host: &Host,
     address: Ipv4Addr,
     packets: FlowSpec,
 ) -> Result<Option<f64>, CheckError> {
-    let (sent, receiver) = Flow::start(from, to, address, packets)?.wait_until_sent()?;
+    let (sent, receiver) = Flow::start(from_host, to_host, address, packets)?.wait_until_sent()?;
     let last = sent.sent_at.last().copied().unwrap_or_default();
-    let measured = window(&receiver.stop()?, last);
+    let measured = measured_window(&receiver.stop()?, last);
     Ok(measured.map(|(first, last, bits)| bits / last.since(first).as_secs_f64()))
 }

@@ -233,7 +233,7 @@ pub(super) mod tests {
     use super::*;
     use smig_link::LinkSpec;
 
-    fn good() -> DirectionCheck {
+    fn good_direction() -> DirectionCheck {
         DirectionCheck {
             rate: RateCheck { expected_mbit: 10.0, measured_mbit: 9.95, seconds: 2.0 },
             delay: DelayCheck {
@@ -257,8 +257,8 @@ pub(super) mod tests {
         ProfileCheck {
             name: "paper-wired".into(),
             link: LinkSpec::paper_wired(),
-            to_client: DirectionCheck { loss: Some(loss), ..good() },
-            to_server: good(),
+            to_client: DirectionCheck { loss: Some(loss), ..good_direction() },
+            to_server: good_direction(),
             tbf: TbfCheck::Measured { expected_mbit: 10.0, measured_mbit: 10.001 },
             timing: HostTiming::default(),
         }
@@ -266,9 +266,9 @@ pub(super) mod tests {
 
     #[test]
     fn each_bound_has_its_violation() {
-        assert_eq!(good().violations(), [""; 0]);
+        assert_eq!(good_direction().violations(), [""; 0]);
         let with = |change: fn(&mut DirectionCheck)| {
-            let mut check = good();
+            let mut check = good_direction();
             change(&mut check);
             check.violations().join(" ")
         };

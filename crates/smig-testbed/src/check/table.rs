@@ -29,8 +29,8 @@ pub fn table_header() -> String {
 /// Returns the lines of one profile: to the client, to the server, and a note if there is one.
 #[must_use]
 pub fn table_rows(check: &ProfileCheck) -> Vec<String> {
-    let late = check.timing.link.map_or(0.0, |link| millis::of(link.p99));
-    let late = late.max(millis::of(check.timing.sender_p99));
+    let lateness_ms = check.timing.link.map_or(0.0, |link| millis::of(link.p99));
+    let lateness_ms = lateness_ms.max(millis::of(check.timing.sender_p99));
     let verdict = match check.result() {
         CheckResult::Good => "good".into(),
         CheckResult::Disturbed => format!("disturbed ({})", violations(check)),
@@ -39,7 +39,7 @@ pub fn table_rows(check: &ProfileCheck) -> Vec<String> {
     let tbf = check.tbf.relative_error().map_or_else(|| "-".to_owned(), percent);
     let mut lines = vec![
         format!(
-            "{}  {late:>5.2} ms  {verdict}",
+            "{}  {lateness_ms:>5.2} ms  {verdict}",
             line(&format!("{} down", check.name), &check.to_client, &tbf)
         ),
         line(&format!("{} up", " ".repeat(check.name.len())), &check.to_server, ""),
@@ -104,14 +104,14 @@ mod tests {
 
     #[test]
     fn a_profile_has_one_line_per_direction() {
-        let text = table_rows(&sample());
-        assert_eq!(text.len(), 2);
-        assert!(text[0].starts_with("paper-wired down") && text[0].ends_with("good"), "{text:?}");
-        assert!(text[0].contains("-0.50%") && text[0].contains("+0.01%"), "{text:?}");
-        assert!(text[0].contains("1.20 (0.67-1.33) %"), "{text:?}");
-        assert!(text[1].starts_with("            up"), "{text:?}");
+        let rows = table_rows(&sample());
+        assert_eq!(rows.len(), 2);
+        assert!(rows[0].starts_with("paper-wired down") && rows[0].ends_with("good"), "{rows:?}");
+        assert!(rows[0].contains("-0.50%") && rows[0].contains("+0.01%"), "{rows:?}");
+        assert!(rows[0].contains("1.20 (0.67-1.33) %"), "{rows:?}");
+        assert!(rows[1].starts_with("            up"), "{rows:?}");
         let verdict = table_header().find("verdict");
-        assert_eq!(text[0].find("good"), verdict, "{}\n{}", table_header(), text[0]);
+        assert_eq!(rows[0].find("good"), verdict, "{}\n{}", table_header(), rows[0]);
     }
 
     #[test]
@@ -120,8 +120,8 @@ mod tests {
         check.to_server.rate.measured_mbit = 5.0;
         check.to_client.delay.probes = 0;
         check.tbf = TbfCheck::Skipped { reason: "tc is not installed".into() };
-        let text = table_rows(&check);
-        assert!(text[0].ends_with("FAILED (delay down, rate up)"), "{text:?}");
-        assert!(text[2].contains("no TBF: tc is not installed"), "{text:?}");
+        let rows = table_rows(&check);
+        assert!(rows[0].ends_with("FAILED (delay down, rate up)"), "{rows:?}");
+        assert!(rows[2].contains("no TBF: tc is not installed"), "{rows:?}");
     }
 }

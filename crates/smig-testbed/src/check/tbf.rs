@@ -12,45 +12,51 @@ use super::rate::{flood, measure_path};
 use super::{CheckError, CheckOptions, TbfCheck};
 use crate::netns::Host;
 
-const FROM: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
-const TO: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
+const SENDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+const RECEIVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
 /// Bytes of the Ethernet header, which the token bucket counts.
 const FRAME_HEADER_BYTES: f64 = 14.0;
-const LOAD: f64 = 1.25;
+const RELATIVE_LOAD: f64 = 1.25;
 
 /// Measures the rate of the direction to the client, if it is constant.
 pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfCheck, CheckError> {
     let RateSpec::Constant(rate) = link.to_client.rate else {
         return Ok(TbfCheck::Skipped { reason: "a token bucket has a constant rate".into() });
     };
-    let (from, to) = (Host::without_links("tbf-from")?, Host::without_links("tbf-to")?);
-    if let Err(error) = set_up(&from, &to, rate) {
+    let (from_host, to_host) = (Host::without_links("tbf-from")?, Host::without_links("tbf-to")?);
+    if let Err(error) = set_up(&from_host, &to_host, rate) {
         return Ok(TbfCheck::Skipped { reason: error.to_string() });
     }
     let packet_bytes = DEFAULT_MTU as usize;
-    let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet_bytes, options.duration);
-    let Some(bits) = measure_path(&from, &to, TO, packets)? else {
+    let packets =
+        flood(rate.as_bits_per_second() as f64 * RELATIVE_LOAD, packet_bytes, options.duration);
+    let Some(bits_per_s) = measure_path(&from_host, &to_host, RECEIVER_ADDRESS, packets)? else {
         return Ok(TbfCheck::Skipped { reason: "too few packets were received".into() });
     };
-    let with_frames = bits * (packet_bytes as f64 + FRAME_HEADER_BYTES) / packet_bytes as f64;
-    Ok(TbfCheck::Measured { expected_mbit: rate.as_mbit(), measured_mbit: with_frames / 1e6 })
+    let bits_per_s_with_headers =
+        bits_per_s * (packet_bytes as f64 + FRAME_HEADER_BYTES) / packet_bytes as f64;
+    Ok(TbfCheck::Measured {
+        expected_mbit: rate.as_mbit(),
+        measured_mbit: bits_per_s_with_headers / 1e6,
+    })
 }
 
-fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
+fn set_up(from_host: &Host, to_host: &Host, rate: Rate) -> io::Result<()> {
     // `ip` runs in the host `from`; it refers to `to` by this process's descriptor.
-    let peer_namespace = format!("/proc/{}/fd/{}", std::process::id(), to.namespace().as_raw_fd());
-    ip(from, &format!("link add v0 type veth peer name v0 netns {peer_namespace}"))?;
-    for (host, address) in [(from, FROM), (to, TO)] {
+    let peer_namespace =
+        format!("/proc/{}/fd/{}", std::process::id(), to_host.namespace().as_raw_fd());
+    ip(from_host, &format!("link add v0 type veth peer name v0 netns {peer_namespace}"))?;
+    for (host, address) in [(from_host, SENDER_ADDRESS), (to_host, RECEIVER_ADDRESS)] {
         ip(host, &format!("address add {address}/24 dev v0"))?;
         ip(host, "link set v0 up")?;
     }
     // Bytes sent between two ticks of a 250 Hz kernel timer, but at least two frames.
     let burst = (rate.as_bits_per_second() / 8 / 250).max(2 * 1_514);
-    let bits = rate.as_bits_per_second();
+    let bits_per_s = rate.as_bits_per_second();
     run_tool(
-        from,
+        from_host,
         "tc",
-        &format!("qdisc add dev v0 root tbf rate {bits}bit burst {burst} limit 150000"),
+        &format!("qdisc add dev v0 root tbf rate {bits_per_s}bit burst {burst} limit 150000"),
     )
 }
 

@@ -46,22 +46,22 @@ pub enum HystartError {
     },
     /// Other runs used the other value for too long.
     #[error(
-        "HyStart is one setting of the whole machine, and process {by} of another campaign has \
-         held it {} for {} minutes. Run campaigns that differ in it one after the other", word(*.on), .waited.as_secs() / 60
+        "HyStart is one setting of the whole machine, and process {holder_pid} of another campaign has \
+         held it {} for {} minutes. Run campaigns that differ in it one after the other", on_or_off(*.on), .wait_time.as_secs() / 60
     )]
     Busy {
         /// The value in use.
         on: bool,
         /// ID of the process that set it.
-        by: u32,
+        holder_pid: u32,
         /// How long this run waited.
-        waited: Duration,
+        wait_time: Duration,
     },
     /// An I/O error of the state and lock files or of the keeper process.
-    #[error("{doing}: {cause}")]
+    #[error("{context}: {cause}")]
     Io {
         /// The file or operation that failed.
-        doing: String,
+        context: String,
         /// The kernel's error.
         cause: io::Error,
     },
@@ -71,7 +71,7 @@ pub enum HystartError {
 }
 
 /// Returns the value as on the keeper's command line.
-const fn word(on: bool) -> &'static str {
+const fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
@@ -123,12 +123,12 @@ impl HystartGuard {
     /// # Errors
     /// [`HystartError::Keeper`] with the keeper's message; [`HystartError::Io`] when it cannot be started.
     pub fn start(mut keeper: Command, on: bool) -> Result<Self, HystartError> {
-        let failed = |doing: &str| {
-            let doing = doing.to_owned();
-            move |cause| HystartError::Io { doing, cause }
+        let failed = |context: &str| {
+            let context = context.to_owned();
+            move |cause| HystartError::Io { context, cause }
         };
         let mut child = keeper
-            .arg(word(on))
+            .arg(on_or_off(on))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -39,11 +39,11 @@ pub(super) struct HystartLock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
     /// The machine's original value, as the kernel formats it.
-    original: String,
+    original_value: String,
     /// The value in use.
     on: bool,
     /// ID of the process that set it.
-    set_by: u32,
+    setter_pid: u32,
 }
 
 /// Returns whether the parameter's text means on.
@@ -113,10 +113,11 @@ impl HystartFiles {
         }
     }
 
-    fn wait(&self, on: bool, deadline: Instant, waited: Duration) -> Result<(), HystartError> {
+    fn wait(&self, on: bool, deadline: Instant, timeout: Duration) -> Result<(), HystartError> {
         if Instant::now() >= deadline {
-            let (on, by) = self.state().map_or((!on, 0), |state| (state.on, state.set_by));
-            return Err(HystartError::Busy { on, by, waited });
+            let (on, holder_pid) =
+                self.state().map_or((!on, 0), |state| (state.on, state.setter_pid));
+            return Err(HystartError::Busy { on, holder_pid, wait_time: timeout });
         }
         thread::sleep(POLL_INTERVAL);
         Ok(())
@@ -144,7 +145,7 @@ impl HystartFiles {
     fn set(&self, on: bool) -> Result<(), HystartError> {
         let original = match self.state() {
             // From a killed process, or from one that released its lock while another waited.
-            Some(state) => state.original,
+            Some(state) => state.original_value,
             None => {
                 let text =
                     fs::read_to_string(&self.parameter).map_err(io_error(&self.parameter))?;
@@ -152,14 +153,18 @@ impl HystartFiles {
             }
         };
         // Record the original value before changing the parameter.
-        self.write_state(Some(&State { original, on, set_by: std::process::id() }))?;
+        self.write_state(Some(&State {
+            original_value: original,
+            on,
+            setter_pid: std::process::id(),
+        }))?;
         fs::write(&self.parameter, digit(on)).map_err(io_error(&self.parameter))
     }
 
     /// The caller must hold the exclusive lock on `users`.
     fn restore(&self) -> Result<(), HystartError> {
         let Some(state) = self.state() else { return Ok(()) };
-        fs::write(&self.parameter, &state.original).map_err(io_error(&self.parameter))?;
+        fs::write(&self.parameter, &state.original_value).map_err(io_error(&self.parameter))?;
         self.write_state(None)
     }
 
@@ -186,16 +191,16 @@ impl Drop for HystartLock {
 
 impl State {
     fn text(&self) -> String {
-        format!("own={} now={} by={}\n", self.original, digit(self.on), self.set_by)
+        format!("own={} now={} by={}\n", self.original_value, digit(self.on), self.setter_pid)
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.strip_suffix('\n')?.split(' ');
         let mut next = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
         Some(Self {
-            original: next("own")?.to_owned(),
+            original_value: next("own")?.to_owned(),
             on: next("now")? == "1",
-            set_by: next("by")?.parse().ok()?,
+            setter_pid: next("by")?.parse().ok()?,
         })
     }
 }
@@ -206,8 +211,8 @@ fn open(path: &Path) -> Result<File, HystartError> {
 }
 
 fn io_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> HystartError {
-    let doing = path.display().to_string();
-    move |cause| HystartError::Io { doing, cause: cause.into() }
+    let context = path.display().to_string();
+    move |cause| HystartError::Io { context, cause: cause.into() }
 }
 
 /// Returns whether the lock was acquired.
@@ -215,7 +220,9 @@ fn try_lock(file: &File, operation: FlockOperation) -> Result<bool, HystartError
     match flock(file, operation) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(cause) => Err(HystartError::Io { doing: "HyStart's lock".into(), cause: cause.into() }),
+        Err(cause) => {
+            Err(HystartError::Io { context: "HyStart's lock".into(), cause: cause.into() })
+        }
     }
 }
 
@@ -240,29 +247,32 @@ mod tests {
 
     #[test]
     fn users_of_one_value_share_it_and_the_last_restores_the_original() {
-        let (_folder, files) = files("1\n");
-        let one = files.acquire(false, NO_WAIT).unwrap();
-        let two = files.acquire(false, NO_WAIT).unwrap();
+        let (_directory, files) = files("1\n");
+        let first_lock = files.acquire(false, NO_WAIT).unwrap();
+        let second_lock = files.acquire(false, NO_WAIT).unwrap();
         assert_eq!(value(&files), "0");
-        drop(one);
+        drop(first_lock);
         assert_eq!(value(&files), "0", "the second user still holds it");
-        drop(two);
+        drop(second_lock);
         assert_eq!(value(&files), "1");
         assert_eq!(files.state(), None);
     }
 
     #[test]
     fn a_user_of_the_other_value_waits_or_times_out() {
-        let (_folder, files) = files("1\n");
-        let one = files.acquire(false, NO_WAIT).unwrap();
+        let (_directory, files) = files("1\n");
+        let first_lock = files.acquire(false, NO_WAIT).unwrap();
         let error = files.acquire(true, NO_WAIT).unwrap_err();
         let pid = std::process::id();
-        assert!(matches!(error, HystartError::Busy { on: false, by, .. } if by == pid), "{error}");
+        assert!(
+            matches!(error, HystartError::Busy { on: false, holder_pid, .. } if holder_pid == pid),
+            "{error}"
+        );
         thread::scope(|scope| {
-            let other =
+            let waiting_thread =
                 scope.spawn(|| files.acquire(true, LONG_TIMEOUT).map(|held| (value(&files), held)));
-            drop(one);
-            let (value_seen, lock) = other.join().unwrap().unwrap();
+            drop(first_lock);
+            let (value_seen, lock) = waiting_thread.join().unwrap().unwrap();
             assert_eq!(value_seen, "1");
             drop(lock);
         });
@@ -271,7 +281,7 @@ mod tests {
 
     #[test]
     fn concurrent_users_each_get_their_value() {
-        let (_folder, files) = files("1\n");
+        let (_directory, files) = files("1\n");
         thread::scope(|scope| {
             for number in 0..8 {
                 let files = files.clone();
@@ -290,8 +300,8 @@ mod tests {
 
     #[test]
     fn repair_restores_the_value_after_a_killed_user() {
-        let (_folder, files) = files("0\n");
-        let stale = State { original: "1".into(), on: false, set_by: 7 };
+        let (_directory, files) = files("0\n");
+        let stale = State { original_value: "1".into(), on: false, setter_pid: 7 };
         files.write_state(Some(&stale)).unwrap();
         assert_eq!(State::parse(&stale.text()), Some(stale.clone()));
         files.repair().unwrap();

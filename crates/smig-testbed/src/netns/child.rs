@@ -55,18 +55,18 @@ impl Child {
         command: Command,
         on_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (started, started_rx) = mpsc::sync_channel(1);
+        let (started_tx, started_rx) = mpsc::sync_channel(1);
         let run = move || match spawn_child(command) {
             Ok(mut child) => {
                 let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
                 // The receiver waits for this message.
-                let _ = started.send(open_pidfd(&child).map(|pidfd| (child.id(), pidfd, pipes)));
+                let _ = started_tx.send(open_pidfd(&child).map(|pidfd| (child.id(), pidfd, pipes)));
                 let status = child.wait();
                 on_end();
                 status
             }
             Err(error) => {
-                let _ = started.send(Err(error));
+                let _ = started_tx.send(Err(error));
                 Err(io::ErrorKind::NotFound.into())
             }
         };

@@ -24,7 +24,7 @@ const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinkEndpoint {
     /// Number of the link, counted from 0.
-    pub(super) link: usize,
+    pub(super) link_index: usize,
     pub(super) address: Ipv4Addr,
     pub(super) peer: Ipv4Addr,
     /// The largest packet that the host sends, in bytes.
@@ -33,8 +33,8 @@ pub(super) struct LinkEndpoint {
 
 impl LinkEndpoint {
     /// Returns the device's name, the same at both ends.
-    pub(super) fn device(self) -> String {
-        format!("link{}", self.link)
+    pub(super) fn device_name(self) -> String {
+        format!("link{}", self.link_index)
     }
 }
 
@@ -60,10 +60,10 @@ pub(super) fn set_up(
         can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
     };
     let congestion_control = spec.congestion_control.as_deref().or_else(default_algorithm);
-    let set_up = |endpoint: &LinkEndpoint| {
+    let set_up_one = |endpoint: &LinkEndpoint| {
         set_up_endpoint(*endpoint, &ioctl_socket, spec, congestion_control)
     };
-    endpoints.iter().map(set_up).collect()
+    endpoints.iter().map(set_up_one).collect()
 }
 
 fn set_up_endpoint(
@@ -72,7 +72,7 @@ fn set_up_endpoint(
     spec: &HostSpec,
     congestion_control: Option<&str>,
 ) -> Result<OwnedFd, TestbedError> {
-    let device = &endpoint.device();
+    let device = &endpoint.device_name();
     let tun = sys::open_tun(device).map_err(tun_error)?;
     sys::set_mtu(ioctl_socket, device, endpoint.mtu.cast_signed())
         .context(|| format!("cannot set an MTU of {}", endpoint.mtu))?;

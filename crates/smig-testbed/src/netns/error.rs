@@ -65,10 +65,10 @@ impl MissingRequirement {
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// The machine lacks a requirement that the operator can provide.
-    #[error("{} ({cause}). {}", missing.description(), missing.advice())]
+    #[error("{} ({cause}). {}", requirement.description(), requirement.advice())]
     Missing {
         /// The requirement.
-        missing: MissingRequirement,
+        requirement: MissingRequirement,
         /// The kernel's error.
         cause: io::Error,
     },
@@ -103,8 +103,8 @@ impl TestbedError {
         matches!(self, Self::Missing { .. })
     }
 
-    pub(super) fn missing(missing: MissingRequirement, cause: impl Into<io::Error>) -> Self {
-        Self::Missing { missing, cause: cause.into() }
+    pub(super) fn missing(requirement: MissingRequirement, cause: impl Into<io::Error>) -> Self {
+        Self::Missing { requirement, cause: cause.into() }
     }
 }
 

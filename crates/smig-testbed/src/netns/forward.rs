@@ -28,12 +28,12 @@ use super::testbed::BoxedLog;
 /// Maximum number of packets read from one device before the other is served.
 const MAX_BATCH_PACKETS: usize = 32;
 /// Maximum number of buffers held for reuse.
-const MAX_SPARE_BUFFERS: usize = 1024;
+const MAX_FREE_BUFFERS: usize = 1024;
 
 /// The two ends of one direction and the link between them.
 pub(super) struct LinkDirection {
-    pub(super) from: Arc<OwnedFd>,
-    pub(super) to: Arc<OwnedFd>,
+    pub(super) source: Arc<OwnedFd>,
+    pub(super) destination: Arc<OwnedFd>,
     pub(super) link: Link<Vec<u8>, BoxedLog>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Captures {
 pub(super) struct Forwarder {
     wake_fd: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Mutex<ForwarderState>>,
+    state: Arc<Mutex<ForwarderState>>,
 }
 
 #[derive(Debug)]
@@ -63,9 +63,9 @@ struct ForwarderState {
 /// Requests from other threads.
 #[derive(Debug, Default)]
 struct ForwarderControl {
-    stop: bool,
+    stop_requested: bool,
     /// New origin of steps, traces and changing delays.
-    restart: Option<Time>,
+    new_origin: Option<Time>,
 }
 
 impl Forwarder {
@@ -84,7 +84,7 @@ impl Forwarder {
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )
         .context(|| "cannot create a timer".into())?;
-        let shared = Arc::new(Mutex::new(ForwarderState {
+        let state = Arc::new(Mutex::new(ForwarderState {
             counters: Default::default(),
             lateness: LatenessHistogram::default(),
             scheduling: Scheduling::Ordinary,
@@ -97,7 +97,7 @@ impl Forwarder {
             timer,
             armed_for: None,
             wake_fd: Arc::clone(&wake_fd),
-            shared: Arc::clone(&shared),
+            state: Arc::clone(&state),
             buffers: Vec::new(),
             unpublished_lateness: Vec::new(),
         };
@@ -105,32 +105,32 @@ impl Forwarder {
             .name("link".into())
             .spawn(move || forward_loop.run())
             .context(|| "cannot start a thread".into())?;
-        Ok(Self { wake_fd, thread: Some(thread), shared })
+        Ok(Self { wake_fd, thread: Some(thread), state })
     }
 
     pub(super) fn report(&self) -> LinkReport {
-        let shared = lock(&self.shared);
+        let state = lock(&self.state);
         LinkReport {
-            to_client: shared.counters[0],
-            to_server: shared.counters[1],
-            lateness: shared.lateness.summary(),
-            scheduling: shared.scheduling,
+            to_client: state.counters[0],
+            to_server: state.counters[1],
+            lateness: state.lateness.summary(),
+            scheduling: state.scheduling,
         }
     }
 
     pub(super) fn restart_clock(&self, origin: Time) {
-        lock(&self.shared).control.restart = Some(origin);
+        lock(&self.state).control.new_origin = Some(origin);
         self.wake();
     }
 
     /// Clears the lateness histogram.
     pub(super) fn reset_lateness(&self) {
-        lock(&self.shared).lateness = LatenessHistogram::default();
+        lock(&self.state).lateness = LatenessHistogram::default();
     }
 
     /// Stops the thread and waits for it.
     pub(super) fn stop(&mut self) {
-        lock(&self.shared).control.stop = true;
+        lock(&self.state).control.stop_requested = true;
         self.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -157,9 +157,9 @@ struct ForwardLoop {
     /// Time the timer is set to.
     armed_for: Option<Time>,
     wake_fd: Arc<OwnedFd>,
-    shared: Arc<Mutex<ForwarderState>>,
+    state: Arc<Mutex<ForwarderState>>,
     buffers: Vec<Vec<u8>>,
-    /// Lateness values not yet in `shared`.
+    /// Lateness values not yet in `state`.
     unpublished_lateness: Vec<Duration>,
 }
 
@@ -169,7 +169,7 @@ impl ForwardLoop {
         let real_time = sys::set_realtime_scheduling().is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if real_time {
-            lock(&self.shared).scheduling = Scheduling::RealTime;
+            lock(&self.state).scheduling = Scheduling::RealTime;
         }
         loop {
             let mut read = 0;
@@ -195,7 +195,7 @@ impl ForwardLoop {
         for count in 0..MAX_BATCH_PACKETS {
             let mut buffer = self.buffers.pop().unwrap_or_default();
             buffer.resize(self.max_packet, 0);
-            let LinkDirection { from, link, .. } = &mut self.directions[direction];
+            let LinkDirection { source: from, link, .. } = &mut self.directions[direction];
             let Ok(length) = rustix::io::read(&**from, &mut buffer[..]) else {
                 self.recycle(buffer);
                 return count;
@@ -220,28 +220,29 @@ impl ForwardLoop {
     fn deliver(&mut self) {
         for direction in 0..2 {
             loop {
-                let LinkDirection { to, link, .. } = &mut self.directions[direction];
-                let Some(arrival) = link.pop(now()) else { break };
+                let LinkDirection { destination: to, link, .. } = &mut self.directions[direction];
+                let Some(delivery) = link.pop(now()) else { break };
                 // The device accepts or drops the packet, and counts drops itself.
-                let _ = rustix::io::write(&**to, &arrival.packet);
+                let _ = rustix::io::write(&**to, &delivery.packet);
                 let now = now();
-                self.unpublished_lateness.push(now.since(arrival.due));
+                self.unpublished_lateness.push(now.since(delivery.due));
                 if let Some(capture) = self.captures.at_destination(direction) {
-                    capture.record(now, &arrival.packet);
+                    capture.record(now, &delivery.packet);
                 }
-                self.recycle(arrival.packet);
+                self.recycle(delivery.packet);
             }
         }
     }
 
     fn sleep(&mut self) -> Result<Wake, Errno> {
-        let next = self.directions.iter().filter_map(|direction| direction.link.next_event()).min();
-        if next != self.armed_for {
-            arm(&self.timer, next)?;
-            self.armed_for = next;
+        let next_event =
+            self.directions.iter().filter_map(|direction| direction.link.next_event()).min();
+        if next_event != self.armed_for {
+            arm(&self.timer, next_event)?;
+            self.armed_for = next_event;
         }
         let [to_client, to_server] = &self.directions;
-        let mut fds = [&*self.wake_fd, &self.timer, &*to_client.from, &*to_server.from]
+        let mut fds = [&*self.wake_fd, &self.timer, &*to_client.source, &*to_server.source]
             .map(|fd: &OwnedFd| readable(fd.as_fd()));
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -263,7 +264,8 @@ impl ForwardLoop {
     /// Handles requests of other threads.
     fn handle_requests(&mut self) -> Wake {
         let _ = rustix::io::read(&*self.wake_fd, &mut [0; 8]);
-        let ForwarderControl { stop, restart } = std::mem::take(&mut lock(&self.shared).control);
+        let ForwarderControl { stop_requested: stop, new_origin: restart } =
+            std::mem::take(&mut lock(&self.state).control);
         if let Some(from) = restart {
             for direction in &mut self.directions {
                 direction.link.start_at(from);
@@ -274,13 +276,13 @@ impl ForwardLoop {
 
     fn publish(&mut self) {
         let counters = [0, 1].map(|index: usize| self.directions[index].link.counters());
-        let mut shared = lock(&self.shared);
-        shared.counters = counters;
-        self.unpublished_lateness.drain(..).for_each(|late| shared.lateness.record(late));
+        let mut state = lock(&self.state);
+        state.counters = counters;
+        self.unpublished_lateness.drain(..).for_each(|late| state.lateness.record(late));
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < MAX_SPARE_BUFFERS {
+        if self.buffers.len() < MAX_FREE_BUFFERS {
             self.buffers.push(buffer);
         }
     }

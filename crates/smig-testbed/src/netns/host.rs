@@ -71,8 +71,8 @@ impl Host {
 
     /// Returns the name of the host's device on a link, counted from 0.
     #[must_use]
-    pub fn device_on(&self, link: usize) -> Option<String> {
-        self.endpoints.get(link).map(|end| end.device())
+    pub fn device_name_on(&self, link: usize) -> Option<String> {
+        self.endpoints.get(link).map(|end| end.device_name())
     }
 
     /// Returns the host's network namespace.
@@ -93,16 +93,16 @@ impl Host {
         F: FnOnce() -> T + Send + 'static,
     {
         let namespace = Arc::clone(&self.namespace);
-        let (entered, entry_result) = mpsc::sync_channel(1);
+        let (entry_tx, entry_rx) = mpsc::sync_channel(1);
         let thread = thread::Builder::new().name(self.name.to_owned()).spawn(move || {
             let result =
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
             let inside = result.is_ok();
             // The receiver waits for this message.
-            let _ = entered.send(result);
+            let _ = entry_tx.send(result);
             inside.then(work)
         })?;
-        entry_result.recv().map_err(|_| io::Error::other("the host's thread ended early"))??;
+        entry_rx.recv().map_err(|_| io::Error::other("the host's thread ended early"))??;
         Ok(HostThread(thread))
     }
 
@@ -134,7 +134,7 @@ impl Host {
     pub fn device_drops(&self) -> io::Result<u64> {
         let counts = self.run(device_counts)?.join().expect("reading a file does not panic")?;
         let drops = |endpoint: &LinkEndpoint| {
-            let name = endpoint.device();
+            let name = endpoint.device_name();
             let device = counts.iter().find(|device| device.name == name);
             device
                 .map(|device| device.drops)

@@ -41,14 +41,14 @@ impl LogFile {
     /// # Errors
     /// When the file cannot be created.
     pub fn create(path: &Path) -> io::Result<(Self, LogFileOutcome)> {
-        let format = |events: &[LinkEvent], to: &mut Vec<u8>| {
+        let format = |events: &[LinkEvent], output: &mut Vec<u8>| {
             for event in events {
                 let LinkEvent { at, kind, bytes, ports, queue_packets, queue_bytes } = event;
                 let (at, name) = (at.as_nanos(), kind.name());
                 let Ports { source, destination } = ports;
                 // Writing to memory does not fail.
                 let _ = writeln!(
-                    to,
+                    output,
                     "{at},{name},{bytes},{queue_packets},{queue_bytes},{source},{destination}"
                 );
             }
@@ -69,8 +69,8 @@ impl LogFile {
                 continue;
             }
             let event = parse(&line).ok_or_else(|| {
-                let place = format!("{}: line {}", path.display(), index + 1);
-                let text = format!("{place}: {line:?} is not a link event");
+                let location = format!("{}: line {}", path.display(), index + 1);
+                let text = format!("{location}: {line:?} is not a link event");
                 io::Error::new(io::ErrorKind::InvalidData, text)
             })?;
             events.push(event);

@@ -41,16 +41,16 @@ impl Capture {
     }
 
     pub(super) fn record(&mut self, at: Time, packet: &[u8]) {
-        let captured = &packet[..packet.len().min(self.snaplen)];
+        let captured_packet = &packet[..packet.len().min(self.snaplen)];
         let nanos = at.as_nanos();
         let header = [
             (nanos / 1_000_000_000) as u32,
             (nanos % 1_000_000_000) as u32,
-            captured.len() as u32,
+            captured_packet.len() as u32,
             packet.len() as u32,
         ];
         let header = header.iter().flat_map(|word| word.to_ne_bytes());
-        self.spool.extend(header.chain(captured.iter().copied()));
+        self.spool.extend(header.chain(captured_packet.iter().copied()));
     }
 }
 
@@ -71,8 +71,11 @@ mod tests {
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!([word(0), word(16), word(20)], [MAGIC, 64, 101]);
         assert_eq!([word(24), word(28), word(32), word(36)], [5, 7, 40, 40]);
-        let second = 24 + 16 + 40;
-        assert_eq!([word(second), word(second + 8), word(second + 12)], [6, 64, 1_500]);
-        assert_eq!(bytes.len(), second + 16 + 64);
+        let second_offset = 24 + 16 + 40;
+        assert_eq!(
+            [word(second_offset), word(second_offset + 8), word(second_offset + 12)],
+            [6, 64, 1_500]
+        );
+        assert_eq!(bytes.len(), second_offset + 16 + 64);
     }
 }

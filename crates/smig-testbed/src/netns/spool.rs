@@ -19,7 +19,7 @@ const CHUNK_ITEMS: usize = 4_096;
 pub(super) struct Spool<T> {
     chunk: Vec<T>,
     chunk_items: usize,
-    chunks: Option<Sender<Vec<T>>>,
+    chunk_tx: Option<Sender<Vec<T>>>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Spool<T> {
         };
         let mut file = BufWriter::new(File::create(path).map_err(with_path)?);
         file.write_all(header).map_err(with_path)?;
-        let (chunks, incoming) = mpsc::channel::<Vec<T>>();
+        let (chunk_tx, chunk_rx) = mpsc::channel::<Vec<T>>();
         let outcome = WriterResult::default();
         let writer_result = outcome.clone();
         let path = path.to_owned();
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Spool<T> {
                 format(&chunk, &mut bytes);
                 file.write_all(&bytes)
             };
-            let result = incoming.iter().try_for_each(write).and_then(|()| file.flush());
+            let result = chunk_rx.iter().try_for_each(write).and_then(|()| file.flush());
             if let Err(error) = result {
                 let text = format!("cannot write {}: {error}", path.display());
                 writer_result.set(io::Error::new(error.kind(), text));
@@ -70,7 +70,7 @@ impl<T: Send + 'static> Spool<T> {
         let spool = Self {
             chunk: Vec::new(),
             chunk_items: CHUNK_ITEMS,
-            chunks: Some(chunks),
+            chunk_tx: Some(chunk_tx),
             writer: Some(writer),
         };
         Ok((spool, outcome))
@@ -103,7 +103,7 @@ impl<T: Send + 'static> Spool<T> {
     fn flush_chunk(&mut self) {
         let empty = Vec::with_capacity(self.chunk.len());
         let chunk = std::mem::replace(&mut self.chunk, empty);
-        if let Some(chunks) = &self.chunks {
+        if let Some(chunks) = &self.chunk_tx {
             // Fails if the writer has ended after an error, which is in `WriterResult`.
             let _ = chunks.send(chunk);
         }
@@ -112,7 +112,7 @@ impl<T: Send + 'static> Spool<T> {
 
 impl<T> Drop for Spool<T> {
     fn drop(&mut self) {
-        if let Some(chunks) = self.chunks.take() {
+        if let Some(chunks) = self.chunk_tx.take() {
             let _ = chunks.send(std::mem::take(&mut self.chunk));
         }
         if let Some(writer) = self.writer.take() {

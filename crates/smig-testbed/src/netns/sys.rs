@@ -34,7 +34,7 @@ pub(super) fn open_tun(name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
     let mut request = request(name);
-    request.ifr_ifru.ifru_flags = short(libc::IFF_TUN | libc::IFF_NO_PI);
+    request.ifr_ifru.ifru_flags = to_c_short(libc::IFF_TUN | libc::IFF_NO_PI);
     ioctl(&tun, libc::TUNSETIFF, &mut request)?;
     Ok(tun)
 }
@@ -63,7 +63,7 @@ pub(super) fn set_mtu(socket: &OwnedFd, name: &str, mtu: i32) -> io::Result<()> 
 /// Brings an interface up.
 pub(super) fn bring_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = request(name);
-    request.ifr_ifru.ifru_flags = short(libc::IFF_UP | libc::IFF_RUNNING);
+    request.ifr_ifru.ifru_flags = to_c_short(libc::IFF_UP | libc::IFF_RUNNING);
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
@@ -96,7 +96,7 @@ fn request(name: &str) -> libc::ifreq {
     request
 }
 
-fn short(flags: libc::c_int) -> libc::c_short {
+fn to_c_short(flags: libc::c_int) -> libc::c_short {
     libc::c_short::try_from(flags).expect("interface flags fit in 15 bits")
 }
 

@@ -38,35 +38,35 @@ pub struct Testbed {
     links: Vec<Forwarder>,
     server: Host,
     client: Host,
-    captures: Vec<WriterResult>,
+    capture_results: Vec<WriterResult>,
     origin: Time,
 }
 
 /// A link between the hosts, and the logs of its directions.
 pub struct LinkSetup {
     spec: LinkSpec,
-    to_client: BoxedLog,
-    to_server: BoxedLog,
+    to_client_log: BoxedLog,
+    to_server_log: BoxedLog,
 }
 
 impl LinkSetup {
     /// Creates a link without logs.
     #[must_use]
     pub fn new(spec: LinkSpec) -> Self {
-        Self { spec, to_client: Box::new(()), to_server: Box::new(()) }
+        Self { spec, to_client_log: Box::new(()), to_server_log: Box::new(()) }
     }
 
     /// Sets the log of packets from the server to the client.
     #[must_use]
     pub fn log_to_client(mut self, log: BoxedLog) -> Self {
-        self.to_client = log;
+        self.to_client_log = log;
         self
     }
 
     /// Sets the log of packets from the client to the server.
     #[must_use]
     pub fn log_to_server(mut self, log: BoxedLog) -> Self {
-        self.to_server = log;
+        self.to_server_log = log;
         self
     }
 }
@@ -134,14 +134,14 @@ impl TestbedBuilder {
     /// Sets the log of packets from the server to the client on the first link.
     #[must_use]
     pub fn log_to_client(mut self, log: BoxedLog) -> Self {
-        self.links[0].to_client = log;
+        self.links[0].to_client_log = log;
         self
     }
 
     /// Sets the log of packets from the client to the server on the first link.
     #[must_use]
     pub fn log_to_server(mut self, log: BoxedLog) -> Self {
-        self.links[0].to_server = log;
+        self.links[0].to_server_log = log;
         self
     }
 
@@ -183,20 +183,20 @@ impl TestbedBuilder {
         let (client, client_tuns) = Host::create("client", self.endpoints(2), self.client.clone())?;
         let Self { links, capture, seed, .. } = self;
         let origin = now();
-        let mut outcomes = Vec::new();
+        let mut capture_results = Vec::new();
         let mut forwarders = Vec::new();
         let tuns = server_tuns.into_iter().zip(client_tuns);
         for (index, (setup, tuns)) in links.into_iter().zip(tuns).enumerate() {
             let captures = match &capture {
-                Some(capture) => capture_link(capture, index, &mut outcomes)?,
+                Some(capture) => capture_link(capture, index, &mut capture_results)?,
                 None => Captures::default(),
             };
             let max_packet = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
             let directions =
-                directions(setup, tuns, origin, |direction| seed_of(seed, index, direction))?;
+                build_directions(setup, tuns, origin, |direction| seed_of(seed, index, direction))?;
             forwarders.push(Forwarder::start(directions, captures, max_packet)?);
         }
-        Ok(Testbed { links: forwarders, server, client, captures: outcomes, origin })
+        Ok(Testbed { links: forwarders, server, client, capture_results, origin })
     }
 
     /// Returns the endpoints of all links at a host, 1 (server) or 2 (client).
@@ -204,7 +204,7 @@ impl TestbedBuilder {
         let endpoint = |(link, setup): (usize, &LinkSetup)| {
             let outgoing = if host == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
             LinkEndpoint {
-                link,
+                link_index: link,
                 address: address(link, host),
                 peer: address(link, 3 - host),
                 mtu: outgoing.mtu,
@@ -226,13 +226,13 @@ pub(crate) const fn seed_of(seed: u64, link: usize, direction: Direction) -> u64
     seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + direction as u64)
 }
 
-fn directions(
+fn build_directions(
     setup: LinkSetup,
     (server, client): (std::os::fd::OwnedFd, std::os::fd::OwnedFd),
     origin: Time,
     seed: impl Fn(Direction) -> u64,
 ) -> Result<[LinkDirection; 2], TestbedError> {
-    let LinkSetup { spec, to_client, to_server } = setup;
+    let LinkSetup { spec, to_client_log: to_client, to_server_log: to_server } = setup;
     let (server, client) = (Arc::new(server), Arc::new(client));
     let mut down = Link::with_log(&spec.to_client, seed(Direction::ToClient), to_client)
         .map_err(TestbedError::Link)?;
@@ -242,21 +242,21 @@ fn directions(
     up.start_at(origin);
     let (from, to) = (Arc::clone(&server), Arc::clone(&client));
     Ok([
-        LinkDirection { from, to, link: down },
-        LinkDirection { from: client, to: server, link: up },
+        LinkDirection { source: from, destination: to, link: down },
+        LinkDirection { source: client, destination: server, link: up },
     ])
 }
 
 fn capture_link(
     capture: &CaptureSpec,
     link: usize,
-    outcomes: &mut Vec<WriterResult>,
+    capture_results: &mut Vec<WriterResult>,
 ) -> Result<Captures, TestbedError> {
     let mut create_capture = |host: &str| {
         let path = capture.directory.join(format!("link{link}-{host}.pcap"));
         let (capture, outcome) =
             Capture::create(&path, capture.snaplen).context(|| "cannot capture packets".into())?;
-        outcomes.push(outcome);
+        capture_results.push(outcome);
         Ok(Some(capture))
     };
     Ok(Captures { server: create_capture("server")?, client: create_capture("client")? })
@@ -349,7 +349,7 @@ impl Testbed {
     /// When a capture could not be written.
     pub fn finish(mut self) -> io::Result<Vec<LinkReport>> {
         self.links.iter_mut().for_each(Forwarder::stop);
-        self.captures.iter().try_for_each(WriterResult::take)?;
+        self.capture_results.iter().try_for_each(WriterResult::take)?;
         Ok(self.reports())
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run_keeper(position: usize) -> Result<()> {
     Ok(hystart::run_keeper(word == "on")?)
 }
 
-fn keeper() -> Result<Command> {
+fn keeper_command() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(KEEPER_ARGUMENT);
     Ok(command)
@@ -33,7 +33,7 @@ fn keeper() -> Result<Command> {
 /// Holds the value that is not the machine's own, prints the keeper's process ID, and waits until
 /// it is killed.
 pub(crate) fn run_holder() -> Result<()> {
-    let guard = HystartGuard::start(keeper()?, hystart::current_value() != Some(true))?;
+    let guard = HystartGuard::start(keeper_command()?, hystart::current_value() != Some(true))?;
     println!("{}", guard.keeper_pid());
     loop {
         thread::park();
@@ -107,21 +107,23 @@ pub(crate) fn hystart_is_restored_whatever_is_killed() -> Result<()> {
     ensure!(hystart::current_value() == Some(original), "a killed run left it changed");
 
     // The keeper is killed: the run's process restores the value.
-    let guard = HystartGuard::start(keeper()?, !original)?;
-    let id = Pid::from_raw(guard.keeper_pid().cast_signed()).context("a process id")?;
-    kill_process(id, Signal::KILL)?;
+    let guard = HystartGuard::start(keeper_command()?, !original)?;
+    let pid = Pid::from_raw(guard.keeper_pid().cast_signed()).context("a process id")?;
+    kill_process(pid, Signal::KILL)?;
     drop(guard);
     ensure!(hystart::current_value() == Some(original), "a killed keeper left it changed");
 
     // Two runs with the same value: it stays set for the second when the first ends.
-    let (one, two) =
-        (HystartGuard::start(keeper()?, !original)?, HystartGuard::start(keeper()?, !original)?);
-    drop(one);
+    let (first_guard, second_guard) = (
+        HystartGuard::start(keeper_command()?, !original)?,
+        HystartGuard::start(keeper_command()?, !original)?,
+    );
+    drop(first_guard);
     ensure!(
         hystart::current_value() == Some(!original),
         "the end of the first changed it for the second"
     );
-    drop(two);
+    drop(second_guard);
     ensure!(hystart::current_value() == Some(original), "the last did not restore it");
     Ok(())
 }

@@ -7,7 +7,7 @@ use smig_link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, Ra
 use smig_testbed::check::{CheckOptions, check};
 use smig_testbed::netns::{CaptureSpec, LinkSetup, LogFile, Testbed, TestbedError};
 
-use super::tcp::{download, download_on, link, round_trip};
+use super::tcp::{connect_and_read_congestion_control, download, download_on, link};
 
 pub(crate) fn links_are_independent() -> Result<()> {
     let slow = link(Rate::mbit(5), 60, 100);
@@ -16,19 +16,19 @@ pub(crate) fn links_are_independent() -> Result<()> {
         .add_link(LinkSetup::new(slow))
         .start()?;
     let bytes = 300_000;
-    let first = download_on(&testbed, 0, bytes)?;
-    let second = download_on(&testbed, 1, bytes)?;
-    ensure!((first.correct_bytes, second.correct_bytes) == (bytes, bytes));
+    let first_download = download_on(&testbed, 0, bytes)?;
+    let second_download = download_on(&testbed, 1, bytes)?;
+    ensure!((first_download.correct_bytes, second_download.correct_bytes) == (bytes, bytes));
     ensure!(
-        second.connect_time >= Duration::from_millis(60),
+        second_download.connect_time >= Duration::from_millis(60),
         "connected in {:?}",
-        second.connect_time
+        second_download.connect_time
     );
-    let least = Duration::from_secs_f64(bytes as f64 * 8.0 / 5e6);
+    let min_time = Duration::from_secs_f64(bytes as f64 * 8.0 / 5e6);
     ensure!(
-        second.transfer_time >= least,
-        "{bytes} bytes in {:?}, the link needs {least:?}",
-        second.transfer_time
+        second_download.transfer_time >= min_time,
+        "{bytes} bytes in {:?}, the link needs {min_time:?}",
+        second_download.transfer_time
     );
 
     let reports = testbed.reports();
@@ -40,7 +40,7 @@ pub(crate) fn links_are_independent() -> Result<()> {
     ensure!(reports[2].to_client.offered_packets == 0, "{:?}", reports[2]);
     let addresses: Vec<_> = testbed.client().addresses().map(|a| a.to_string()).collect();
     ensure!(addresses == ["10.99.0.2", "10.99.1.2", "10.99.2.2"], "{addresses:?}");
-    ensure!(testbed.client().device_on(2).as_deref() == Some("link2"));
+    ensure!(testbed.client().device_name_on(2).as_deref() == Some("link2"));
     ensure!(testbed.device_drops()? == 0, "the devices dropped packets");
     Ok(())
 }
@@ -57,11 +57,20 @@ pub(crate) fn a_log_is_written_while_the_link_runs() -> Result<()> {
     outcome.check()?;
     let events = LogFile::read(&path)?;
     let count = |kind| events.iter().filter(|event| event.kind == kind).count() as u64;
-    let lost = count(LinkEventKind::Drop(DropReason::Lost));
-    let full = count(LinkEventKind::Drop(DropReason::Full));
-    ensure!(lost == counters.lost_packets && lost > 0, "{lost} lost, {counters:?}");
-    ensure!(full == counters.dropped_queue_full, "{full} dropped by a full queue, {counters:?}");
-    ensure!(count(LinkEventKind::Enqueue) + full == counters.offered_packets, "{counters:?}");
+    let lost_drops = count(LinkEventKind::Drop(DropReason::Lost));
+    let full_queue_drops = count(LinkEventKind::Drop(DropReason::Full));
+    ensure!(
+        lost_drops == counters.lost_packets && lost_drops > 0,
+        "{lost_drops} lost, {counters:?}"
+    );
+    ensure!(
+        full_queue_drops == counters.dropped_queue_full,
+        "{full_queue_drops} dropped by a full queue, {counters:?}"
+    );
+    ensure!(
+        count(LinkEventKind::Enqueue) + full_queue_drops == counters.offered_packets,
+        "{counters:?}"
+    );
     ensure!(events.is_sorted_by(|a, b| a.at <= b.at));
     Ok(())
 }
@@ -73,34 +82,39 @@ pub(crate) fn packets_are_captured_at_both_ends() -> Result<()> {
         .start()?;
     ensure!(download(&testbed, 100_000)?.correct_bytes == 100_000);
     let report = testbed.finish()?[0];
-    let server = packets(&std::fs::read(directory.path().join("link0-server.pcap"))?);
-    let client = packets(&std::fs::read(directory.path().join("link0-client.pcap"))?);
+    let server_packets = parse_pcap(&std::fs::read(directory.path().join("link0-server.pcap"))?);
+    let client_packets = parse_pcap(&std::fs::read(directory.path().join("link0-client.pcap"))?);
     // Packets from the server (10.99.0.1) arrive in order, later by the delay.
-    let from_server = |packets: &[Captured]| {
+    let from_server = |packets: &[CapturedPacket]| {
         packets.iter().filter(|p| p.source == 1).copied().collect::<Vec<_>>()
     };
-    let (sent, arrived) = (from_server(&server), from_server(&client));
-    ensure!(arrived.len() as u64 == report.to_client.delivered_packets);
-    ensure!(arrived.len() <= sent.len() && arrived.len() > 60, "{} arrived", arrived.len());
-    for (sent, arrived) in sent.iter().zip(&arrived) {
-        ensure!(sent.id == arrived.id && sent.length == arrived.length, "reordered or lost");
+    let (sent_packets, arrived_packets) =
+        (from_server(&server_packets), from_server(&client_packets));
+    ensure!(arrived_packets.len() as u64 == report.to_client.delivered_packets);
+    ensure!(
+        arrived_packets.len() <= sent_packets.len() && arrived_packets.len() > 60,
+        "{} arrived",
+        arrived_packets.len()
+    );
+    for (sent, arrived) in sent_packets.iter().zip(&arrived_packets) {
+        ensure!(sent.ip_id == arrived.ip_id && sent.length == arrived.length, "reordered or lost");
         let took = Duration::from_nanos(arrived.nanos - sent.nanos);
         ensure!(took >= Duration::from_millis(15), "{took:?} for a packet");
     }
-    ensure!(server.is_sorted_by(|a, b| a.nanos <= b.nanos), "one clock");
+    ensure!(server_packets.is_sorted_by(|a, b| a.nanos <= b.nanos), "one clock");
     Ok(())
 }
 
 #[derive(Clone, Copy)]
-struct Captured {
+struct CapturedPacket {
     nanos: u64,
     length: u32,
-    id: u16,
+    ip_id: u16,
     /// The last byte of the source address.
     source: u8,
 }
 
-fn packets(mut file: &[u8]) -> Vec<Captured> {
+fn parse_pcap(mut file: &[u8]) -> Vec<CapturedPacket> {
     let word = |bytes: &[u8], at: usize| {
         u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
     };
@@ -108,10 +122,10 @@ fn packets(mut file: &[u8]) -> Vec<Captured> {
     let mut packets = Vec::new();
     while !file.is_empty() {
         let (captured_bytes, packet) = (word(file, 8) as usize, &file[16..]);
-        packets.push(Captured {
+        packets.push(CapturedPacket {
             nanos: u64::from(word(file, 0)) * 1_000_000_000 + u64::from(word(file, 4)),
             length: word(file, 12),
-            id: u16::from_be_bytes([packet[4], packet[5]]),
+            ip_id: u16::from_be_bytes([packet[4], packet[5]]),
             source: packet[15],
         });
         file = &file[16 + captured_bytes..];
@@ -126,7 +140,7 @@ pub(crate) fn packets_respect_the_links_mtu() -> Result<()> {
     let testbed = Testbed::builder(spec).capture(CaptureSpec::new(directory.path())).start()?;
     ensure!(download(&testbed, 100_000)?.correct_bytes == 100_000);
     ensure!(testbed.finish()?[0].to_client.dropped_packets == 0);
-    let sent = packets(&std::fs::read(directory.path().join("link0-server.pcap"))?);
+    let sent = parse_pcap(&std::fs::read(directory.path().join("link0-server.pcap"))?);
     ensure!(sent.iter().map(|packet| packet.length).max() == Some(600));
     Ok(())
 }
@@ -138,7 +152,7 @@ pub(crate) fn an_invalid_link_is_refused() -> Result<()> {
     ensure!(matches!(error, TestbedError::Link(_)), "{error:?}");
     ensure!(error.to_string().contains("to_server.loss.random"), "{error}");
     // The failed testbed was removed completely: the next one starts.
-    round_trip(&Testbed::start(LinkSpec::paper_wired())?).map(drop)
+    connect_and_read_congestion_control(&Testbed::start(LinkSpec::paper_wired())?).map(drop)
 }
 
 pub(crate) fn a_link_is_measured() -> Result<()> {

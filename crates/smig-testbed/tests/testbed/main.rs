@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<()> {
         Testbed::start(LinkSpec::paper_wired())?;
         Ok(privilege)
     });
-    let unsupported = match started {
+    let is_unsupported = match started {
         Ok(_) => false,
         Err(error) if error.is_missing_requirement() => {
             eprintln!("testbed tests are ignored: {error}");
@@ -46,7 +46,7 @@ fn main() -> anyhow::Result<()> {
     arguments.test_threads = Some(1);
     let trials = TESTS.map(|(name, test)| {
         let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
-        Trial::test(name, run).with_ignored_flag(unsupported)
+        Trial::test(name, run).with_ignored_flag(is_unsupported)
     });
     libtest_mimic::run(&arguments, trials.into()).exit()
 }
@@ -74,7 +74,10 @@ const TESTS: [(&str, Test); 18] = [
     ("an_invalid_link_is_refused", links::an_invalid_link_is_refused),
     ("a_link_is_measured", links::a_link_is_measured),
     ("a_varying_link_is_compared_with_its_model", links::a_varying_link_is_compared_with_its_model),
-    ("a_program_is_inside_and_dies_with_its_handle", removal::a_program_dies_with_its_handle),
+    (
+        "a_program_is_inside_and_dies_with_its_handle",
+        removal::a_program_is_inside_and_dies_with_its_handle,
+    ),
     ("a_programs_end_is_reported", removal::a_programs_end_is_reported),
     ("nothing_survives_the_process", removal::nothing_survives_the_process),
     (

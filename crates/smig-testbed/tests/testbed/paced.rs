@@ -49,11 +49,11 @@ fn was_pacing_capped(pacing: Pacing) -> Result<bool> {
     File::create(directory.path().join("big"))?.set_len(FILE_BYTES)?;
     let files = Files::new(directory.path(), FileOptions::default())?;
 
-    let (ready, wait) = mpsc::channel();
-    let (done, ended) = mpsc::channel::<()>();
-    let (checked, check_done) = mpsc::channel::<()>();
+    let (ready_tx, ready_rx) = mpsc::channel();
+    let (download_done_tx, download_done_rx) = mpsc::channel::<()>();
+    let (check_done_tx, check_done_rx) = mpsc::channel::<()>();
     let server = testbed.server().run(move || -> Result<bool> {
-        let _checked = checked;
+        let _checked = check_done_tx;
         let mut config = Config::server();
         config.smig = None;
         let server = Server::builder()
@@ -62,7 +62,7 @@ fn was_pacing_capped(pacing: Pacing) -> Result<bool> {
             .engine(config)
             .pacing(pacing)
             .start(files)?;
-        ready.send(())?;
+        ready_tx.send(())?;
         let (runtime, view) = (runtime()?, server.view());
         let is_capped = || {
             let sessions = runtime.block_on(view.sessions()).sessions;
@@ -71,14 +71,14 @@ fn was_pacing_capped(pacing: Pacing) -> Result<bool> {
                 .flat_map(|session| &session.connections)
                 .any(|connection| connection.pacing_cap.is_some())
         };
-        let mut seen = false;
-        while ended.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            seen |= is_capped();
+        let mut was_seen_capped = false;
+        while download_done_rx.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            was_seen_capped |= is_capped();
         }
         // The client's connection is still open, so a cap would still be set.
-        Ok(seen | is_capped())
+        Ok(was_seen_capped | is_capped())
     })?;
-    wait.recv().context("the server did not start")?;
+    ready_rx.recv().context("the server did not start")?;
     let client = testbed.client().run(move || -> Result<u64> {
         let runtime = runtime()?;
         let (length, client) = runtime.block_on(async {
@@ -88,9 +88,9 @@ fn was_pacing_capped(pacing: Pacing) -> Result<bool> {
             let length = response.into_body().collect().await?.to_bytes().len() as u64;
             anyhow::Ok((length, client))
         })?;
-        done.send(())?;
+        download_done_tx.send(())?;
         // Returns once the server has checked.
-        let _ = check_done.recv();
+        let _ = check_done_rx.recv();
         drop((client, runtime));
         Ok(length)
     })?;

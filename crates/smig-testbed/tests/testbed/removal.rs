@@ -32,7 +32,7 @@ fn spawn_parent_and_child(host: &Host) -> Result<(Child, Vec<String>)> {
 
 /// Returns the child processes of a process.
 fn children_of(parent: u32) -> Result<Vec<u32>> {
-    let mut found = Vec::new();
+    let mut child_ids = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
@@ -41,10 +41,10 @@ fn children_of(parent: u32) -> Result<Vec<u32>> {
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         let mut words = status.lines().filter_map(|line| line.strip_prefix("PPid:"));
         if words.next().is_some_and(|word| word.trim().parse() == Ok(parent)) {
-            found.push(id);
+            child_ids.push(id);
         }
     }
-    Ok(found)
+    Ok(child_ids)
 }
 
 pub(crate) fn open_pidfd(id: u32) -> Result<OwnedFd> {
@@ -68,7 +68,7 @@ fn namespace_fd(host: &Host) -> i32 {
     host.namespace().as_raw_fd()
 }
 
-pub(crate) fn a_program_dies_with_its_handle() -> Result<()> {
+pub(crate) fn a_program_is_inside_and_dies_with_its_handle() -> Result<()> {
     let testbed = Testbed::start(LinkSpec::paper_wired())?;
     let (child, lines) = spawn_parent_and_child(testbed.server())?;
     ensure!(lines == [namespace_of(testbed.server())?, "started".into()], "{lines:?}");
@@ -140,13 +140,13 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
                 .iter()
                 .all(|namespace| namespace_users(namespace).is_ok_and(|k| !k.is_empty()))
         );
-        let processes =
+        let pidfds =
             processes.iter().map(|id| open_pidfd(id.parse()?)).collect::<Result<Vec<_>>>()?;
 
         let pid = Pid::from_child(&holder);
         kill_process(pid, signal)?;
         holder.wait()?;
-        processes.iter().try_for_each(wait_for_end)?;
+        pidfds.iter().try_for_each(wait_for_end)?;
         for namespace in namespaces {
             let users = namespace_users(namespace)?;
             ensure!(users.is_empty(), "after {signal:?} {namespace} is still used by {users:?}");

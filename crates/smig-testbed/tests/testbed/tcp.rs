@@ -16,12 +16,14 @@ pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
 pub(crate) fn nothing_is_faster_than_the_link() -> Result<()> {
     let bytes = 1_000_000;
     let testbed = Testbed::start(link(Rate::mbit(20), 40, 200))?;
-    let Download { connect_time: connect, transfer_time: took, correct_bytes: right } =
-        download(&testbed, bytes)?;
-    ensure!(right == bytes, "received {right} of {bytes} bytes");
-    ensure!(connect >= Duration::from_millis(40), "connected in {connect:?}");
-    let least = Duration::from_secs_f64(bytes as f64 * 8.0 / 20e6);
-    ensure!(took >= least, "{bytes} bytes in {took:?}, the link needs {least:?}");
+    let Download { connect_time, transfer_time, correct_bytes } = download(&testbed, bytes)?;
+    ensure!(correct_bytes == bytes, "received {correct_bytes} of {bytes} bytes");
+    ensure!(connect_time >= Duration::from_millis(40), "connected in {connect_time:?}");
+    let min_time = Duration::from_secs_f64(bytes as f64 * 8.0 / 20e6);
+    ensure!(
+        transfer_time >= min_time,
+        "{bytes} bytes in {transfer_time:?}, the link needs {min_time:?}"
+    );
     let report = testbed.report();
     ensure!(report.to_client.delivered_bytes > bytes as u64, "{report:?}");
     ensure!(report.to_server.delivered_packets > 0, "{report:?}");
@@ -47,22 +49,25 @@ pub(crate) fn a_full_queue_drops_and_tcp_recovers() -> Result<()> {
         .server(HostSpec::default().initial_window(60))
         .log_to_client(Box::new(log.clone()))
         .start()?;
-    let right = download(&testbed, bytes)?.correct_bytes;
-    ensure!(right == bytes, "received {right} of {bytes} bytes");
+    let correct_bytes = download(&testbed, bytes)?.correct_bytes;
+    ensure!(correct_bytes == bytes, "received {correct_bytes} of {bytes} bytes");
 
-    let dropped = testbed.report().to_client.dropped_packets;
-    ensure!(dropped > 0, "sixty segments at once fit into a queue of five");
+    let counted_drops = testbed.report().to_client.dropped_packets;
+    ensure!(counted_drops > 0, "sixty segments at once fit into a queue of five");
     let log = log.0.lock().expect("not poisoned");
     ensure!(log.iter().all(|event| event.queue_packets <= 5), "the queue grew past its bound");
-    let drops =
+    let logged_drops =
         log.iter().filter(|event| event.kind == LinkEventKind::Drop(DropReason::Full)).count()
             as u64;
-    ensure!(drops == dropped, "{drops} drops in the log, {dropped} counted");
+    ensure!(
+        logged_drops == counted_drops,
+        "{logged_drops} drops in the log, {counted_drops} counted"
+    );
     Ok(())
 }
 
 pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
-    let outside = read_trimmed("/proc/sys/net/ipv4/tcp_wmem")?;
+    let machine_value = read_trimmed("/proc/sys/net/ipv4/tcp_wmem")?;
     let testbed = Testbed::builder(LinkSpec::paper_wired())
         .server(HostSpec::default().congestion_control("reno").send_buffer(4096, 16384, 999_424))
         .client(HostSpec::default().congestion_control("cubic").sysctl("ipv4/tcp_sack", "0"))
@@ -74,12 +79,16 @@ pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
     ensure!(inside(testbed.server(), "tcp_sack")? == "1");
     ensure!(inside(testbed.client(), "tcp_sack")? == "0");
     ensure!(inside(testbed.client(), "tcp_no_metrics_save")? == "1");
-    ensure!(read_trimmed("/proc/sys/net/ipv4/tcp_wmem")? == outside, "the machine's own changed");
+    ensure!(
+        read_trimmed("/proc/sys/net/ipv4/tcp_wmem")? == machine_value,
+        "the machine's own changed"
+    );
 
-    let (server, client) = round_trip(&testbed)?;
+    let (server, client) = connect_and_read_congestion_control(&testbed)?;
     ensure!(server == "reno", "the server's connection has {server}");
     ensure!(client == "cubic", "the client's connection has {client}");
-    let (server, _) = round_trip(&Testbed::start(LinkSpec::paper_wired())?)?;
+    let (server, _) =
+        connect_and_read_congestion_control(&Testbed::start(LinkSpec::paper_wired())?)?;
     ensure!(server == "cubic", "without a choice the server's connection has {server}");
     Ok(())
 }
@@ -94,16 +103,19 @@ pub(crate) fn an_unknown_congestion_control_is_named() -> Result<()> {
 }
 
 pub(crate) fn testbeds_do_not_see_each_other() -> Result<()> {
-    let one = Testbed::builder(LinkSpec::paper_wired())
+    let reno_testbed = Testbed::builder(LinkSpec::paper_wired())
         .server(HostSpec::default().congestion_control("reno"))
         .start()?;
-    let other = Testbed::builder(LinkSpec::paper_wired())
+    let cubic_testbed = Testbed::builder(LinkSpec::paper_wired())
         .server(HostSpec::default().congestion_control("cubic"))
         .start()?;
-    ensure!(round_trip(&one)?.0 == "reno");
-    ensure!(round_trip(&other)?.0 == "cubic");
-    drop(one);
-    ensure!(round_trip(&other)?.0 == "cubic", "the end of the first changed the other");
+    ensure!(connect_and_read_congestion_control(&reno_testbed)?.0 == "reno");
+    ensure!(connect_and_read_congestion_control(&cubic_testbed)?.0 == "cubic");
+    drop(reno_testbed);
+    ensure!(
+        connect_and_read_congestion_control(&cubic_testbed)?.0 == "cubic",
+        "the end of the first changed the other"
+    );
     Ok(())
 }
 
@@ -113,7 +125,7 @@ pub(crate) fn nothing_is_left_behind() -> Result<()> {
     let descriptors = || std::fs::read_dir("/proc/self/fd").map(Iterator::count);
     let before = descriptors()?;
     for _ in 0..5 {
-        round_trip(&Testbed::start(LinkSpec::paper_wired())?)?;
+        connect_and_read_congestion_control(&Testbed::start(LinkSpec::paper_wired())?)?;
     }
     let after = descriptors()?;
     ensure!(after == before, "{before} descriptors before, {after} after");
@@ -137,14 +149,14 @@ pub(crate) fn download(testbed: &Testbed, bytes: usize) -> Result<Download> {
 /// Downloads over the link with index `link`, from 0.
 pub(crate) fn download_on(testbed: &Testbed, link: usize, bytes: usize) -> Result<Download> {
     let address = testbed.server().address_on(link);
-    let (port_tx, port) = std::sync::mpsc::channel();
+    let (port_tx, port_rx) = std::sync::mpsc::channel();
     let server = testbed.server().run(move || -> io::Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         port_tx.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
         let body: Vec<u8> = (0..bytes).map(byte_at).collect();
         listener.accept()?.0.write_all(&body)
     })?;
-    let port = port.recv()?;
+    let port = port_rx.recv()?;
     let client = testbed.client().run(move || -> io::Result<Download> {
         let begin = Instant::now();
         let mut stream = TcpStream::connect((address, port))?;
@@ -170,11 +182,11 @@ pub(crate) fn read_trimmed(path: &str) -> Result<String> {
 }
 
 /// Opens one connection and sends a byte each way; returns the congestion control of both ends.
-pub(crate) fn round_trip(testbed: &Testbed) -> Result<(String, String)> {
+pub(crate) fn connect_and_read_congestion_control(testbed: &Testbed) -> Result<(String, String)> {
     use rustix::net::sockopt::tcp_congestion;
 
     let address = testbed.server().address();
-    let (port_tx, port) = std::sync::mpsc::channel();
+    let (port_tx, port_rx) = std::sync::mpsc::channel();
     let server = testbed.server().run(move || -> io::Result<String> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         port_tx.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
@@ -183,7 +195,7 @@ pub(crate) fn round_trip(testbed: &Testbed) -> Result<(String, String)> {
         stream.read_exact(&mut [0])?;
         Ok(tcp_congestion(&stream)?)
     })?;
-    let port = port.recv()?;
+    let port = port_rx.recv()?;
     let client = testbed.client().run(move || -> io::Result<String> {
         let mut stream = TcpStream::connect((address, port))?;
         stream.read_exact(&mut [0])?;

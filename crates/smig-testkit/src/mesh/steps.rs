@@ -61,17 +61,8 @@ impl World {
             Op::Push { exchange, plan } => {
                 self.with_exchange(exchange, |world, number| world.push(number, plan))
             }
-            Op::Reprioritize { exchange, side, urgency } => {
-                self.with_exchange(exchange, |world, number| {
-                    let priority = match urgency % 2 {
-                        0 => Priority::incremental(urgency),
-                        _ => Priority::sequential(urgency),
-                    };
-                    world.with_stream(number, side, |session, key| {
-                        session.reprioritize(key, priority)
-                    });
-                })
-            }
+            Op::Reprioritize { exchange, side, urgency } => self
+                .with_exchange(exchange, |world, number| world.reprioritize(number, side, urgency)),
             Op::Ping { link, side } => {
                 self.with_conn(link, side, |session, conn| session.ping(conn))
             }
@@ -97,6 +88,14 @@ impl World {
                 self.check_quiescent();
             }
         }
+    }
+
+    fn reprioritize(&mut self, number: usize, side: Side, urgency: u8) {
+        let priority = match urgency % 2 {
+            0 => Priority::incremental(urgency),
+            _ => Priority::sequential(urgency),
+        };
+        self.with_stream(number, side, |session, key| session.reprioritize(key, priority));
     }
 
     fn connect(&mut self) {

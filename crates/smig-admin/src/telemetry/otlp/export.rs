@@ -47,19 +47,19 @@ pub(super) fn build_processor(
         .build()
         .map_err(|error| TelemetryError::Exporter(error.into()))?;
     // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
-    let batches = BatchConfigBuilder::default().with_max_queue_size(MAX_PENDING_SPANS).build();
+    let batch_config = BatchConfigBuilder::default().with_max_queue_size(MAX_PENDING_SPANS).build();
     let exporter = CountingExporter { exporter, stats: Arc::clone(stats) };
-    let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+    let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch_config).build();
     Ok(BoundedProcessor { processor, stats: Arc::clone(stats) })
 }
 
 /// Counters and state of the export.
 pub(crate) struct ExportStats {
-    endpoint: String,
+    traces_url: String,
     /// Spans that are queued or being exported.
-    pending: AtomicUsize,
-    sent: AtomicU64,
-    dropped: AtomicU64,
+    pending_spans: AtomicUsize,
+    exported_spans: AtomicU64,
+    dropped_spans: AtomicU64,
     /// The last batch failed, and that was logged.
     is_failing: AtomicBool,
     /// Spans were dropped because the queue was full, and that was logged.
@@ -70,17 +70,17 @@ pub(crate) struct ExportStats {
 
 impl fmt::Debug for ExportStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExportStats").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("ExportStats").field("traces_url", &self.traces_url).finish_non_exhaustive()
     }
 }
 
 impl ExportStats {
-    pub(super) fn new(endpoint: String) -> Self {
+    pub(super) fn new(traces_url: String) -> Self {
         Self {
-            endpoint,
-            pending: AtomicUsize::new(0),
-            sent: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
+            traces_url,
+            pending_spans: AtomicUsize::new(0),
+            exported_spans: AtomicU64::new(0),
+            dropped_spans: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
             was_full_logged: AtomicBool::new(false),
             last_error: Mutex::default(),
@@ -89,14 +89,14 @@ impl ExportStats {
 
     /// Reserves a slot in the queue; returns `false`, and counts a dropped span, if the queue is full.
     fn try_reserve(&self) -> bool {
-        if self.pending.fetch_add(1, Ordering::Relaxed) < MAX_PENDING_SPANS {
+        if self.pending_spans.fetch_add(1, Ordering::Relaxed) < MAX_PENDING_SPANS {
             return true;
         }
-        self.pending.fetch_sub(1, Ordering::Relaxed);
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.pending_spans.fetch_sub(1, Ordering::Relaxed);
+        self.dropped_spans.fetch_add(1, Ordering::Relaxed);
         if !self.was_full_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                collector = self.endpoint,
+                collector = self.traces_url,
                 "the queue of {MAX_PENDING_SPANS} spans is full; further ones are dropped"
             );
         }
@@ -108,22 +108,22 @@ impl ExportStats {
     }
 
     /// Counts a batch that was accepted or lost. Logs only changes between the two.
-    fn on_batch(&self, count: usize, accepted: bool) {
-        self.pending.fetch_sub(count, Ordering::Relaxed);
-        let was_failing = self.is_failing.swap(!accepted, Ordering::Relaxed);
-        if accepted {
-            self.sent.fetch_add(count as u64, Ordering::Relaxed);
+    fn on_batch(&self, count: usize, was_accepted: bool) {
+        self.pending_spans.fetch_sub(count, Ordering::Relaxed);
+        let was_failing = self.is_failing.swap(!was_accepted, Ordering::Relaxed);
+        if was_accepted {
+            self.exported_spans.fetch_add(count as u64, Ordering::Relaxed);
             let was_full = self.was_full_logged.swap(false, Ordering::Relaxed);
             if was_failing || was_full {
-                tracing::info!(collector = self.endpoint, "the collector accepts spans again");
+                tracing::info!(collector = self.traces_url, "the collector accepts spans again");
             }
             return;
         }
-        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+        self.dropped_spans.fetch_add(count as u64, Ordering::Relaxed);
         if !was_failing {
             let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
             tracing::warn!(
-                collector = self.endpoint,
+                collector = self.traces_url,
                 why = last_error.as_str(),
                 "spans are dropped: the collector does not accept them"
             );
@@ -132,9 +132,12 @@ impl ExportStats {
 
     /// Logs how many spans were left unsent at shutdown.
     pub(super) fn log_unsent(&self) {
-        let left = self.pending.load(Ordering::Relaxed);
-        if left > 0 {
-            tracing::warn!(collector = self.endpoint, "{left} spans not sent before shutdown");
+        let unsent_spans = self.pending_spans.load(Ordering::Relaxed);
+        if unsent_spans > 0 {
+            tracing::warn!(
+                collector = self.traces_url,
+                "{unsent_spans} spans not sent before shutdown"
+            );
         }
     }
 }
@@ -142,8 +145,8 @@ impl ExportStats {
 impl StatsSource for ExportStats {
     fn report(&self, stats: &mut ReportedStats) {
         stats.telemetry = Some(TelemetryReport {
-            sent: self.sent.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            sent: self.exported_spans.load(Ordering::Relaxed),
+            dropped: self.dropped_spans.load(Ordering::Relaxed),
         });
     }
 }

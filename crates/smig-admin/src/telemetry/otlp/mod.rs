@@ -40,7 +40,7 @@ impl Telemetry {
         let processor = export::build_processor(spec, &stats)?;
         let mut provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
-            .with_resource(resource(spec, service));
+            .with_resource(build_resource(spec, service));
         if let Some(ratio) = spec.sample_ratio {
             let roots = Sampler::TraceIdRatioBased(ratio);
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(roots)));
@@ -61,17 +61,17 @@ impl Telemetry {
         Arc::<ExportStats>::clone(&self.stats)
     }
 
-    /// Sends the queued spans, for `limit` at most, and stops the exporter.
-    pub async fn shutdown(self, limit: Duration) {
+    /// Sends the queued spans, for `timeout` at most, and stops the exporter.
+    pub async fn shutdown(self, timeout: Duration) {
         let provider = self.provider.clone();
-        let (done, ended) = oneshot::channel();
+        let (done_sender, done_receiver) = oneshot::channel();
         // A plain thread: a runtime would wait for a blocking task at its end.
         thread::spawn(move || {
             // A timeout is logged below, as unsent spans.
-            let _ = provider.shutdown_with_timeout(limit);
-            let _ = done.send(());
+            let _ = provider.shutdown_with_timeout(timeout);
+            let _ = done_sender.send(());
         });
-        let _ = ended.await;
+        let _ = done_receiver.await;
         self.stats.log_unsent();
     }
 }
@@ -83,7 +83,7 @@ impl Drop for Telemetry {
 }
 
 /// The resource attributes of all spans.
-fn resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
+fn build_resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
     let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
             .is_ok_and(|all| all.split(',').any(|one| one.trim().starts_with("service.name=")));
@@ -142,12 +142,12 @@ impl ExportedSpan {
         self.0.context.span().set_attribute(attribute.into());
     }
 
-    pub(crate) fn event(&self, name: &'static str, attributes: Vec<Attribute>) {
+    pub(crate) fn add_event(&self, name: &'static str, attributes: Vec<Attribute>) {
         self.0.context.span().add_event(name, key_values(attributes));
     }
 
-    pub(crate) fn set_error(&self, how: &str) {
-        self.record(Attribute::new("error.type", how.to_owned()));
+    pub(crate) fn set_error(&self, error_type: &str) {
+        self.record(Attribute::new("error.type", error_type.to_owned()));
         self.0.context.span().set_status(Status::error(""));
     }
 
@@ -161,7 +161,7 @@ impl From<Attribute> for KeyValue {
     fn from(Attribute { key, value }: Attribute) -> Self {
         match value {
             AttributeValue::Text(text) => Self::new(key, text),
-            AttributeValue::Known(text) => Self::new(key, text),
+            AttributeValue::StaticText(text) => Self::new(key, text),
             AttributeValue::Number(number) => Self::new(key, number),
         }
     }

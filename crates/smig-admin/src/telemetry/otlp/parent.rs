@@ -25,21 +25,21 @@ pub(super) fn extract(headers: &HeaderMap) -> Option<SpanContext> {
 }
 
 fn parse_traceparent(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
-    let (known, rest) = text.split_at_checked(TRACEPARENT_BYTES)?;
+    let (fixed_part, rest) = text.split_at_checked(TRACEPARENT_BYTES)?;
     let is_valid = |(at, byte): (usize, &u8)| match at {
         2 | 35 | 52 => *byte == b'-',
         _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
     };
-    if !known.iter().enumerate().all(is_valid) {
+    if !fixed_part.iter().enumerate().all(is_valid) {
         return None;
     }
-    let known = str::from_utf8(known).ok()?;
-    let (version, trace) = (known.get(..2)?, TraceId::from_hex(known.get(3..35)?).ok()?);
-    let span = SpanId::from_hex(known.get(36..52)?).ok()?;
-    let flags = u8::from_str_radix(known.get(53..)?, 16).ok()?;
+    let fixed_part = str::from_utf8(fixed_part).ok()?;
+    let (version, trace) = (fixed_part.get(..2)?, TraceId::from_hex(fixed_part.get(3..35)?).ok()?);
+    let span = SpanId::from_hex(fixed_part.get(36..52)?).ok()?;
+    let flags = u8::from_str_radix(fixed_part.get(53..)?, 16).ok()?;
     // Later versions may append further fields.
-    let ends = rest.is_empty() || (version != "00" && rest.starts_with(b"-"));
-    if version == "ff" || !ends || trace == TraceId::INVALID || span == SpanId::INVALID {
+    let is_terminated = rest.is_empty() || (version != "00" && rest.starts_with(b"-"));
+    if version == "ff" || !is_terminated || trace == TraceId::INVALID || span == SpanId::INVALID {
         return None;
     }
     Some((trace, span, TraceFlags::new(flags) & TraceFlags::SAMPLED))
@@ -65,8 +65,8 @@ pub(super) fn inject(span: &SpanContext, continues_trace: bool, headers: &mut He
 mod tests {
     use super::*;
 
-    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-    const SPAN: &str = "00f067aa0ba902b7";
+    const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN_ID: &str = "00f067aa0ba902b7";
 
     fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -76,56 +76,56 @@ mod tests {
         headers
     }
 
-    fn parent(text: &str) -> Option<SpanContext> {
+    fn extract_parent(text: &str) -> Option<SpanContext> {
         extract(&headers(&[(TRACEPARENT, text)]))
     }
 
     #[test]
     fn a_traceparent_is_parsed() {
         for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
-            let context = parent(&format!("00-{TRACE}-{SPAN}-{flags}")).unwrap();
-            assert_eq!(context.trace_id().to_string(), TRACE);
-            assert_eq!(context.span_id().to_string(), SPAN);
+            let context = extract_parent(&format!("00-{TRACE_ID}-{SPAN_ID}-{flags}")).unwrap();
+            assert_eq!(context.trace_id().to_string(), TRACE_ID);
+            assert_eq!(context.span_id().to_string(), SPAN_ID);
             assert_eq!(context.is_sampled(), sampled, "{flags}");
             assert!(context.is_remote());
         }
         // Later versions start with the same fields.
         for rest in ["", "-", "-what-ever"] {
-            let context = parent(&format!("cc-{TRACE}-{SPAN}-01{rest}")).unwrap();
-            assert_eq!(context.span_id().to_string(), SPAN);
+            let context = extract_parent(&format!("cc-{TRACE_ID}-{SPAN_ID}-01{rest}")).unwrap();
+            assert_eq!(context.span_id().to_string(), SPAN_ID);
         }
     }
 
     #[test]
     fn an_invalid_traceparent_is_ignored() {
-        let upper = TRACE.to_uppercase();
-        let none = "0".repeat(32);
+        let uppercase_trace_id = TRACE_ID.to_uppercase();
+        let zero_trace_id = "0".repeat(32);
         let texts = [
             String::new(),
             "00".to_owned(),
-            format!("00-{TRACE}-{SPAN}"),
-            format!("00-{TRACE}-{SPAN}-1"),
-            format!("00-{TRACE}-{SPAN}-01-"),
-            format!("00-{TRACE}-{SPAN}-01-more"),
-            format!("00-{TRACE}-{SPAN}-011"),
-            format!("00-{TRACE}-{SPAN}-0g"),
-            format!("00-{TRACE}-{SPAN}-+1"),
-            format!("00-{upper}-{SPAN}-01"),
-            format!("00-{none}-{SPAN}-01"),
-            format!("00-{TRACE}-0000000000000000-01"),
-            format!("00_{TRACE}-{SPAN}-01"),
-            format!("0-{TRACE}-{SPAN}-001"),
-            format!("0x-{TRACE}-{SPAN}-01"),
-            format!("ff-{TRACE}-{SPAN}-01"),
-            format!("cc-{TRACE}-{SPAN}-01.more"),
-            format!("00-{TRACE}{SPAN}--01"),
-            format!("00-{}-{SPAN}a-01", &TRACE[1..]),
+            format!("00-{TRACE_ID}-{SPAN_ID}"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-1"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-01-"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-01-more"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-011"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-0g"),
+            format!("00-{TRACE_ID}-{SPAN_ID}-+1"),
+            format!("00-{uppercase_trace_id}-{SPAN_ID}-01"),
+            format!("00-{zero_trace_id}-{SPAN_ID}-01"),
+            format!("00-{TRACE_ID}-0000000000000000-01"),
+            format!("00_{TRACE_ID}-{SPAN_ID}-01"),
+            format!("0-{TRACE_ID}-{SPAN_ID}-001"),
+            format!("0x-{TRACE_ID}-{SPAN_ID}-01"),
+            format!("ff-{TRACE_ID}-{SPAN_ID}-01"),
+            format!("cc-{TRACE_ID}-{SPAN_ID}-01.more"),
+            format!("00-{TRACE_ID}{SPAN_ID}--01"),
+            format!("00-{}-{SPAN_ID}a-01", &TRACE_ID[1..]),
         ];
         for text in texts {
-            assert!(parent(&text).is_none(), "{text:?}");
+            assert!(extract_parent(&text).is_none(), "{text:?}");
         }
         assert!(extract(&HeaderMap::new()).is_none());
-        let text = format!("00-{TRACE}-{SPAN}-01");
+        let text = format!("00-{TRACE_ID}-{SPAN_ID}-01");
         assert!(extract(&headers(&[(TRACEPARENT, &text), (TRACEPARENT, &text)])).is_none());
         let bad = HeaderValue::from_bytes(&[0xff; TRACEPARENT_BYTES]).unwrap();
         assert!(extract(&HeaderMap::from_iter([(TRACEPARENT, bad)])).is_none());
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_next_hop_gets_our_span_as_parent() {
-        let text = format!("00-{TRACE}-{SPAN}-01");
+        let text = format!("00-{TRACE_ID}-{SPAN_ID}-01");
         let mut fields = headers(&[(TRACEPARENT, &text), (TRACESTATE, "a=1"), (TRACESTATE, "b=2")]);
         let state = extract(&fields).unwrap().trace_state().header();
         assert_eq!(state, "a=1,b=2");

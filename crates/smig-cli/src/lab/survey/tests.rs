@@ -17,26 +17,26 @@ fn parse(line: &[&str]) -> Result<SurveyArgs, clap::Error> {
     TestCli::try_parse_from(line).map(|line| line.args)
 }
 
-const GOOD: &str = r#"{"log":{"entries":[{"request":{"url":"https://a.example/"},
+const VALID_HAR: &str = r#"{"log":{"entries":[{"request":{"url":"https://a.example/"},
     "response":{"status":200,"bodySize":1000,"content":{"size":1000}}}]}}"#;
 
 #[test]
 fn damaged_files_are_named_or_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (good, bad) = (path("good.har"), path("bad.har"));
-    fs::write(&good, GOOD).unwrap();
-    fs::write(&bad, "{\"log\":\n{}}").unwrap();
-    let error = run(&parse(&["har", &good, &bad]).unwrap()).unwrap_err();
+    let (good_file, bad_file) = (path("good.har"), path("bad.har"));
+    fs::write(&good_file, VALID_HAR).unwrap();
+    fs::write(&bad_file, "{\"log\":\n{}}").unwrap();
+    let error = run(&parse(&["har", &good_file, &bad_file]).unwrap()).unwrap_err();
     let failure = error.downcast_ref::<CliError>().unwrap();
     assert_eq!(failure.exit, Exit::Read);
     assert!(error.to_string().contains("bad.har: line 2, log: missing field"), "{error}");
-    run(&parse(&["har", "--skip-damaged", &good, &bad, "--json"]).unwrap()).unwrap();
+    run(&parse(&["har", "--skip-damaged", &good_file, &bad_file, "--json"]).unwrap()).unwrap();
     let error = run(&parse(&["har", &path("none.har")]).unwrap()).unwrap_err();
     assert!(error.to_string().contains("cannot read"), "{error}");
-    let error = run(&parse(&["httparchive", &good]).unwrap()).unwrap_err();
+    let error = run(&parse(&["httparchive", &good_file]).unwrap()).unwrap_err();
     assert!(error.to_string().contains("good.har: line 1: "), "{error}");
-    let error = run(&parse(&["results", &good]).unwrap()).unwrap_err();
+    let error = run(&parse(&["results", &good_file]).unwrap()).unwrap_err();
     assert!(error.to_string().contains("is it a crawl file?"), "{error}");
 }
 
@@ -51,6 +51,6 @@ fn a_crawl_needs_sites_and_a_contact() {
     let line =
         ["crawl", "--contact", "me@a.example", "c.example", "--list", list.to_str().unwrap()];
     let SurveyCommand::Crawl(args) = parse(&line).unwrap().command else { panic!("not a crawl") };
-    let starts: Vec<_> = starts(&args).unwrap().into_iter().map(String::from).collect();
+    let starts: Vec<_> = parse_starts(&args).unwrap().into_iter().map(String::from).collect();
     assert_eq!(starts, ["https://c.example/", "https://a.example/", "http://b.example/y"]);
 }

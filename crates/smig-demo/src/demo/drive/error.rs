@@ -11,7 +11,7 @@ use smig_testbed::netns::TestbedError;
 pub enum DemoError {
     /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
-    Lab(#[from] TestbedError),
+    Testbed(#[from] TestbedError),
     /// The scenario cannot be run with these options.
     #[error("the demonstration's scenario is invalid: {0}")]
     Scenario(String),

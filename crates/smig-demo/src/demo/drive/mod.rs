@@ -26,14 +26,14 @@ pub(crate) use scenario::parse_scenario;
 use super::data::{ConnectionBytes, ConnectionId, DemoSetup, Variant};
 use super::recorder::DemoEvent;
 use convert::EventConverter;
-use scenario::SMALL;
+use scenario::SMALL_TRANSFER;
 
 /// Options of the demonstration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoOptions {
     /// The emulated link.
     pub link: LinkSpec,
-    /// The servers' congestion control, except for [`DemoOptions::bulk_congestion_control`].
+    /// The hosts' congestion control, except for [`DemoOptions::bulk_congestion_control`].
     pub congestion_control: String,
     /// SMig's congestion control for connections that carry migrated streams; the other one if `None`
     /// or if the kernel lacks it.
@@ -125,24 +125,24 @@ pub fn drive(
 ) -> Result<(), DemoError> {
     let trials = options.trials()?;
     let all: Vec<_> = trials.iter().map(|(_, trial)| trial.clone()).collect();
-    let setup = TrialSetup::create(programs, &all, 1)?;
-    let demo = Demo { options, setup, privilege, stop };
+    let trial_setup = TrialSetup::create(programs, &all, 1)?;
+    let driver = DemoDriver { options, trial_setup, privilege, stop };
     for (variant, trial) in &trials {
         on_event(&DemoEvent::RunStarted(*variant))?;
-        demo.run(*variant, trial, on_event)?;
+        driver.run(*variant, trial, on_event)?;
     }
     Ok(())
 }
 
 /// State that all runs share.
-struct Demo<'a> {
+struct DemoDriver<'a> {
     options: &'a DemoOptions,
-    setup: TrialSetup,
+    trial_setup: TrialSetup,
     privilege: Privilege,
     stop: &'a CancellationToken,
 }
 
-impl Demo<'_> {
+impl DemoDriver<'_> {
     fn run(&self, variant: Variant, trial: &Trial, on_event: OnEvent<'_>) -> Result<(), DemoError> {
         if let (Variant::Smig, Some(name)) = (variant, &self.options.bulk_congestion_control)
             && !start_testbed(&self.options.link, &self.options.congestion_control)?
@@ -155,15 +155,15 @@ impl Demo<'_> {
                 self.options.congestion_control
             )))?;
         }
-        let (_scratch, request) = self.setup.request(trial, 1)?;
-        let (events, workload_events) = mpsc::unbounded_channel();
-        let (forwarded, result) = thread::scope(|scope| {
-            let clients = ScenarioClients { events: Some(events) };
-            let trial = scope.spawn(|| trial::run(&request, self.privilege, clients));
-            let forwarded = self.forward_events(workload_events, on_event);
-            (forwarded, trial.join())
+        let (_scratch, request) = self.trial_setup.create_request(trial, 1)?;
+        let (event_sender, workload_events) = mpsc::unbounded_channel();
+        let (forward_result, result) = thread::scope(|scope| {
+            let clients = ScenarioClients { events: Some(event_sender) };
+            let trial_thread = scope.spawn(|| trial::run(&request, self.privilege, clients));
+            let forward_result = self.forward_events(workload_events, on_event);
+            (forward_result, trial_thread.join())
         });
-        forwarded?;
+        forward_result?;
         if self.stop.is_cancelled() {
             return Err(DemoError::Stopped);
         }
@@ -197,7 +197,7 @@ fn emit_final_events(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), 
         match &object.outcome {
             Outcome::Complete | Outcome::Cancelled => {}
             // Reported as a problem of the run when it occurred.
-            Outcome::TimedOut if name == SMALL => {}
+            Outcome::TimedOut if name == SMALL_TRANSFER => {}
             Outcome::TimedOut => {
                 let why = "it did not arrive in time".to_owned();
                 return Err(DemoError::Transfer { name, why });

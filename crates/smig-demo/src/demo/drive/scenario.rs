@@ -9,17 +9,18 @@ use super::{DemoError, DemoOptions};
 use crate::demo::data::Variant;
 
 /// The axis of the variants.
-const AXIS: &str = "scheme";
+const VARIANT_AXIS: &str = "scheme";
 /// Names in the scenario.
-pub(super) const SMALL: &str = "small";
-pub(super) const BIG: &str = "big";
+pub(super) const SMALL_TRANSFER: &str = "small";
+pub(super) const BIG_TRANSFER: &str = "big";
 
 impl DemoOptions {
     /// Returns the trials in the order of the runs.
     pub(super) fn trials(&self) -> Result<Vec<(Variant, Trial)>, DemoError> {
         let trials = self.campaign()?.trials();
         let trial = |variant: &Variant| {
-            let is_named = |trial: &&Trial| trial.id.variant.level(AXIS) == Some(variant.name());
+            let is_named =
+                |trial: &&Trial| trial.id.variant.level(VARIANT_AXIS) == Some(variant.name());
             trials.iter().find(is_named).map(|trial| (*variant, trial.clone()))
         };
         Ok(self.variants.iter().filter_map(trial).collect())
@@ -31,7 +32,7 @@ impl DemoOptions {
             .parse()
             .map_err(|error: toml::de::Error| scenario_error(error.to_string()))?;
         for (path, value) in self.overrides().map_err(|error| scenario_error(error.to_string()))? {
-            insert(&mut file, &path, value);
+            insert_at_path(&mut file, &path, value);
         }
         // Server settings are not checked here: a test checks those of the file.
         parse_scenario(&file.to_string(), "demo").map_err(scenario_error)
@@ -39,29 +40,29 @@ impl DemoOptions {
 
     /// Returns the values that replace those of the file, with their keys.
     fn overrides(&self) -> Result<Vec<(Vec<&'static str>, Value)>, toml::ser::Error> {
-        const SERVER: [&str; 3] = ["servers", "server", "settings"];
+        const SERVER_SETTINGS_PATH: [&str; 3] = ["servers", "server", "settings"];
         let congestion_control = || Value::from(self.congestion_control.clone());
         let interval = self.object_interval;
         let big_start = interval * self.unloaded_objects + interval / 4;
-        let small = |key| vec!["workload", "transfers", SMALL, key];
-        let big = |key| vec!["workload", "transfers", BIG, key];
+        let small_path = |key| vec!["workload", "transfers", SMALL_TRANSFER, key];
+        let big_path = |key| vec!["workload", "transfers", BIG_TRANSFER, key];
         let mut values = vec![
             (vec!["link"], Value::try_from(&self.link)?),
             (vec!["hosts", "server", "congestion_control"], congestion_control()),
             (vec!["hosts", "client", "congestion_control"], congestion_control()),
             (
-                [&SERVER[..], &["migration", "max_bulk_deferral"]].concat(),
+                [&SERVER_SETTINGS_PATH[..], &["migration", "max_bulk_deferral"]].concat(),
                 duration_value(self.max_bulk_deferral)?,
             ),
-            (small("size"), Value::try_from(Size(self.object_bytes))?),
-            (small("start"), duration_value(interval)?),
-            (small("every"), duration_value(interval)?),
-            (big("size"), Value::try_from(Size(self.big_file_bytes))?),
-            (big("start"), duration_value(big_start)?),
+            (small_path("size"), Value::try_from(Size(self.object_bytes))?),
+            (small_path("start"), duration_value(interval)?),
+            (small_path("every"), duration_value(interval)?),
+            (big_path("size"), Value::try_from(Size(self.big_file_bytes))?),
+            (big_path("start"), duration_value(big_start)?),
             (vec!["record", "progress"], duration_value(interval)?),
         ];
         if let Some(name) = &self.bulk_congestion_control {
-            let path = [&SERVER[..], &["bulk", "congestion_control"]].concat();
+            let path = [&SERVER_SETTINGS_PATH[..], &["bulk", "congestion_control"]].concat();
             values.push((path, Value::from(name.clone())));
         }
         Ok(values)
@@ -81,15 +82,15 @@ fn duration_value(time: std::time::Duration) -> Result<Value, toml::ser::Error> 
 }
 
 /// Sets a value and creates the tables on its path.
-fn insert(table: &mut Table, path: &[&str], value: Value) {
-    let Some((key, remaining)) = path.split_first() else { return };
-    if remaining.is_empty() {
+fn insert_at_path(table: &mut Table, path: &[&str], value: Value) {
+    let Some((key, remaining_path)) = path.split_first() else { return };
+    if remaining_path.is_empty() {
         table.insert((*key).to_owned(), value);
         return;
     }
     let inner = table.entry(*key).or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(inner) = inner {
-        insert(inner, remaining, value);
+        insert_at_path(inner, remaining_path, value);
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    const CLIENT: &str = "user";
+    const CLIENT_NAME: &str = "user";
 
     #[test]
     fn the_file_has_the_default_options() {
@@ -111,8 +112,8 @@ mod tests {
         let file = load(&path, &|_| Ok(())).unwrap();
         let generated = DemoOptions::default().campaign().unwrap();
         let scenarios = |campaign: &Campaign| -> BTreeMap<_, _> {
-            let settings = campaign.conditions.iter();
-            settings.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
+            let conditions = campaign.conditions.iter();
+            conditions.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
         };
         assert_eq!(scenarios(&file), scenarios(&generated));
     }
@@ -134,14 +135,14 @@ mod tests {
         assert_eq!(variants, options.variants);
         let scenario = &trials[0].1.scenario;
         assert_eq!(scenario.link, options.link);
-        assert_eq!(scenario.clients[CLIENT].kind, ClientKind::Smig);
-        let big = &scenario.workload.transfers[BIG];
+        assert_eq!(scenario.clients[CLIENT_NAME].kind, ClientKind::Smig);
+        let big = &scenario.workload.transfers[BIG_TRANSFER];
         assert_eq!((big.size_of(0), big.start.0), (1_500_000, Duration::from_millis(325)));
         let settings = scenario.servers["server"].settings.to_string();
         assert!(
             settings.contains("bbr") && settings.contains("max_bulk_deferral = \"0\""),
             "{settings}"
         );
-        assert_eq!(trials[1].1.scenario.clients[CLIENT].kind, ClientKind::H2);
+        assert_eq!(trials[1].1.scenario.clients[CLIENT_NAME].kind, ClientKind::H2);
     }
 }

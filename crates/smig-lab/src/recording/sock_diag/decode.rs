@@ -61,21 +61,22 @@ pub(super) enum DumpStatus {
 /// # Errors
 /// If the datagram reports an error of the kernel, or ends within a message.
 pub fn decode_connections(datagram: &[u8]) -> io::Result<Vec<TcpState>> {
-    let mut all = Vec::new();
+    let mut states = Vec::new();
     let sequence = Fields(datagram).u32(8).unwrap_or(0);
-    decode_datagram(datagram, sequence, &mut all)?;
-    Ok(all)
+    decode_datagram(datagram, sequence, &mut states)?;
+    Ok(states)
 }
 
 /// Appends the connections of one datagram; skips messages of an earlier response.
 pub(super) fn decode_datagram(
     datagram: &[u8],
     sequence: u32,
-    into: &mut Vec<TcpState>,
+    states: &mut Vec<TcpState>,
 ) -> io::Result<DumpStatus> {
     let mut rest = datagram;
     while !rest.is_empty() {
-        let (kind, message_sequence, body, after) = split_message(rest).ok_or_else(truncated)?;
+        let (kind, message_sequence, body, after) =
+            split_message(rest).ok_or_else(truncated_error)?;
         rest = after;
         if message_sequence != sequence {
             continue;
@@ -83,7 +84,7 @@ pub(super) fn decode_datagram(
         match kind {
             NLMSG_DONE => return Ok(DumpStatus::Done),
             NLMSG_ERROR => return Err(kernel_error(body)),
-            _ => into.extend(decode_connection(body)),
+            _ => states.extend(decode_connection(body)),
         }
     }
     Ok(DumpStatus::More)
@@ -92,19 +93,19 @@ pub(super) fn decode_datagram(
 /// Returns kind, sequence number and body of the first message, and the remaining bytes.
 fn split_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     let fields = Fields(bytes);
-    let (kind, number) = (fields.u16(4)?, fields.u32(8)?);
+    let (kind, sequence) = (fields.u16(4)?, fields.u32(8)?);
     let (message, rest) = fields.split_padded(fields.u32(0)? as usize)?;
-    Some((kind, number, message.get(16..)?, rest))
+    Some((kind, sequence, message.get(16..)?, rest))
 }
 
-fn truncated() -> io::Error {
+fn truncated_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's response ends within a message")
 }
 
 fn kernel_error(body: &[u8]) -> io::Error {
     match Fields(body).u32(0).map(u32::cast_signed) {
         Some(code) if code < 0 => io::Error::from_raw_os_error(code.saturating_neg()),
-        _ => truncated(),
+        _ => truncated_error(),
     }
 }
 
@@ -132,7 +133,7 @@ fn decode_connection(body: &[u8]) -> Option<TcpState> {
         }
         rest = after;
     }
-    let mut state = tcp_info(info.filter(|info| info.0.len() >= MIN_TCP_INFO_BYTES)?)?;
+    let mut state = decode_tcp_info(info.filter(|info| info.0.len() >= MIN_TCP_INFO_BYTES)?)?;
     state.unacked_bytes = outstanding.saturating_sub(state.unsent_bytes);
     Some(TcpState { local, remote, cookie, congestion_control: name, ..state })
 }
@@ -152,7 +153,7 @@ fn text(value: &[u8]) -> String {
 }
 
 /// Decodes `struct tcp_info`, which does not contain the addresses.
-fn tcp_info(info: Fields<'_>) -> Option<TcpState> {
+fn decode_tcp_info(info: Fields<'_>) -> Option<TcpState> {
     // The kernel represents "unlimited" and "unknown" as all ones.
     let known_or_zero = |value: u32| if value == u32::MAX { 0 } else { value };
     let limited_or_zero = |value: u64| if value == u64::MAX { 0 } else { value };

@@ -25,9 +25,9 @@ const TCPDIAG_GETSOCK: u16 = 18;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_DUMP: u16 = 0x300;
 /// INET_DIAG_INFO and INET_DIAG_CONG as a bit mask; bit 0 stands for 1.
-const EXTENSIONS: u8 = 1 << (2 - 1) | 1 << (4 - 1);
+const EXTENSION_MASK: u8 = 1 << (2 - 1) | 1 << (4 - 1);
 /// All states (net/tcp_states.h) except LISTEN and TIME_WAIT, whose sockets carry no data.
-const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6);
+const STATE_MASK: u32 = 0xfff & !(1 << 10) & !(1 << 6);
 
 /// Client for repeated queries.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ impl SockDiag {
     pub(super) fn query(&mut self) -> io::Result<Vec<TcpState>> {
         self.sequence = self.sequence.wrapping_add(1);
         send(&self.socket, &request(self.sequence), SendFlags::empty())?;
-        let mut all = Vec::new();
+        let mut states = Vec::new();
         loop {
             let (length, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
-            match decode_datagram(&self.buffer[..length], self.sequence, &mut all)? {
+            match decode_datagram(&self.buffer[..length], self.sequence, &mut states)? {
                 DumpStatus::More => {}
-                DumpStatus::Done => return Ok(all),
+                DumpStatus::Done => return Ok(states),
             }
         }
     }
@@ -66,15 +66,15 @@ impl SockDiag {
 
 /// Builds a netlink header and an `inet_diag_req`.
 fn request(sequence: u32) -> Vec<u8> {
-    const LENGTH: u32 = 16 + 60;
-    let mut message = LENGTH.to_ne_bytes().to_vec();
+    const REQUEST_BYTES: u32 = 16 + 60;
+    let mut message = REQUEST_BYTES.to_ne_bytes().to_vec();
     message.extend(TCPDIAG_GETSOCK.to_ne_bytes());
     message.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
     message.extend(sequence.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes()); // from: filled in by the kernel
-    message.extend([2, 0, 0, EXTENSIONS]); // AF_INET, no prefixes
+    message.extend([2, 0, 0, EXTENSION_MASK]); // AF_INET, no prefixes
     message.extend([0; 48]); // no specific connection
-    message.extend(STATES.to_ne_bytes());
+    message.extend(STATE_MASK.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes()); // tables: those of TCP
     message
 }

@@ -79,11 +79,11 @@ fn fields_are_where_the_headers_say() {
 fn mapped_addresses_become_ipv4() {
     let mut body = connection();
     body[0] = 10;
-    for at in [8, 24] {
-        let address: [u8; 4] = body[at..at + 4].try_into().unwrap();
-        body[at..at + 16].copy_from_slice(&[0; 16]);
-        body[at + 10..at + 12].fill(0xff);
-        body[at + 12..at + 16].copy_from_slice(&address);
+    for offset in [8, 24] {
+        let address: [u8; 4] = body[offset..offset + 4].try_into().unwrap();
+        body[offset..offset + 16].copy_from_slice(&[0; 16]);
+        body[offset + 10..offset + 12].fill(0xff);
+        body[offset + 12..offset + 16].copy_from_slice(&address);
     }
     let state = decode_connections(&message(20, &body)).unwrap().remove(0);
     assert_eq!(state.remote, "10.99.0.2:41230".parse().unwrap());
@@ -91,13 +91,13 @@ fn mapped_addresses_become_ipv4() {
 
 #[test]
 fn a_truncated_message_is_an_error_and_never_a_panic() {
-    let whole = dump();
-    let first = whole.len() - 20; // start of the final message
-    for length in 0..whole.len() {
-        let decoded = decode_connections(&whole[..length]);
+    let datagram = dump();
+    let final_message_start = datagram.len() - 20; // start of the final message
+    for length in 0..datagram.len() {
+        let decoded = decode_connections(&datagram[..length]);
         if length == 0 {
             assert_eq!(decoded.unwrap(), []);
-        } else if length < first {
+        } else if length < final_message_start {
             assert!(decoded.is_err(), "{length}");
         }
     }
@@ -105,12 +105,12 @@ fn a_truncated_message_is_an_error_and_never_a_panic() {
 
 #[test]
 fn invalid_lengths_are_not_trusted() {
-    let whole = dump();
+    let datagram = dump();
     // Every 16-bit word of the response, with invalid lengths.
-    for at in (0..whole.len() - 1).step_by(2) {
+    for offset in (0..datagram.len() - 1).step_by(2) {
         for value in [0_u16, 1, 3, 4, 15, 17, 0x7fff, 0xffff] {
-            let mut bytes = whole.clone();
-            bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+            let mut bytes = datagram.clone();
+            bytes[offset..offset + 2].copy_from_slice(&value.to_ne_bytes());
             if let Ok(states) = decode_connections(&bytes) {
                 assert!(states.len() <= 1);
             }
@@ -123,9 +123,9 @@ fn a_short_tcp_info_has_zeros_and_a_shorter_one_is_skipped() {
     let body = connection();
     let info_at = body.len() - 236;
     let with_info = |length: usize| {
-        let mut cut = body[..info_at].to_vec();
-        cut.extend(attribute(2, &body[info_at + 4..info_at + 4 + length]));
-        decode_connections(&message(20, &cut)).unwrap()
+        let mut shortened_body = body[..info_at].to_vec();
+        shortened_body.extend(attribute(2, &body[info_at + 4..info_at + 4 + length]));
+        decode_connections(&message(20, &shortened_body)).unwrap()
     };
     assert_eq!(with_info(168)[0].delivery_bytes_per_s, 1_250_000);
     assert_eq!(with_info(168)[0].retransmitted_bytes, 0);
@@ -134,11 +134,11 @@ fn a_short_tcp_info_has_zeros_and_a_shorter_one_is_skipped() {
 
 #[test]
 fn other_sequence_numbers_are_skipped_and_kernel_errors_are_returned() {
-    let mut all = Vec::new();
-    assert_eq!(decode_datagram(&dump(), 8, &mut all).unwrap(), DumpStatus::More);
-    assert_eq!(all, []);
-    let refusal = message(2, &(-libc::EPERM).to_ne_bytes());
-    let error = decode_connections(&refusal).unwrap_err();
+    let mut states = Vec::new();
+    assert_eq!(decode_datagram(&dump(), 8, &mut states).unwrap(), DumpStatus::More);
+    assert_eq!(states, []);
+    let error_message = message(2, &(-libc::EPERM).to_ne_bytes());
+    let error = decode_connections(&error_message).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EPERM));
 }
 

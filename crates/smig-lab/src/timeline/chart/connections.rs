@@ -23,9 +23,9 @@ pub(super) struct Connection {
 pub(super) struct Connections {
     /// Host that sent the most data.
     pub(super) sender: String,
-    used: Vec<Connection>,
+    used_connections: Vec<Connection>,
     /// Number of connections that were opened but carried no significant data.
-    pub(super) unused: usize,
+    pub(super) unused_count: usize,
 }
 
 /// Colours by number. Neighbours differ in lightness.
@@ -38,12 +38,16 @@ const MIN_SHARE_DIVISOR: u64 = 1_000;
 impl Connections {
     pub(super) fn of(timeline: &Timeline) -> Self {
         let sender = main_sender(timeline);
-        let mut all: Vec<(u64, &ConnectionName, u64)> = Vec::new();
+        let mut candidates: Vec<(u64, &ConnectionName, u64)> = Vec::new();
         for track in &timeline.tracks {
             match &track.subject {
                 Subject::Connection { host, connection } if *host == sender => {
-                    let begin = track.at_us.first().copied().unwrap_or(0);
-                    all.push((begin, connection, track.last(Column::AckedBytes).unwrap_or(0)));
+                    let begin_us = track.at_us.first().copied().unwrap_or(0);
+                    candidates.push((
+                        begin_us,
+                        connection,
+                        track.last(Column::AckedBytes).unwrap_or(0),
+                    ));
                 }
                 _ => {}
             }
@@ -52,37 +56,41 @@ impl Connections {
         for track in &timeline.tracks {
             let Subject::Stream { connection, .. } = &track.subject else { continue };
             let carried = track.last(Column::CarriedBytes).unwrap_or(0);
-            match all.iter_mut().find(|(_, name, _)| *name == connection) {
+            match candidates.iter_mut().find(|(_, name, _)| *name == connection) {
                 Some((_, _, bytes)) => *bytes = (*bytes).max(carried),
                 None => {
-                    all.push((track.at_us.first().copied().unwrap_or(0), connection, carried));
+                    candidates.push((
+                        track.at_us.first().copied().unwrap_or(0),
+                        connection,
+                        carried,
+                    ));
                 }
             }
         }
-        all.sort_by_key(|(begin, ..)| *begin);
-        let total: u64 = all.iter().map(|(.., bytes)| bytes).sum();
-        let (used, unused): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(.., bytes)| *bytes > total / MIN_SHARE_DIVISOR);
-        let used = used
+        candidates.sort_by_key(|(begin, ..)| *begin);
+        let total: u64 = candidates.iter().map(|(.., bytes)| bytes).sum();
+        let (used_candidates, unused_candidates): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|(.., bytes)| *bytes > total / MIN_SHARE_DIVISOR);
+        let used_connections = used_candidates
             .into_iter()
             .enumerate()
-            .map(|(index, (_, name, acked))| Connection {
+            .map(|(index, (_, name, bytes))| Connection {
                 name: name.clone(),
                 number: index + 1,
                 colour: COLOURS[index % COLOURS.len()],
                 congestion_controls: congestion_controls_of(timeline, &sender, name),
-                carried_bytes: acked,
+                carried_bytes: bytes,
             })
             .collect();
-        Self { sender, used, unused: unused.len() }
+        Self { sender, used_connections, unused_count: unused_candidates.len() }
     }
 
-    pub(super) fn used(&self) -> impl Iterator<Item = &Connection> {
-        self.used.iter()
+    pub(super) fn used_connections(&self) -> impl Iterator<Item = &Connection> {
+        self.used_connections.iter()
     }
 
     pub(super) fn by_name(&self, name: &ConnectionName) -> Option<&Connection> {
-        self.used.iter().find(|connection| connection.name == *name)
+        self.used_connections.iter().find(|connection| connection.name == *name)
     }
 
     pub(super) fn number(&self, name: &ConnectionName) -> Option<usize> {
@@ -91,9 +99,9 @@ impl Connections {
 
     /// Returns a description for the accessible text.
     pub(super) fn describe(&self) -> String {
-        let each = self.used.iter().map(|one| {
-            let Connection { number, carried_bytes: acked, .. } = one;
-            format!("Connection {number} carried {}", format_bytes(*acked))
+        let each = self.used_connections.iter().map(|one| {
+            let Connection { number, carried_bytes, .. } = one;
+            format!("Connection {number} carried {}", format_bytes(*carried_bytes))
         });
         let text = each.collect::<Vec<_>>().join(". ");
         if text.is_empty() { "No connection carried data.".into() } else { format!("{text}.") }

@@ -6,33 +6,33 @@ use super::View;
 /// several fall onto one pixel, the first, lowest, highest and last remain, so that no peak is
 /// lost.
 pub(super) fn downsample(points: impl Iterator<Item = (u64, u64)>, view: &View) -> Vec<(u64, u64)> {
-    let mut before = None;
-    let mut inside = Vec::new();
+    let mut start_point = None;
+    let mut visible_points = Vec::new();
     for point in points {
         if point.0 < view.from_us {
-            before = Some((view.from_us, point.1));
+            start_point = Some((view.from_us, point.1));
         } else if point.0 <= view.to_us {
-            inside.push(point);
+            visible_points.push(point);
         } else {
             // The last value holds until the next point.
-            let last = inside.last().copied().or(before);
-            inside.extend(last.map(|(_, value)| (view.to_us, value)));
+            let last = visible_points.last().copied().or(start_point);
+            visible_points.extend(last.map(|(_, value)| (view.to_us, value)));
             break;
         }
     }
-    let width = (view.length_us() / view.columns() as u64).max(1);
-    let column = |point: &(u64, u64)| point.0.saturating_sub(view.from_us) / width;
-    let mut thinned: Vec<(u64, u64)> = before.into_iter().collect();
-    for group in inside.chunk_by(|a, b| column(a) == column(b)) {
+    let column_us = (view.length_us() / view.column_count() as u64).max(1);
+    let column = |point: &(u64, u64)| point.0.saturating_sub(view.from_us) / column_us;
+    let mut kept_points: Vec<(u64, u64)> = start_point.into_iter().collect();
+    for group in visible_points.chunk_by(|a, b| column(a) == column(b)) {
         let low = group.iter().min_by_key(|point| point.1);
         let high = group.iter().max_by_key(|point| point.1);
         let mut extremes: Vec<(u64, u64)> =
             [group.first(), low, high, group.last()].into_iter().flatten().copied().collect();
         extremes.sort_by_key(|point| point.0);
         extremes.dedup();
-        thinned.extend(extremes);
+        kept_points.extend(extremes);
     }
-    thinned
+    kept_points
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub struct View {
 impl View {
     /// Returns a view of the complete timeline.
     #[must_use]
-    pub fn whole(timeline: &Timeline, width: f64) -> Self {
+    pub fn of_timeline(timeline: &Timeline, width: f64) -> Self {
         Self { from_us: 0, to_us: timeline.end_us().max(1), width }
     }
 
@@ -50,7 +50,7 @@ impl View {
     }
 
     /// Returns the number of points that a line across the plot can show.
-    fn columns(&self) -> usize {
+    fn column_count(&self) -> usize {
         self.width.max(100.0) as usize
     }
 }
@@ -68,13 +68,17 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
     let strip = (!marks.is_empty()).then(|| panels::mark_strip(view));
     let panels = strip
         .into_iter()
-        .chain(requests::panel(timeline, &connections, view, 0))
-        .chain(requests::durations(timeline, &connections, view))
-        .chain(panels::progress(timeline, &connections, view))
-        .chain(panels::received(timeline, &connections, view))
-        .chain(panels::queue(timeline, &connections, view))
-        .chain(connections.used().filter_map(|one| panels::send_buffer(timeline, one, view)))
-        .chain(panels::round_trips(timeline, &connections, view))
+        .chain(requests::requests_panel(timeline, &connections, view, 0))
+        .chain(requests::durations_panel(timeline, &connections, view))
+        .chain(panels::progress_panel(timeline, &connections, view))
+        .chain(panels::received_panel(timeline, &connections, view))
+        .chain(panels::queue_panel(timeline, &connections, view))
+        .chain(
+            connections
+                .used_connections()
+                .filter_map(|one| panels::send_buffer_panel(timeline, one, view)),
+        )
+        .chain(panels::round_trips_panel(timeline, &connections, view))
         .collect();
     Figure {
         title: timeline.head.title.clone(),
@@ -89,20 +93,22 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
 /// Returns joins, migrations, resets and declines as marks. Marks of one kind too close to be
 /// distinguishable are merged.
 fn action_marks(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<EventLine> {
-    let shown = [
+    let action_kinds = [
         AnnotationKind::Join,
         AnnotationKind::Migrate,
         AnnotationKind::Reset,
         AnnotationKind::Declined,
     ];
-    let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
+    let min_distance_us = (view.length_us() as f64 * 5.0 / view.width) as u64;
     let mut groups: Vec<(u64, AnnotationKind, String, usize)> = Vec::new();
-    for mark in timeline.annotations.iter().filter(|mark| shown.contains(&mark.kind)) {
+    for mark in timeline.annotations.iter().filter(|mark| action_kinds.contains(&mark.kind)) {
         if !view.contains(mark.at_us) {
             continue;
         }
         match groups.last_mut() {
-            Some((at, kind, _, count)) if *kind == mark.kind && mark.at_us <= *at + close_us => {
+            Some((at, kind, _, count))
+                if *kind == mark.kind && mark.at_us <= *at + min_distance_us =>
+            {
                 *count += 1;
             }
             _ => {

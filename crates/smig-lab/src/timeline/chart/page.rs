@@ -11,8 +11,8 @@ use crate::timeline::{AnnotationKind, Column, Timeline};
 const DESKTOP_WIDTH: f64 = 1_092.0;
 const PHONE_WIDTH: f64 = 360.0;
 /// Time that a close-up shows before and after its migration.
-const BEFORE_US: u64 = 400_000;
-const AFTER_US: u64 = 800_000;
+const CLOSE_UP_BEFORE_US: u64 = 400_000;
+const CLOSE_UP_AFTER_US: u64 = 800_000;
 /// Maximum number of close-ups.
 const MAX_CLOSE_UPS: usize = 6;
 
@@ -25,17 +25,17 @@ pub fn render_html(timeline: &Timeline) -> String {
         let at = |width| figure(timeline, &View { width, ..view }).to_element();
         (at(DESKTOP_WIDTH), at(PHONE_WIDTH))
     };
-    let (wide, narrow) = wide_and_narrow(View::whole(timeline, DESKTOP_WIDTH));
+    let (wide, narrow) = wide_and_narrow(View::of_timeline(timeline, DESKTOP_WIDTH));
     page.chart(&wide, &narrow, CAPTION);
     let close_ups = close_ups(timeline);
     if !close_ups.is_empty() {
         page.heading("Details");
     }
-    for (at_us, what) in close_ups {
-        let from_us = at_us.saturating_sub(BEFORE_US);
-        let view = View { from_us, to_us: at_us + AFTER_US, width: DESKTOP_WIDTH };
+    for (at_us, caption) in close_ups {
+        let from_us = at_us.saturating_sub(CLOSE_UP_BEFORE_US);
+        let view = View { from_us, to_us: at_us + CLOSE_UP_AFTER_US, width: DESKTOP_WIDTH };
         let (wide, narrow) = wide_and_narrow(view);
-        page.chart(&wide, &narrow, &what);
+        page.chart(&wide, &narrow, &caption);
     }
     page.heading("Connections");
     page.table(&table(timeline));
@@ -59,7 +59,7 @@ fn close_ups(timeline: &Timeline) -> Vec<(u64, String)> {
     let migrations =
         timeline.annotations.iter().filter(|mark| mark.kind == AnnotationKind::Migrate);
     for mark in migrations {
-        if close_ups.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
+        if close_ups.last().is_none_or(|(at, _)| mark.at_us > at + CLOSE_UP_AFTER_US) {
             let seconds = mark.at_us as f64 / 1e6;
             close_ups.push((mark.at_us, format!("Around the migration at {seconds:.2} s")));
         }
@@ -80,17 +80,17 @@ fn table(timeline: &Timeline) -> Table {
         ("limited by the receiver", Align::Right),
         ("limited by the send buffer", Align::Right),
     ];
-    let row = |one: &super::connections::Connection| {
-        let track = one.track(timeline);
-        let last = |column| track.and_then(|track| track.last(column)).unwrap_or(0);
-        let time = |column| format!("{:.2} s", last(column) as f64 / 1e6);
+    let row = |connection: &super::connections::Connection| {
+        let track = connection.track(timeline);
+        let last_value = |column| track.and_then(|track| track.last(column)).unwrap_or(0);
+        let time = |column| format!("{:.2} s", last_value(column) as f64 / 1e6);
         vec![
-            one.number.to_string(),
-            one.name.to_string(),
-            one.congestion_controls.join(", then "),
-            format_bytes(one.carried_bytes),
-            format_bytes(last(Column::RetransmittedBytes)),
-            format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),
+            connection.number.to_string(),
+            connection.name.to_string(),
+            connection.congestion_controls.join(", then "),
+            format_bytes(connection.carried_bytes),
+            format_bytes(last_value(Column::RetransmittedBytes)),
+            format!("{:.1} ms", last_value(Column::MinRttUs) as f64 / 1e3),
             time(Column::BusyUs),
             time(Column::ReceiverLimitedUs),
             time(Column::BufferLimitedUs),
@@ -98,6 +98,6 @@ fn table(timeline: &Timeline) -> Table {
     };
     Table {
         columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
-        rows: Connections::of(timeline).used().map(row).collect(),
+        rows: Connections::of(timeline).used_connections().map(row).collect(),
     }
 }

@@ -5,7 +5,7 @@ use smig_chart::{format_bytes, format_ms, format_number};
 
 use super::connections::Connections;
 use super::{View, seconds};
-use crate::timeline::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
+use crate::timeline::{Column, ConnectionName, Span, SpanOutcome, Subject, Timeline, Track};
 
 /// Height of a row.
 const ROW_HEIGHT: f64 = 15.0;
@@ -19,7 +19,7 @@ const MIN_GROUP_REQUESTS: usize = 5;
 const ROW_GAP: f64 = 0.16;
 
 /// Builds the panel with at least `min_rows` rows.
-pub(super) fn panel(
+pub(super) fn requests_panel(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
@@ -33,10 +33,10 @@ pub(super) fn panel(
         let top = (count - row) as f64;
         let y = (top - 1.0 + ROW_GAP, top - ROW_GAP);
         bars.extend(pieces(timeline, connections, span).into_iter().filter_map(|piece| {
-            let from = piece.from_us.max(view.from_us);
-            let to = piece.to_us.min(view.to_us);
-            let block = Block { x: (seconds(from), seconds(to)), y };
-            (from <= to).then(|| {
+            let from_us = piece.from_us.max(view.from_us);
+            let to_us = piece.to_us.min(view.to_us);
+            let block = Block { x: (seconds(from_us), seconds(to_us)), y };
+            (from_us <= to_us).then(|| {
                 (piece.kind, Bar { block, tint: piece.kind.tint(), tooltip: tooltip(span) })
             })
         }));
@@ -53,7 +53,7 @@ pub(super) fn panel(
 }
 
 /// Durations of groups of many requests. Single requests are visible enough as bars.
-pub(super) fn durations(
+pub(super) fn durations_panel(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
@@ -62,26 +62,26 @@ pub(super) fn durations(
         let is_large_group =
             timeline.spans.iter().filter(|other| other.group == span.group).count()
                 >= MIN_GROUP_REQUESTS;
-        is_large_group && span.outcome == Outcome::Complete && view.contains(span.from_us)
+        is_large_group && span.outcome == SpanOutcome::Complete && view.contains(span.from_us)
     };
     let markers = [Marker::Circle, Marker::Square, Marker::Triangle];
     let mut layers: Vec<Layer> = Vec::new();
     let mut longest_ms = 0.0_f64;
     for span in timeline.spans.iter().filter(is_shown) {
-        let carrier = span.connection.as_ref().and_then(|name| connections.by_name(name));
-        let (colour, name) = carrier.map_or_else(
+        let connection = span.connection.as_ref().and_then(|name| connections.by_name(name));
+        let (colour, name) = connection.map_or_else(
             || (Colour::Slate, span.group.clone()),
             |one| (one.colour, format!("{} on connection {}", span.group, one.number)),
         );
         let duration_ms = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
         longest_ms = longest_ms.max(duration_ms);
         let point = Point { x: seconds(span.from_us), y: duration_ms, tooltip: tooltip(span) };
-        let at = layers.iter().position(|layer| layer.name == name).unwrap_or_else(|| {
+        let layer_index = layers.iter().position(|layer| layer.name == name).unwrap_or_else(|| {
             let marker = markers[layers.len() % markers.len()];
             layers.push(Layer { name, colour, shape: Shape::Dots(marker, Vec::new()) });
             layers.len() - 1
         });
-        if let Shape::Dots(_, points) = &mut layers[at].shape {
+        if let Shape::Dots(_, points) = &mut layers[layer_index].shape {
             points.push(point);
         }
     }
@@ -106,8 +106,10 @@ fn visible_spans<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
         .iter()
         .filter(|span| span.from_us <= view.to_us && span.to_us >= view.from_us)
         .collect();
-    let long = view.length_us() / 3;
-    spans.sort_by_key(|span| (span.to_us - span.from_us.min(span.to_us) < long, span.from_us));
+    let min_long_us = view.length_us() / 3;
+    spans.sort_by_key(|span| {
+        (span.to_us - span.from_us.min(span.to_us) < min_long_us, span.from_us)
+    });
     spans
 }
 
@@ -150,7 +152,7 @@ impl PieceKind {
     }
 }
 
-struct Piece {
+struct SpanPiece {
     from_us: u64,
     to_us: u64,
     kind: PieceKind,
@@ -158,53 +160,57 @@ struct Piece {
 
 /// Assigns each span the first free row.
 fn assign_rows(spans: &[&Span]) -> Vec<usize> {
-    let mut free_from: Vec<u64> = Vec::new();
+    let mut free_from_us: Vec<u64> = Vec::new();
     let mut rows = Vec::with_capacity(spans.len());
     for span in spans {
-        let row = free_from.iter().position(|free| *free <= span.from_us);
-        let row = row.unwrap_or(free_from.len());
-        free_from.resize(free_from.len().max(row + 1), 0);
-        free_from[row] = span.to_us;
+        let row = free_from_us.iter().position(|free| *free <= span.from_us);
+        let row = row.unwrap_or(free_from_us.len());
+        free_from_us.resize(free_from_us.len().max(row + 1), 0);
+        free_from_us[row] = span.to_us;
         rows.push(row);
     }
     rows
 }
 
 /// Splits a span by the connection that it waits for or receives from.
-fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<Piece> {
+fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<SpanPiece> {
     let mut changes: Vec<(u64, ConnectionName)> = connection_changes(timeline, &span.name);
     if changes.is_empty()
         && let Some(name) = &span.connection
     {
         changes.push((span.from_us, name.clone()));
     }
-    let first_byte = span.first_byte_us.unwrap_or(span.to_us).clamp(span.from_us, span.to_us);
-    let kind = |name: &ConnectionName, waiting: bool| match connections.by_name(name) {
-        Some(one) if waiting => PieceKind::Waiting(one.colour, one.number),
+    let first_byte_us = span.first_byte_us.unwrap_or(span.to_us).clamp(span.from_us, span.to_us);
+    let kind = |name: &ConnectionName, is_waiting: bool| match connections.by_name(name) {
+        Some(one) if is_waiting => PieceKind::Waiting(one.colour, one.number),
         Some(one) => PieceKind::Receiving(one.colour, one.number),
         None => PieceKind::Unknown,
     };
-    let ends: Vec<u64> = changes.iter().map(|(at, _)| *at).skip(1).chain([span.to_us]).collect();
+    let ends_us: Vec<u64> = changes.iter().map(|(at, _)| *at).skip(1).chain([span.to_us]).collect();
     let mut pieces = Vec::new();
-    let mut from = span.from_us;
-    for (index, ((_, name), end)) in changes.iter().zip(ends).enumerate() {
-        let end = end.clamp(from, span.to_us);
-        if index == 0 && first_byte > from {
-            let to_us = first_byte.min(end);
-            pieces.push(Piece { from_us: from, to_us, kind: kind(name, true) });
-            from = to_us;
+    let mut from_us = span.from_us;
+    for (index, ((_, name), end_us)) in changes.iter().zip(ends_us).enumerate() {
+        let end_us = end_us.clamp(from_us, span.to_us);
+        if index == 0 && first_byte_us > from_us {
+            let to_us = first_byte_us.min(end_us);
+            pieces.push(SpanPiece { from_us, to_us, kind: kind(name, true) });
+            from_us = to_us;
         }
-        if end > from {
-            pieces.push(Piece { from_us: from, to_us: end, kind: kind(name, false) });
+        if end_us > from_us {
+            pieces.push(SpanPiece { from_us, to_us: end_us, kind: kind(name, false) });
         }
-        from = end;
+        from_us = end_us;
     }
     if pieces.is_empty() {
-        pieces.push(Piece { from_us: span.from_us, to_us: span.to_us, kind: PieceKind::Unknown });
+        pieces.push(SpanPiece {
+            from_us: span.from_us,
+            to_us: span.to_us,
+            kind: PieceKind::Unknown,
+        });
     }
-    if matches!(span.outcome, Outcome::Cancelled | Outcome::Failed) {
+    if matches!(span.outcome, SpanOutcome::Cancelled | SpanOutcome::Failed) {
         // A stroke at its end, with a bar's minimum width.
-        pieces.push(Piece { from_us: span.to_us, to_us: span.to_us, kind: PieceKind::Aborted });
+        pieces.push(SpanPiece { from_us: span.to_us, to_us: span.to_us, kind: PieceKind::Aborted });
     }
     pieces
 }
@@ -257,10 +263,10 @@ fn layers(bars: Vec<(PieceKind, Bar)>) -> Vec<Layer> {
 fn tooltip(span: &Span) -> String {
     let duration_ms = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
     let outcome = match span.outcome {
-        Outcome::Complete => "",
-        Outcome::Cancelled => ", cancelled",
-        Outcome::Failed => ", failed",
-        Outcome::Unfinished => ", unfinished",
+        SpanOutcome::Complete => "",
+        SpanOutcome::Cancelled => ", cancelled",
+        SpanOutcome::Failed => ", failed",
+        SpanOutcome::Unfinished => ", unfinished",
     };
     let at = format_number(seconds(span.from_us));
     format!(

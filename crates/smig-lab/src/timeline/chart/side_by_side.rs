@@ -22,31 +22,32 @@ const HEAD_HEIGHT: f64 = 34.0;
 #[must_use]
 pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     let count = timelines.len().max(1) as f64;
-    let column = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
+    let column_width = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
     let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);
-    let view = View { from_us: 0, to_us, width: column };
-    let rows = timelines.iter().map(|one| requests::row_count(one, &view)).max().unwrap_or(0);
+    let view = View { from_us: 0, to_us, width: column_width };
+    let min_rows = timelines.iter().map(|one| requests::row_count(one, &view)).max().unwrap_or(0);
     let mut figures: Vec<Figure> =
-        timelines.iter().map(|timeline| figure(timeline, &view, rows)).collect();
+        timelines.iter().map(|timeline| figure(timeline, &view, min_rows)).collect();
     share_scales(&mut figures);
-    let facts: Vec<Vec<String>> =
-        timelines.iter().map(|timeline| wrap_facts(facts(timeline), column)).collect();
-    let head = HEAD_HEIGHT + LINE_HEIGHT * facts.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let fact_lines: Vec<Vec<String>> =
+        timelines.iter().map(|timeline| wrap_facts(facts(timeline), column_width)).collect();
+    let head_height =
+        HEAD_HEIGHT + LINE_HEIGHT * fact_lines.iter().map(Vec::len).max().unwrap_or(0) as f64;
     let mut body = String::new();
-    let mut tallest = 0.0_f64;
+    let mut max_figure_height = 0.0_f64;
     for (index, (timeline, figure)) in timelines.iter().zip(&figures).enumerate() {
-        let left = MARGIN + (column + GAP) * index as f64;
+        let left = MARGIN + (column_width + GAP) * index as f64;
         let title = escape(&timeline.head.title);
         let _ = write!(body, "<text class=\"run\" x=\"{left}\" y=\"28\">{title}</text>");
-        for (line, text) in facts[index].iter().enumerate() {
+        for (line, text) in fact_lines[index].iter().enumerate() {
             let (y, text) = (46.0 + LINE_HEIGHT * line as f64, escape(text));
             let _ = write!(body, "<text class=\"found\" x=\"{left}\" y=\"{y}\">{text}</text>");
         }
         let element = figure.to_element();
-        let _ = write!(body, "<g transform=\"translate({left} {head})\">{element}</g>");
-        tallest = tallest.max(figure.height());
+        let _ = write!(body, "<g transform=\"translate({left} {head_height})\">{element}</g>");
+        max_figure_height = max_figure_height.max(figure.height());
     }
-    let height = head + tallest + MARGIN;
+    let height = head_height + max_figure_height + MARGIN;
     let name = escape(
         &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
     );
@@ -59,21 +60,21 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
 }
 
 /// Builds the panels that every run has, even without values.
-fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
+fn figure(timeline: &Timeline, view: &View, min_rows: usize) -> Figure {
     let connections = Connections::of(timeline);
     let marks = action_marks(timeline, &connections, view);
     let panels = [
         Some(panels::mark_strip(view)),
-        requests::panel(timeline, &connections, view, rows).map(without_names),
-        requests::durations(timeline, &connections, view).map(without_names),
-        panels::received(timeline, &connections, view)
+        requests::requests_panel(timeline, &connections, view, min_rows).map(without_names),
+        requests::durations_panel(timeline, &connections, view).map(without_names),
+        panels::received_panel(timeline, &connections, view)
             .map(with_short_names)
             .map(with_title("Received, Mbit/s, by connection")),
-        panels::queue(timeline, &connections, view)
+        panels::queue_panel(timeline, &connections, view)
             .map(without_names)
             .map(with_title("Queue of the link (red: dropped)")),
-        panels::send_buffers(timeline, &connections, view),
-        panels::round_trips(timeline, &connections, view).map(without_names),
+        panels::combined_send_buffers_panel(timeline, &connections, view),
+        panels::round_trips_panel(timeline, &connections, view).map(without_names),
     ];
     Figure {
         title: timeline.head.title.clone(),

@@ -8,7 +8,7 @@ use smig_chart::svg::{STYLE, with_colour_fallbacks};
 
 use super::connections::Connections;
 use super::{View, figure};
-use crate::timeline::{Outcome, Timeline};
+use crate::timeline::{SpanOutcome, Timeline};
 
 const MARGIN: f64 = 14.0;
 /// Space above the panels for the title; lines of facts add to it.
@@ -19,16 +19,16 @@ pub(super) const LINE_HEIGHT: f64 = 16.0;
 /// Renders the chart as a standalone SVG file, light or dark by the reader's colour scheme.
 #[must_use]
 pub fn render_svg(timeline: &Timeline, view: &View) -> String {
-    let inner = View { width: view.width - 2.0 * MARGIN, ..*view };
-    let figure = figure(timeline, &inner);
-    let lines = wrap_facts(all_facts(timeline), inner.width);
-    let head = HEAD_HEIGHT + LINE_HEIGHT * lines.len() as f64;
-    let (width, height) = (view.width, head + figure.height() + MARGIN);
-    let (title, facts) = (escape(&timeline.head.title), escape(&summary(timeline)));
+    let inner_view = View { width: view.width - 2.0 * MARGIN, ..*view };
+    let figure = figure(timeline, &inner_view);
+    let lines = wrap_facts(all_facts(timeline), inner_view.width);
+    let head_height = HEAD_HEIGHT + LINE_HEIGHT * lines.len() as f64;
+    let (width, height) = (view.width, head_height + figure.height() + MARGIN);
+    let (title, summary_text) = (escape(&timeline.head.title), escape(&summary(timeline)));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
-         <title>{title}</title><desc>{facts} {}</desc><style>{STYLE}{HEAD_STYLE}</style>\
+         <title>{title}</title><desc>{summary_text} {}</desc><style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>",
         escape(&figure.description)
     );
@@ -38,7 +38,7 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
         let _ = write!(out, "<text class=\"found\" x=\"{MARGIN}\" y=\"{y}\">{text}</text>");
     }
     let element = figure.to_element();
-    let _ = writeln!(out, "<g transform=\"translate({MARGIN} {head})\">{element}</g></svg>");
+    let _ = writeln!(out, "<g transform=\"translate({MARGIN} {head_height})\">{element}</g></svg>");
     with_colour_fallbacks(&out)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
         let durations_ms: Vec<f64> = timeline
             .spans
             .iter()
-            .filter(|span| span.group == group && span.outcome == Outcome::Complete)
+            .filter(|span| span.group == group && span.outcome == SpanOutcome::Complete)
             .map(|span| span.to_us.saturating_sub(span.from_us) as f64 / 1e3)
             .collect();
         if let Some(summary) = smig_stats::Summary::of(&durations_ms) {
@@ -110,7 +110,7 @@ pub(super) fn wrap_facts(facts: Vec<String>, width: f64) -> Vec<String> {
 
 fn all_facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = facts(timeline);
-    let unused = Connections::of(timeline).unused;
+    let unused = Connections::of(timeline).unused_count;
     if unused > 0 {
         facts.push(format!("{} not shown: unused", smig_chart::format_count(unused, "connection")));
     }

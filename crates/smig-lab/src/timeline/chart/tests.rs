@@ -6,10 +6,10 @@ use smig_link::Time;
 
 use super::*;
 use crate::timeline::{
-    Column, ConnectionName, Direction, LinkFacts, Outcome, Span, Subject, Track,
+    Column, ConnectionName, Direction, LinkFacts, Span, SpanOutcome, Subject, Track,
 };
 
-fn name(number: u64) -> ConnectionName {
+fn connection_name(number: u64) -> ConnectionName {
     ConnectionName(format!("10.99.0.2:{}", 5_000 + number))
 }
 
@@ -27,7 +27,7 @@ fn timeline() -> Timeline {
     drops.push(740_000, &[(Column::DroppedBytes, 1_500)]);
     timeline.tracks.extend([queue, drops]);
     for number in [1, 2, 3] {
-        let connection = name(number);
+        let connection = connection_name(number);
         let mut sender = Track::new(Subject::Connection {
             host: "server".into(),
             connection: connection.clone(),
@@ -56,11 +56,11 @@ fn timeline() -> Timeline {
             timeline.tracks.push(stream);
         }
     }
-    mark(&mut timeline, 400_000, AnnotationKind::Join);
-    mark(&mut timeline, 401_000, AnnotationKind::Join);
-    mark(&mut timeline, 1_000_000, AnnotationKind::Migrate);
-    mark(&mut timeline, 1_700_000, AnnotationKind::Reset);
-    mark(&mut timeline, 0, AnnotationKind::CongestionControl);
+    push_mark(&mut timeline, 400_000, AnnotationKind::Join);
+    push_mark(&mut timeline, 401_000, AnnotationKind::Join);
+    push_mark(&mut timeline, 1_000_000, AnnotationKind::Migrate);
+    push_mark(&mut timeline, 1_700_000, AnnotationKind::Reset);
+    push_mark(&mut timeline, 0, AnnotationKind::CongestionControl);
     let mut span = |title: &str, from_us, to_us, outcome| {
         timeline.spans.push(Span {
             name: title.into(),
@@ -69,23 +69,23 @@ fn timeline() -> Timeline {
             first_byte_us: Some(from_us + 50_000),
             to_us,
             bytes: 10_000,
-            connection: Some(name(1)),
+            connection: Some(connection_name(1)),
             outcome,
         });
     };
-    span("big", 0, 2_000_000, Outcome::Complete);
-    span("one", 200_000, 260_000, Outcome::Complete);
-    span("two", 210_000, 400_000, Outcome::Cancelled);
+    span("big", 0, 2_000_000, SpanOutcome::Complete);
+    span("one", 200_000, 260_000, SpanOutcome::Complete);
+    span("two", 210_000, 400_000, SpanOutcome::Cancelled);
     timeline
 }
 
-fn mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
+fn push_mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
     let label = "cubic".into();
     let mark = crate::timeline::Annotation {
         at_us,
         kind,
         host: "server".into(),
-        connection: Some(name(if kind == AnnotationKind::Migrate { 2 } else { 1 })),
+        connection: Some(connection_name(if kind == AnnotationKind::Migrate { 2 } else { 1 })),
         label,
     };
     timeline.annotations.push(mark);
@@ -93,7 +93,7 @@ fn mark(timeline: &mut Timeline, at_us: u64, kind: AnnotationKind) {
 
 fn whole_figure() -> Figure {
     let timeline = timeline();
-    figure(&timeline, &View::whole(&timeline, 800.0))
+    figure(&timeline, &View::of_timeline(&timeline, 800.0))
 }
 
 fn titles(figure: &Figure) -> Vec<&str> {
@@ -147,14 +147,15 @@ fn a_request_has_the_colours_of_its_connections() {
 #[test]
 fn bytes_between_two_samples_are_distributed_evenly() {
     let mut timeline = timeline();
-    let connection = name(2);
-    let mut kernel = Track::new(Subject::Connection { host: "client".into(), connection });
+    let connection = connection_name(2);
+    let mut kernel_track = Track::new(Subject::Connection { host: "client".into(), connection });
     // 1 MB in the second second: 8 Mbit/s, sampled four times per second.
     for quarter in 0..=4_u64 {
-        kernel.push(1_000_000 + quarter * 250_000, &[(Column::ReceivedBytes, quarter * 250_000)]);
+        kernel_track
+            .push(1_000_000 + quarter * 250_000, &[(Column::ReceivedBytes, quarter * 250_000)]);
     }
-    timeline.tracks.push(kernel);
-    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    timeline.tracks.push(kernel_track);
+    let figure = figure(&timeline, &View::of_timeline(&timeline, 800.0));
     let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Received"));
     let Shape::Blocks(blocks) = &panel.unwrap().layers[1].shape else { panic!("blocks") };
     assert_eq!(blocks.len(), 50, "20 ms each");
@@ -165,24 +166,25 @@ fn bytes_between_two_samples_are_distributed_evenly() {
 fn the_queue_has_the_colours_of_its_connections() {
     let mut timeline = timeline();
     for (number, steps) in [(1, [(0, 10), (1_000_000, 2)]), (2, [(500_000, 0), (1_500_000, 40)])] {
-        let connection = Some(name(number));
-        let mut part = Track::new(Subject::Link { direction: Direction::ToClient, connection });
-        steps
-            .into_iter()
-            .for_each(|(at, packets)| part.push(at, &[(Column::QueuePackets, packets)]));
-        timeline.tracks.push(part);
+        let connection = Some(connection_name(number));
+        let mut connection_track =
+            Track::new(Subject::Link { direction: Direction::ToClient, connection });
+        steps.into_iter().for_each(|(at, packets)| {
+            connection_track.push(at, &[(Column::QueuePackets, packets)])
+        });
+        timeline.tracks.push(connection_track);
     }
-    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    let figure = figure(&timeline, &View::of_timeline(&timeline, 800.0));
     let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
     let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
     // Of 49 packets at 1.549 s, two belong to the first connection and forty to the second.
-    let at = |layer: usize| {
+    let range_at = |layer: usize| {
         let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
         let last = ranges.iter().rev().find(|range| range.x <= 1.549).unwrap();
         (last.low, last.high)
     };
-    assert_eq!((at(0), at(1), at(2)), ((0.0, 2.0), (2.0, 42.0), (42.0, 49.0)));
+    assert_eq!((range_at(0), range_at(1), range_at(2)), ((0.0, 2.0), (2.0, 42.0), (42.0, 49.0)));
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn a_view_shows_only_its_interval() {
 fn files_are_complete_and_self_contained() {
     let mut timeline = timeline();
     timeline.head.facts.insert("kernel".into(), "Linux <6>".into());
-    let svg = render_svg(&timeline, &View::whole(&timeline, 1_000.0));
+    let svg = render_svg(&timeline, &View::of_timeline(&timeline, 1_000.0));
     let html = render_html(&timeline);
     for text in [&svg, &html] {
         assert_balanced(text);
@@ -217,14 +219,14 @@ fn files_are_complete_and_self_contained() {
 
 #[test]
 fn side_by_side_charts_share_scales() {
-    let (one, mut other) = (timeline(), timeline());
-    other.head.title = "Another".into();
-    other.annotations.clear();
-    for span in &mut other.spans {
+    let (first, mut second) = (timeline(), timeline());
+    second.head.title = "Another".into();
+    second.annotations.clear();
+    for span in &mut second.spans {
         span.to_us += 900_000;
         span.from_us += 100_000;
     }
-    let svg = render_side_by_side(&[&one, &other], 1_000.0);
+    let svg = render_side_by_side(&[&first, &second], 1_000.0);
     assert_balanced(&svg);
     assert!(svg.contains("A &lt;run&gt;") && svg.contains("Another"));
     let columns: Vec<&str> = svg.split("<g transform=\"translate(").skip(1).collect();
@@ -242,8 +244,8 @@ fn side_by_side_charts_share_scales() {
 #[test]
 fn a_timeline_without_values_is_an_empty_chart() {
     let timeline = Timeline::new("nothing", Time::ZERO);
-    let figure = figure(&timeline, &View::whole(&timeline, 500.0));
+    let figure = figure(&timeline, &View::of_timeline(&timeline, 500.0));
     assert_eq!(titles(&figure), [""; 0]);
-    assert_balanced(&render_svg(&timeline, &View::whole(&timeline, 500.0)));
+    assert_balanced(&render_svg(&timeline, &View::of_timeline(&timeline, 500.0)));
     assert_balanced(&render_html(&timeline));
 }

@@ -24,7 +24,7 @@ pub(super) enum Indexing {
     /// Add an entry if the field was seen before.
     OnSecondUse,
     /// Do not add an entry: the value will not recur.
-    WithoutIndexing,
+    NotIndexed,
     /// The value is a secret: no hop may add an entry (RFC 7541 section 7.1.3).
     NeverIndexed,
 }
@@ -87,7 +87,7 @@ pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> StaticMatch {
         Indexing::NeverIndexed
         | Indexing::Always
         | Indexing::OnSecondUse
-        | Indexing::WithoutIndexing => StaticMatch::Name(index, policy),
+        | Indexing::NotIndexed => StaticMatch::Name(index, policy),
     }
 }
 
@@ -101,16 +101,16 @@ fn index_and_policy(name: &HeaderName) -> (u8, Indexing) {
         header::ACCEPT_RANGES => (18, Indexing::Always),
         header::ACCEPT => (19, Indexing::Always),
         header::ACCESS_CONTROL_ALLOW_ORIGIN => (20, Indexing::Always),
-        header::AGE => (21, Indexing::WithoutIndexing),
+        header::AGE => (21, Indexing::NotIndexed),
         header::ALLOW => (22, Indexing::Always),
         header::AUTHORIZATION => (23, Indexing::NeverIndexed),
         header::CACHE_CONTROL => (24, Indexing::Always),
         header::CONTENT_DISPOSITION => (25, Indexing::OnSecondUse),
         header::CONTENT_ENCODING => (26, Indexing::Always),
         header::CONTENT_LANGUAGE => (27, Indexing::Always),
-        header::CONTENT_LENGTH => (28, Indexing::WithoutIndexing),
+        header::CONTENT_LENGTH => (28, Indexing::NotIndexed),
         header::CONTENT_LOCATION => (29, Indexing::OnSecondUse),
-        header::CONTENT_RANGE => (30, Indexing::WithoutIndexing),
+        header::CONTENT_RANGE => (30, Indexing::NotIndexed),
         header::CONTENT_TYPE => (31, Indexing::Always),
         header::COOKIE => (32, Indexing::NeverIndexed),
         header::DATE => (33, Indexing::Always),
@@ -130,12 +130,12 @@ fn index_and_policy(name: &HeaderName) -> (u8, Indexing) {
         header::MAX_FORWARDS => (47, Indexing::Always),
         header::PROXY_AUTHENTICATE => (48, Indexing::Always),
         header::PROXY_AUTHORIZATION => (49, Indexing::NeverIndexed),
-        header::RANGE => (50, Indexing::WithoutIndexing),
+        header::RANGE => (50, Indexing::NotIndexed),
         header::REFERER => (51, Indexing::Always),
         header::REFRESH => (52, Indexing::Always),
-        header::RETRY_AFTER => (53, Indexing::WithoutIndexing),
+        header::RETRY_AFTER => (53, Indexing::NotIndexed),
         header::SERVER => (54, Indexing::Always),
-        header::SET_COOKIE => (55, Indexing::WithoutIndexing),
+        header::SET_COOKIE => (55, Indexing::NotIndexed),
         header::STRICT_TRANSPORT_SECURITY => (56, Indexing::Always),
         header::TRANSFER_ENCODING => (57, Indexing::Always),
         header::USER_AGENT => (58, Indexing::Always),
@@ -152,7 +152,7 @@ fn policy_outside_static_table(name: &str) -> Indexing {
     match name {
         "b3" | "traceparent" | "tracestate" | "x-b3-spanid" | "x-b3-traceid" | "x-request-id"
         | "x-request-start" | "x-trace-id" | "x-correlation-id" | "server-timing" => {
-            Indexing::WithoutIndexing
+            Indexing::NotIndexed
         }
         "grpc-timeout"
         | "grpc-message"

@@ -35,14 +35,14 @@ fn redirect(to: &str) -> VisitOutcome {
 /// Runs a walk and returns the requested URLs with their levels.
 fn walk(
     start: &str,
-    limits: Limits,
+    limits: WalkLimits,
     outcomes: &[(&str, VisitOutcome)],
 ) -> (Vec<(String, u8)>, Walk) {
     let outcomes: BTreeMap<_, _> = outcomes.iter().cloned().collect();
     let mut walk = Walk::new(&url(start), limits);
-    let mut requested = Vec::new();
+    let mut requested_urls = Vec::new();
     while let Some(target) = walk.next() {
-        requested.push((target.url.to_string(), target.level));
+        requested_urls.push((target.url.to_string(), target.level));
         let refused = VisitOutcome::Refused { status: 404 };
         let outcome = outcomes.get(target.url.as_str()).cloned().unwrap_or(refused);
         // A page that is not read yields no links.
@@ -59,16 +59,16 @@ fn walk(
             (_, answer) => answer,
         };
         walk.record(&target, &outcome);
-        assert!(requested.len() < 10_000, "a loop");
+        assert!(requested_urls.len() < 10_000, "a loop");
     }
-    (requested, walk)
+    (requested_urls, walk)
 }
 
 #[test]
 fn three_levels_of_one_host() {
     let (requested, walk) = walk(
         "https://a.example/",
-        Limits::default(),
+        WalkLimits::default(),
         &[
             (
                 "https://a.example/",
@@ -94,7 +94,7 @@ fn three_levels_of_one_host() {
 fn the_landing_page_is_where_redirects_lead() {
     let (requested, walk) = walk(
         "http://a.example/",
-        Limits::default(),
+        WalkLimits::default(),
         &[
             ("http://a.example/", redirect("https://www.a.example/")),
             ("https://www.a.example/", page(&["https://www.a.example/x", "https://a.example/y"])),
@@ -120,7 +120,7 @@ fn redirect_chains_and_loops_end() {
     outcomes.push(("https://a.example/back".into(), redirect("https://a.example/loop")));
     outcomes.push(("https://a.example/self".into(), redirect("https://a.example/self")));
     let outcomes: Vec<_> = outcomes.iter().map(|(url, o)| (url.as_str(), o.clone())).collect();
-    let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
+    let (requested, walk) = walk("https://a.example/", WalkLimits::default(), &outcomes);
     assert_eq!(requested.len(), 1 + 6 + 2 + 1, "{requested:?}");
     assert_eq!(walk.end(), WalkEnd::Complete);
 }
@@ -132,15 +132,15 @@ fn limits_end_the_walk_as_limited() {
     let mut outcomes: Vec<_> =
         links.iter().map(|link| (*link, page(&["https://a.example/deep"]))).collect();
     outcomes.push(("https://a.example/", page(&links)));
-    let few_objects = Limits { max_objects: 10, ..Limits::default() };
+    let few_objects = WalkLimits { max_objects: 10, ..WalkLimits::default() };
     let (requested, limited_walk) = walk("https://a.example/", few_objects, &outcomes);
     assert_eq!((requested.len(), limited_walk.end()), (10, WalkEnd::Limited));
-    let one_page = Limits { max_pages: 1, ..Limits::default() };
+    let one_page = WalkLimits { max_pages: 1, ..WalkLimits::default() };
     let (requested, limited_walk) = walk("https://a.example/", one_page, &outcomes);
     assert_eq!((requested.len(), limited_walk.end()), (51, WalkEnd::Limited));
-    let one_level = Limits { levels: 1, ..Limits::default() };
-    let (requested, complete) = walk("https://a.example/", one_level, &outcomes);
-    assert_eq!((requested.len(), complete.end()), (1, WalkEnd::Complete));
+    let one_level = WalkLimits { levels: 1, ..WalkLimits::default() };
+    let (requested, complete_walk) = walk("https://a.example/", one_level, &outcomes);
+    assert_eq!((requested.len(), complete_walk.end()), (1, WalkEnd::Complete));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn repeated_refusals_end_the_walk() {
     ] {
         let mut outcomes: Vec<_> = links.iter().map(|link| (*link, outcome.clone())).collect();
         outcomes.push(("https://a.example/", page(&links)));
-        let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
+        let (requested, walk) = walk("https://a.example/", WalkLimits::default(), &outcomes);
         assert_eq!(
             (requested.len(), walk.end()),
             (expected_requests, WalkEnd::Abandoned),
@@ -172,7 +172,7 @@ fn a_site_without_a_landing_page_is_no_site() {
         (redirect("https://a.example/"), WalkEnd::Unreachable),
     ] {
         let outcomes = [("https://a.example/", outcome.clone())];
-        let (requested, walk) = walk("https://a.example/", Limits::default(), &outcomes);
+        let (requested, walk) = walk("https://a.example/", WalkLimits::default(), &outcomes);
         assert_eq!((requested.len(), walk.end()), (1, end), "{outcome:?}");
         assert_eq!(walk.site(), None);
     }
