@@ -17,7 +17,7 @@ const LATENCY_BUCKETS_S: [f64; 16] = [
 /// Latencies by size.
 type Latencies = Family<SizeLabels, Histogram, fn() -> Histogram>;
 
-/// Metrics that are updated as requests end.
+/// Metrics that are updated as requests end and as limits are reached.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMetrics {
     latency: Latencies,

@@ -28,7 +28,7 @@ const BLOCKING_READ_CHUNKS: usize = 4;
 /// about a hundredth of reading this much.
 const CHECK_INTERVAL_BYTES: u64 = 1 << 20;
 
-/// A file that is open for reading, with its version when it was opened.
+/// A file that is open for reading, with the version that its content is checked against.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
@@ -46,7 +46,7 @@ impl OpenFile {
         &self.version
     }
 
-    /// Returns whether the file is unchanged since it was opened.
+    /// Returns whether the file is unchanged since its version was recorded.
     pub(crate) fn is_current(&self) -> bool {
         FileVersion::fstat(&self.fd)
             .is_ok_and(|(current_version, _)| current_version == self.version)

@@ -1,7 +1,7 @@
 //! Builds the response from a representation and a request's header fields (RFC 9110 section
 //! 13.2.2).
 //!
-//! Owns the status and the header fields of 200, 206, 304, 412 and 416. Never accesses the file system.
+//! Owns the status and the header fields of 200, 206, 304, 308 and 416. Never accesses the file system.
 
 use std::sync::Arc;
 use std::time::SystemTime;

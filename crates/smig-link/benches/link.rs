@@ -68,7 +68,7 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
         if let smig_link::EnqueueResult::Dropped(packet) = link.enqueue(now, packet) {
             free_packets.push(packet);
         }
-        black_box(link.next_event());
+        black_box(link.next_pop_at());
     }
     let took = begin.elapsed();
     black_box((link.counters(), link.log().0));

@@ -119,12 +119,12 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.counters.offered_packets += 1;
         let (bytes, ports) = (packet.wire_size() as u64, packet.ports());
         if bytes > self.mtu {
-            self.drop_packet(self.now, DropReason::TooBig, bytes, ports);
+            self.record_drop(self.now, DropReason::TooBig, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
         let is_idle = self.queue_packets == 0 && self.busy_until <= self.now;
         if !is_idle && !self.make_room(bytes) {
-            self.drop_packet(self.now, DropReason::Full, bytes, ports);
+            self.record_drop(self.now, DropReason::Full, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
         if is_idle {
@@ -143,7 +143,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
 
     /// Returns when to call [`pop`](Self::pop) next; `None` while the link is empty.
     #[must_use]
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn next_pop_at(&self) -> Option<Time> {
         match self.in_flight.front() {
             Some(arrival) => Some(arrival.due),
             None => (self.queue_packets > 0).then_some(self.free_at),
@@ -226,7 +226,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             self.busy_until = self.transmitter.transmit(at, bytes);
             self.free_at = self.transmitter.earliest_start(self.busy_until);
             if self.loss.next_is_lost() {
-                self.drop_packet(at, DropReason::Lost, bytes, ports);
+                self.record_drop(at, DropReason::Lost, bytes, ports);
                 self.keep_for_reclaim(packet);
             } else {
                 let due = self.delays.arrival(self.busy_until);
@@ -250,11 +250,11 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     fn discard(&mut self, at: Time, reason: DropReason, item: QueuedPacket<P>) {
         self.queue_packets -= 1;
         self.queue_bytes -= item.bytes;
-        self.drop_packet(at, reason, item.bytes, item.ports);
+        self.record_drop(at, reason, item.bytes, item.ports);
         self.keep_for_reclaim(item.packet);
     }
 
-    fn drop_packet(&mut self, at: Time, reason: DropReason, bytes: u64, ports: Ports) {
+    fn record_drop(&mut self, at: Time, reason: DropReason, bytes: u64, ports: Ports) {
         self.counters.count_drop(reason);
         self.record(at, LinkEventKind::Drop(reason), bytes, ports);
     }

@@ -87,7 +87,7 @@ impl<B: Body> Content<B> {
         &self.body
     }
 
-    /// Returns the number of remaining bytes, if it is known from the header section.
+    /// Returns the number of remaining bytes, if the framing is an exact length; `None` also for empty content.
     pub const fn remaining(&self) -> Option<u64> {
         match self.framing {
             Framing::Exact(left) => Some(left),

@@ -163,7 +163,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "pace-bulk",
             kind: ValueKind::Bool,
             value_name: "BOOL",
-            help: "Pace migrated streams near the measured rate of the path; false: send as fast as congestion \
+            help: "Pace migrated streams near the measured rate of the path; false, unless pace_unmigrated: send as fast as congestion \
             control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
@@ -227,7 +227,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "max-open-migrations",
             kind: ValueKind::Integer,
             value_name: "N",
-            help: "Maximum number of concurrent migrations in a session, at least 1",
+            help: "Maximum number of a client's migrations in progress in a session, at least 1",
             show: |s| s.smig.max_open_migrations.to_string(),
             set: |s, v| {
                 s.smig.max_open_migrations = parse_integer(last_value(v))?;

@@ -226,16 +226,16 @@ async fn upload(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     let responds_early = params.responds_early;
-    let result = async move {
+    let receive_upload = async move {
         let _live_guard = live_guard;
         let result = read_upload(&handler_context, &params, request.into_body()).await;
         handler_context.uploads_complete.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         result
     };
     let body = if responds_early {
-        DeferredBody::new(result).boxed_unsync()
+        DeferredBody::new(receive_upload).boxed_unsync()
     } else {
-        Full::new(result.await?).map_err(|never| match never {}).boxed_unsync()
+        Full::new(receive_upload.await?).map_err(|never| match never {}).boxed_unsync()
     };
     Ok(Response::new(body))
 }
@@ -271,9 +271,7 @@ async fn read_upload(
     }
     let hash = hex(&handler_context.content.hash(params.part));
     let sent_hash = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
-    if params.framing == Framing::Trailers
-        && sent_hash.is_none_or(|expected| expected != hash.as_str())
-    {
+    if params.framing == Framing::Trailers && sent_hash.is_none_or(|sent| sent != hash.as_str()) {
         handler_context
             .report_violation("upload at the server: ended without its trailers".to_owned());
     }

@@ -209,7 +209,7 @@ impl fmt::Display for Tally {
         for (name, counters) in [("client", self.client), ("server", self.server)] {
             writeln!(
                 f,
-                "{name}     {} connections, {} joined, {} streams; {} migrations, {} declined",
+                "{name}     {} connections, {} joined, {} streams; {} migrations initiated, {} declined",
                 counters.connections,
                 counters.joined,
                 counters.streams,

@@ -45,7 +45,7 @@ pub struct Run {
     pub values: Vec<f64>,
 }
 
-/// The difference between two sides.
+/// The contrast between two sides: a difference or a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ContrastResult {
     /// Value of the contrast over the same runs that `interval` covers.

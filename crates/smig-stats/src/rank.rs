@@ -87,8 +87,8 @@ impl Ranks {
     }
 
     fn u(&self) -> f64 {
-        let min_rank_sum = self.first_count * (self.first_count + 1);
-        (self.doubled_rank_sum - min_rank_sum) as f64 / 2.0
+        let doubled_min_rank_sum = self.first_count * (self.first_count + 1);
+        (self.doubled_rank_sum - doubled_min_rank_sum) as f64 / 2.0
     }
 
     /// Counts the ways to draw as many values as the first list has, for each (doubled) rank sum.
@@ -99,16 +99,16 @@ impl Ranks {
         let mut ways = vec![vec![0.0; max_sum + 1]; self.first_count + 1];
         ways[0][0] = 1.0;
         let mut max_reached = 0;
-        for (seen, rank) in self.doubled_ranks.iter().enumerate() {
+        for (seen, doubled_rank) in self.doubled_ranks.iter().enumerate() {
             for drawn in (0..self.first_count.min(seen + 1)).rev() {
                 let (fewer, more) = ways.split_at_mut(drawn + 1);
                 for (sum, from) in fewer[drawn][..=max_reached].iter().enumerate() {
                     if *from > 0.0 {
-                        more[0][sum + rank] += from;
+                        more[0][sum + doubled_rank] += from;
                     }
                 }
             }
-            max_reached += rank;
+            max_reached += doubled_rank;
         }
         ways.pop().unwrap_or_default()
     }

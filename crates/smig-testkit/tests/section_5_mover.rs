@@ -190,7 +190,7 @@ fn a_closed_direction_sets_end_stream_on_every_migrate() {
 }
 
 #[test]
-fn end_stream_on_a_migrate_ends_the_movers_direction() {
+fn end_stream_on_a_migrate_ends_its_senders_direction() {
     // SMIG-5.4/end-stream: on an accepted MIGRATE, and on a declined one.
     for to in [C2, C1] {
         let mut peer = Peer::connected_to_server(Config::server()).with_spare();

@@ -346,7 +346,7 @@ fn a_carriers_priority_update_may_overtake_the_answer() {
 }
 
 #[test]
-fn a_stream_counts_against_the_limit_of_the_connection_that_opens_it() {
+fn the_limit_of_the_opening_connection_applies_to_all_streams_of_the_session() {
     // SMIG-7.9/whose-limit: C1's SETTINGS allow three open streams, C2's two.
     let setup = Setup::new(Config::client()).with_setting(setting::MAX_CONCURRENT_STREAMS, 3);
     let mut peer = Peer::for_client(setup);

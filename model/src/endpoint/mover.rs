@@ -23,9 +23,9 @@ impl Endpoint {
 
     /// Sends MIGRATE, the barrier of this side's direction (SMIG-5.3/mover-barrier).
     pub(crate) fn start_migration(&mut self, conn: Conn) {
-        let id = self.next_id[conn.index()];
+        let carrier_id = self.next_id[conn.index()];
         self.next_id[conn.index()] += 2;
-        let (from, to) = (self.addr, StreamAddr { conn, id });
+        let (from, to) = (self.addr, StreamAddr { conn, id: carrier_id });
         let end = self.end_for_migrate();
         self.queue_frame(from, |id| Frame::Migrate(id, MigrateKind::Move { to, end }));
         self.offer = OfferState::No; // the client's MIGRATE answers an offer: SMIG-6.2/offer-answered

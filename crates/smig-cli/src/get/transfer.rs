@@ -151,13 +151,13 @@ impl FetchOptions {
             return Ok(());
         }
         let bar = self.screen.add_bar(&display_name(job));
-        let sent_at = Instant::now();
+        let requested_at = Instant::now();
         let request = self.build_request(job, partial_file.as_ref())?;
         let response = self.clients.for_uri(&job.uri).request(request).await;
         let response = response.map_err(|error| errors::from_request_error(&error))?;
         report.status = Some(response.status());
         report.version = Some(response.version());
-        report.time_to_first_byte = Some(sent_at.elapsed());
+        report.time_to_first_byte = Some(requested_at.elapsed());
         let offset = match self.prepare_destination(job, &response, partial_file, sink)? {
             BodyOffset::At(at) => at,
             BodyOffset::RangeRefused => {

@@ -78,8 +78,8 @@ impl Origin {
         }
     }
 
-    async fn wait_for_resets(&self, count: usize) {
-        while self.server.stats().streams_reset < count as u64 {
+    async fn wait_for_resets(&self, total: usize) {
+        while self.server.stats().streams_reset < total as u64 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -236,7 +236,7 @@ async fn a_post_is_not_sent_twice() {
 }
 
 #[tokio::test]
-async fn a_closed_connection_is_not_used_again() {
+async fn a_connection_announced_as_closing_is_not_used_again() {
     let (addr, connections) = fixed_response_origin(
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
     )

@@ -22,7 +22,7 @@ use super::body::Upload;
 #[derive(Debug)]
 pub(super) struct Http1Pool {
     server: SocketAddr,
-    tls: TlsConnectorBox,
+    tls: DebugTlsConnector,
     idle_connections: Arc<Mutex<Vec<PooledConnection>>>,
     permits: Arc<Semaphore>,
 }
@@ -44,9 +44,9 @@ pub(super) struct Http1Response {
     local_addr: SocketAddr,
 }
 
-struct TlsConnectorBox(TlsConnector);
+struct DebugTlsConnector(TlsConnector);
 
-impl std::fmt::Debug for TlsConnectorBox {
+impl std::fmt::Debug for DebugTlsConnector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TlsConnector")
     }
@@ -84,7 +84,7 @@ impl Http1Pool {
     ) -> Result<Self, String> {
         Ok(Self {
             server,
-            tls: TlsConnectorBox(build_connector(certificate)?),
+            tls: DebugTlsConnector(build_connector(certificate)?),
             idle_connections: Arc::default(),
             permits: Arc::new(Semaphore::new(connections)),
         })

@@ -9,12 +9,12 @@ use crate::{EnqueueResult, Link, Rate, Time};
 fn a_lone_packet_arrives_after_serialisation_and_delay() {
     // 1,500 bytes at 10 Mbit/s are 1.2 ms.
     let mut link = new_link(spec(Rate::mbit(10), 25, 10));
-    assert_eq!(link.next_event(), None);
+    assert_eq!(link.next_pop_at(), None);
     assert_eq!(link.enqueue(micros(100), NumberedPacket(0, 1500)), EnqueueResult::Accepted);
-    assert_eq!(link.next_event(), Some(micros(26_300)));
+    assert_eq!(link.next_pop_at(), Some(micros(26_300)));
     assert_eq!(link.pop(micros(26_299)), None);
     assert_eq!(link.pop(micros(26_300)).map(|a| a.packet.0), Some(0));
-    assert_eq!(link.next_event(), None);
+    assert_eq!(link.next_pop_at(), None);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_late_caller_does_not_slow_the_link() {
     feed(&mut late_link);
 
     let mut deliveries = Vec::new();
-    while let Some(at) = late_link.next_event() {
+    while let Some(at) = late_link.next_pop_at() {
         let poll_time = at + Duration::from_millis(7);
         while let Some(delivery) = late_link.pop(poll_time) {
             deliveries.push(delivery);

@@ -102,7 +102,7 @@ fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
             let within_limit = link.queue_packets() <= spec.queue.packets.max(1);
             assert!(within_limit, "seed {seed}: {} queued, {spec:?}", link.queue_packets());
         }
-        while let Some(at) = link.next_event() {
+        while let Some(at) = link.next_pop_at() {
             deliveries.extend(std::iter::from_fn(|| link.pop(at)));
         }
         assert!(deliveries.is_sorted_by(|a, b| a.due <= b.due), "seed {seed}");

@@ -46,7 +46,7 @@ fn micros(micros: u64) -> Time {
 /// Polls at each `next_event` until the link is empty, like a caller that is never late.
 fn drain<L: LinkLog>(link: &mut Link<NumberedPacket, L>) -> Vec<Delivery<NumberedPacket>> {
     let mut deliveries = Vec::new();
-    while let Some(at) = link.next_event() {
+    while let Some(at) = link.next_pop_at() {
         while let Some(delivery) = link.pop(at) {
             assert_eq!(delivery.due, at, "delivered at the moment it was due");
             deliveries.push(delivery);

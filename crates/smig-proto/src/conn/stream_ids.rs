@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use crate::ids::StreamId;
 use crate::invariant::DebugExpect;
 
-/// Maximum number of stored ranges of skipped IDs, each with at least one ID. Older ranges count
+/// Maximum number of stored ranges of skipped IDs, each with at least one ID. Lower ranges count
 /// as closed.
 const MAX_SKIPPED_RANGES: usize = 256;
 /// Maximum number of stored IDs whose late frames are ignored. Older ones count as closed.
@@ -32,7 +32,7 @@ pub(crate) enum IdState {
 #[derive(Debug, Default)]
 pub(crate) struct StreamIdSpace {
     highest_used: u32,
-    /// The highest ID that a request or a promise opened; carriers do not count.
+    /// Of the peer's IDs: the highest that a request or a promise opened; carriers do not count. 0 for this side's.
     highest_opened: u32,
     skipped_ranges: SkippedRanges,
     ignored_ids: RecentIds,
@@ -59,7 +59,7 @@ impl SkippedRanges {
     /// Appends a range above all others.
     fn push(&mut self, first: u32, last: u32) {
         self.ranges.push_back((first, last));
-        self.evict_oldest();
+        self.evict_lowest();
     }
 
     /// Removes one ID, which may split a range in two.
@@ -75,12 +75,12 @@ impl SkippedRanges {
             (false, false) => {
                 range.1 = id - 2;
                 self.ranges.insert(index + 1, (id + 2, last));
-                self.evict_oldest();
+                self.evict_lowest();
             }
         }
     }
 
-    fn evict_oldest(&mut self) {
+    fn evict_lowest(&mut self) {
         if self.ranges.len() > MAX_SKIPPED_RANGES {
             self.ranges.pop_front();
         }

@@ -138,7 +138,7 @@ impl Http1Conn {
         for _ in 0..MAX_POLL_ROUNDS {
             let result = poll(&mut Context::from_waker(&self.waker));
             if result.is_ready() {
-                self.shared_waker.end_unnotified();
+                self.shared_waker.end_without_wake();
                 return result;
             }
             self.poll_connection();
@@ -159,7 +159,7 @@ impl Http1Conn {
             self.poll_connection();
             !self.shared_waker.take_repoll()
         });
-        self.shared_waker.end_unnotified();
+        self.shared_waker.end_without_wake();
         is_quiet && !self.has_ended && !self.is_last && self.sender.is_ready()
     }
 
@@ -205,7 +205,7 @@ impl Http1Conn {
         self.is_last |= smig::is_last_request(request.headers());
         self.shared_waker.begin_detached();
         let response = self.sender.try_send_request(request);
-        self.shared_waker.end_unnotified();
+        self.shared_waker.end_without_wake();
         let was_used = std::mem::replace(&mut self.was_used, true);
         let clock = timeouts.start();
         let next_timeout = Some(clock.first_timeout());

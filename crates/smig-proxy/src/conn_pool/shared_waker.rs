@@ -59,7 +59,7 @@ impl SharedWaker {
     }
 
     /// Ends polling without waking the task; records whether the waker was called.
-    pub(super) fn end_unnotified(&self) {
+    pub(super) fn end_without_wake(&self) {
         if self.state.swap(IDLE, Ordering::AcqRel) == REPOLL {
             self.state.store(NOTIFIED, Ordering::Release);
         }

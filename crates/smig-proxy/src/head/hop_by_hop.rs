@@ -107,7 +107,7 @@ fn strip_fields_named_by_connection(headers: &mut HeaderMap) -> Result<(), &'sta
         let name =
             HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
         // A client could remove these from a request whose recipient relies on them.
-        if is_end_to_end(&name) {
+        if is_protected_from_connection(&name) {
             return Err("connection names an end-to-end field");
         }
         named_fields.push(name);
@@ -121,7 +121,7 @@ fn strip_fields_named_by_connection(headers: &mut HeaderMap) -> Result<(), &'sta
     Ok(())
 }
 
-pub(super) fn is_hop_by_hop(name: &HeaderName) -> bool {
+pub(super) fn is_hop_by_hop_except_te(name: &HeaderName) -> bool {
     *name == CONNECTION
         || *name == TRANSFER_ENCODING
         || *name == UPGRADE
@@ -143,7 +143,7 @@ pub(super) fn imitates_reserved_field(name: &HeaderName) -> bool {
 }
 
 /// Returns whether no connection option may name this field.
-fn is_end_to_end(name: &HeaderName) -> bool {
+fn is_protected_from_connection(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 13] = [
         HOST,
         CONTENT_LENGTH,
@@ -159,11 +159,11 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         HeaderName::from_static("traceparent"),
         HeaderName::from_static("tracestate"),
     ];
-    NAMES.contains(name) || identifies_sender(name)
+    NAMES.contains(name) || is_reserved_field(name)
 }
 
 /// Returns whether a field identifies the sender of a request, or its original target.
-pub(super) fn identifies_sender(name: &HeaderName) -> bool {
+pub(super) fn is_reserved_field(name: &HeaderName) -> bool {
     *name == header::FORWARDED
         || name.as_str().starts_with("x-forwarded")
         || name == "x-real-ip"

@@ -1,5 +1,5 @@
 //! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and a message
-//! that two parsers could interpret differently is rejected, never repaired. Where a message ends
+//! that two parsers could interpret differently is rejected; only a response's content-length is rewritten, without leading zeros. Where a message ends
 //! is determined in `framing`.
 
 mod hop_by_hop;

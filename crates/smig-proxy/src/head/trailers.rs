@@ -5,14 +5,14 @@ use http::header::{self, CONTENT_LENGTH, HOST, HeaderName, TE};
 use http_body::Frame;
 use smig::BoxError;
 
-use super::hop_by_hop::{identifies_sender, is_hop_by_hop, strip_proxy_fields};
+use super::hop_by_hop::{is_hop_by_hop_except_te, is_reserved_field, strip_proxy_fields};
 
 /// Checks a frame of a request. Trailers must not contain fields that identify the sender or a
 /// proxy: a recipient may merge them into the header section (RFC 9110 section 6.5.1).
 pub(crate) fn validate_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let frame = validate_response_frame(frame)?;
     let is_identifying = |name: &HeaderName| {
-        identifies_sender(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
+        is_reserved_field(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
     };
     if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(is_identifying)) {
         return Err("the trailers contain a field that identifies the sender".into());
@@ -26,7 +26,7 @@ pub fn validate_response_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, 
     let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
     strip_proxy_fields(trailers);
     for name in trailers.keys() {
-        if is_hop_by_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
+        if is_hop_by_hop_except_te(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
             return Err("the trailers contain a framing or routing field".into());
         }
     }

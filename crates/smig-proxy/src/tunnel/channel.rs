@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Reset};
 
 /// Maximum number of bytes buffered in a body; the writer then waits.
-const MAX_BUFFERED_BYTES: usize = 64 << 10;
+const BUFFER_HIGH_WATERMARK_BYTES: usize = 64 << 10;
 
 /// Creates a writer and the body that sends what it writes. An idle pair holds no buffer.
 #[must_use]
@@ -90,7 +90,7 @@ impl BodySender {
         if state.is_body_dropped {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if state.buffered_bytes < MAX_BUFFERED_BYTES {
+        if state.buffered_bytes < BUFFER_HIGH_WATERMARK_BYTES {
             return Poll::Ready(Ok(()));
         }
         state.register_waker(WRITER, cx);
@@ -154,9 +154,9 @@ impl Body for ChannelBody {
             return Poll::Ready(Some(Err(Reset(ErrorCode::ConnectError).into())));
         }
         if let Some(data) = state.chunks.pop_front() {
-            let was_full = state.buffered_bytes >= MAX_BUFFERED_BYTES;
+            let was_full = state.buffered_bytes >= BUFFER_HIGH_WATERMARK_BYTES;
             state.buffered_bytes -= data.len();
-            if was_full && state.buffered_bytes < MAX_BUFFERED_BYTES {
+            if was_full && state.buffered_bytes < BUFFER_HIGH_WATERMARK_BYTES {
                 wake(state, WRITER);
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -205,13 +205,13 @@ mod tests {
     #[test]
     fn a_full_body_is_not_ready() {
         let (mut sender, mut body) = channel();
-        let chunk = Bytes::from(vec![0; MAX_BUFFERED_BYTES / 4]);
+        let chunk = Bytes::from(vec![0; BUFFER_HIGH_WATERMARK_BYTES / 4]);
         let mut pushed_bytes = 0;
         while sender.poll_ready(&mut cx()).is_ready() {
             sender.push(chunk.clone());
             pushed_bytes += chunk.len();
         }
-        assert_eq!(pushed_bytes, MAX_BUFFERED_BYTES);
+        assert_eq!(pushed_bytes, BUFFER_HIGH_WATERMARK_BYTES);
         assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == chunk));
         assert!(sender.poll_ready(&mut cx()).is_ready());
     }

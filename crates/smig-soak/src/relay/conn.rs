@@ -185,7 +185,7 @@ async fn relay_direction(
                 RelayFault::Reset => return Err(EndReason::Killed(KillMethod::Reset)),
                 RelayFault::Fin => return Err(EndReason::Killed(KillMethod::Fin)),
                 RelayFault::Slow(bytes) => slow_until = relayed_bytes + bytes,
-                RelayFault::Stall(time) if !state.is_draining.load(Ordering::Relaxed) => {
+                RelayFault::Stall(time) if !state.is_run_over.load(Ordering::Relaxed) => {
                     direction_state.is_stalled.store(true, Ordering::Relaxed);
                     tokio::time::sleep(time).await;
                     direction_state.is_stalled.store(false, Ordering::Relaxed);
@@ -193,7 +193,7 @@ async fn relay_direction(
                 RelayFault::Stall(_) => {}
             }
         }
-        let is_slow = relayed_bytes < slow_until && !state.is_draining.load(Ordering::Relaxed);
+        let is_slow = relayed_bytes < slow_until && !state.is_run_over.load(Ordering::Relaxed);
         if is_slow {
             tokio::time::sleep(SLOW_READ_DELAY).await;
         }

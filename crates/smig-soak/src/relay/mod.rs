@@ -81,7 +81,7 @@ pub(super) struct RelayState {
     /// Connections to the server that the relay could not open; they count as kills.
     failed_connects: AtomicU64,
     /// The run is over: no more delays.
-    is_draining: AtomicBool,
+    is_run_over: AtomicBool,
 }
 
 impl RelayState {
@@ -105,7 +105,7 @@ pub(crate) struct Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.accept_task.abort();
-        self.state.is_draining.store(true, Ordering::Relaxed);
+        self.state.is_run_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -122,7 +122,7 @@ impl Relay {
             conns: Mutex::default(),
             kills: Mutex::default(),
             failed_connects: AtomicU64::new(0),
-            is_draining: AtomicBool::new(false),
+            is_run_over: AtomicBool::new(false),
         });
         let accept_task = tokio::spawn(accept(listener, Arc::clone(&state)));
         Ok(Self { addr, state, accept_task })

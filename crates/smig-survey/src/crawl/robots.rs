@@ -1,7 +1,7 @@
 //! robots.txt (RFC 9309): which paths a host allows, and how often it may be requested.
 //!
 //! Owns the file's syntax and the meaning of the response's status. There are no regular
-//! expressions: a hostile file costs at most one pass over its bytes per URL.
+//! expressions: a hostile file costs at most one pass over the path for each rule.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ struct GroupAgents {
 
 impl Group {
     /// Merges all groups that name this crawler or, without any, all groups for `*` (section 2.2.1).
-    /// Lines before the first user-agent line apply to every crawler.
+    /// Lines before the first user-agent line count as a group for `*`.
     fn parse(file: &[u8]) -> Self {
         let text = String::from_utf8_lossy(file);
         let (mut own_group, mut wildcard_group, mut is_named) =

@@ -101,7 +101,7 @@ fn compare(
         }
         let _ = model.enqueue(*at, Probe(number)); // a dropped probe is never due
     }
-    while let Some(at) = model.next_event() {
+    while let Some(at) = model.next_pop_at() {
         while let Some(delivery) = model.pop(at) {
             due[delivery.packet.0 as usize] = Some(delivery.due);
         }

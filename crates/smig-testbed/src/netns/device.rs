@@ -88,7 +88,7 @@ fn set_up_endpoint(
         congestion_control,
         initial_window: spec.initial_window,
     };
-    route.add().context(|| format!("cannot add a route to {}", endpoint.peer))?;
+    route.replace().context(|| format!("cannot add a route to {}", endpoint.peer))?;
     Ok(tun)
 }
 

@@ -236,7 +236,7 @@ impl ForwardLoop {
 
     fn sleep(&mut self) -> Result<Wake, Errno> {
         let next_event =
-            self.directions.iter().filter_map(|direction| direction.link.next_event()).min();
+            self.directions.iter().filter_map(|direction| direction.link.next_pop_at()).min();
         if next_event != self.armed_for {
             arm(&self.timer, next_event)?;
             self.armed_for = next_event;

@@ -47,7 +47,7 @@ const AF_INET: u8 = 2;
 
 impl Route<'_> {
     /// Adds the route in the calling thread's namespace.
-    pub(super) fn add(&self) -> io::Result<()> {
+    pub(super) fn replace(&self) -> io::Result<()> {
         let body = self.body(interface_index(self.interface)?);
         request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
     }

@@ -1,4 +1,4 @@
-//! Two engines and several connections in virtual time.
+//! A client's engine, one or more of a server's, and the connections between them, in virtual time.
 //!
 //! A [`World`] holds a client's session, a server's sessions and the connections between them. An
 //! [`Op`] is one step: an application writes, an engine migrates a stream, bytes arrive, a

@@ -192,9 +192,9 @@ impl DemoDriver<'_> {
 /// Emits the events of a finished trial.
 fn emit_final_events(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), DemoError> {
     let mut totals = BTreeMap::<_, u64>::new();
-    for object in &result.observation.objects {
-        let name = object.name.clone();
-        match &object.outcome {
+    for transfer in &result.observation.objects {
+        let name = transfer.name.clone();
+        match &transfer.outcome {
             Outcome::Complete | Outcome::Cancelled => {}
             // Reported as a problem of the run when it occurred.
             Outcome::TimedOut if name == SMALL_TRANSFER => {}
@@ -205,7 +205,7 @@ fn emit_final_events(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), 
             Outcome::Damaged => return Err(DemoError::Corrupted(name)),
             Outcome::Failed(why) => return Err(DemoError::Transfer { name, why: why.clone() }),
         }
-        for entry in &object.connections {
+        for entry in &transfer.connections {
             *totals.entry(entry.connection).or_default() += entry.bytes;
         }
     }

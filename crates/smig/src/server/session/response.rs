@@ -147,13 +147,13 @@ where
             let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
             migrated_count += usize::from(candidate.is_some_and(Candidate::has_migrated));
         }
-        let open_streams = slots.len().saturating_sub(migrated_count);
+        let unmigrated_count = slots.len().saturating_sub(migrated_count);
         for &slot in &*candidates {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.migration, &mut exchange.record);
             if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, exchange.key, open_streams, record)
+                candidate.evaluate(turn, rules, recent, exchange.key, unmigrated_count, record)
             {
                 let stream = counters.stream_ref(turn, session_record, exchange.key);
                 counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
