@@ -37,7 +37,7 @@ pub struct Delivery<P> {
 /// One direction of a link.
 ///
 /// Add packets with [`enqueue`](Self::enqueue), call [`pop`](Self::pop) until
-/// it returns `None`, and call it again at [`next_event`](Self::next_event). A
+/// it returns `None`, and call it again at [`next_pop_at`](Self::next_pop_at). A
 /// late caller receives packets late, but the computed times do not change: a
 /// departure time follows from the departure before it, not from the time of
 /// the call.

@@ -43,7 +43,7 @@ fn micros(micros: u64) -> Time {
     Time::from_nanos(micros * 1_000)
 }
 
-/// Polls at each `next_event` until the link is empty, like a caller that is never late.
+/// Polls at each `next_pop_at` until the link is empty, like a caller that is never late.
 fn drain<L: LinkLog>(link: &mut Link<NumberedPacket, L>) -> Vec<Delivery<NumberedPacket>> {
     let mut deliveries = Vec::new();
     while let Some(at) = link.next_pop_at() {
