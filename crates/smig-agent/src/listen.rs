@@ -32,6 +32,8 @@ pub(crate) async fn accept_all(
     shutdown: ShutdownReceiver,
 ) {
     let mut connections = JoinSet::new();
+    let serve_connection =
+        |tcp, permit| serve(tcp, permit, protocol.clone(), Arc::clone(&shared), shutdown.clone());
     loop {
         let accept_result = tokio::select! {
             () = wait_for_shutdown(shutdown.clone()) => break,
@@ -40,13 +42,7 @@ pub(crate) async fn accept_all(
         };
         match accept_result {
             Ok((tcp, permit)) => {
-                connections.spawn(serve(
-                    tcp,
-                    permit,
-                    protocol.clone(),
-                    Arc::clone(&shared),
-                    shutdown.clone(),
-                ));
+                connections.spawn(serve_connection(tcp, permit));
             }
             Err(error) => {
                 throttled!(warn, "local accept", %error, "local connection not accepted");
@@ -55,13 +51,7 @@ pub(crate) async fn accept_all(
         }
     }
     for (tcp, permit) in accept_queued(listener, &shared) {
-        connections.spawn(serve(
-            tcp,
-            permit,
-            protocol.clone(),
-            Arc::clone(&shared),
-            shutdown.clone(),
-        ));
+        connections.spawn(serve_connection(tcp, permit));
     }
     while connections.join_next().await.is_some() {}
 }

@@ -239,10 +239,12 @@ fn check_placeholders(
     let known_names: Vec<_> = own.iter().copied().chain(names).collect();
     let names: BTreeSet<&str> = texts.iter().flat_map(|text| placeholders(text)).collect();
     for name in names.into_iter().filter(|name| !known_names.contains(name)) {
-        let known_placeholders: Vec<_> =
-            known_names.iter().map(|name| format!("{{{name}}}")).collect();
-        let what =
-            format!("unknown placeholder {{{name}}}; known: {}", known_placeholders.join(", "));
+        let known_placeholders: Vec<_> = known_names.iter().map(|name| braced(name)).collect();
+        let what = format!(
+            "unknown placeholder {}; known: {}",
+            braced(name),
+            known_placeholders.join(", ")
+        );
         faults.push((key.to_owned(), what));
     }
 }

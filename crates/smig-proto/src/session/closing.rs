@@ -1,7 +1,5 @@
 //! Errors in the peer's input, and the end of connections.
 
-use bytes::Bytes;
-
 use crate::conn::{ConnState, Connection, IdState, Offence};
 use crate::error::{Cause, ConnectionError, ErrorCode, Initiator, InputError};
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
@@ -137,7 +135,7 @@ impl Session {
         if self.conns.find(conn_id).is_none_or(Connection::is_dead) {
             return;
         }
-        self.send_final_goaway(conn_id, code, &Bytes::copy_from_slice(reason.as_bytes()));
+        self.send_final_goaway(conn_id, code, reason.as_bytes());
         self.end_connection(now, conn_id, None);
         self.events.push_back(Event::Closed { conn: conn_id, error: None });
     }
