@@ -19,7 +19,7 @@ use smig::{
 };
 use smig_admin::{
     self as admin, AdminObserver, AdminSpec, AdminTarget, ReportedStats, StatsSource,
-    UpstreamReport,
+    UpstreamServerReport,
 };
 
 /// Pacing rate of each connection.
@@ -67,7 +67,7 @@ struct FakeUpstream;
 
 impl StatsSource for FakeUpstream {
     fn report(&self, to: &mut ReportedStats) {
-        to.upstreams.push(UpstreamReport {
+        to.upstream_servers.push(UpstreamServerReport {
             upstream: "app".into(),
             server: "unix:/run/app.sock".into(),
             healthy: true,

@@ -44,7 +44,9 @@ mod target;
 pub mod telemetry;
 
 pub use observer::AdminObserver;
-pub use reports::{ReportedStats, StatsSource, TelemetryReport, TunnelReport, UpstreamReport};
+pub use reports::{
+    ReportedStats, StatsSource, TelemetryReport, TunnelReport, UpstreamServerReport,
+};
 pub use server::{Admin, AdminError, AdminSpec, start};
 pub use target::{AdminTarget, SessionSource};
 

@@ -14,7 +14,7 @@ use smig::Stats;
 
 use super::request_metrics::SMALL_REQUEST_THRESHOLD_BYTES;
 use super::snapshot_cache::SnapshotCache;
-use super::{ReportedStats, TunnelReport, UpstreamReport};
+use super::{ReportedStats, TunnelReport, UpstreamServerReport};
 
 /// All metrics of one target.
 pub(crate) struct Metrics(Registry);
@@ -192,15 +192,19 @@ fn encode_upstreams(
     reported_stats: &ReportedStats,
 ) -> Result<(), fmt::Error> {
     use MetricType::{Counter, Gauge};
-    let labels = |one: &UpstreamReport| UpstreamLabels {
+    let labels = |one: &UpstreamServerReport| UpstreamLabels {
         upstream: one.upstream.clone(),
         server: one.server.clone(),
     };
-    let metric =
-        |name, help, kind, value: fn(&UpstreamReport) -> u64| MetricDef { name, help, kind, value };
+    let metric = |name, help, kind, value: fn(&UpstreamServerReport) -> u64| MetricDef {
+        name,
+        help,
+        kind,
+        value,
+    };
     encode_all(
         encoder,
-        &reported_stats.upstreams,
+        &reported_stats.upstream_servers,
         labels,
         &[
             metric("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {

@@ -15,7 +15,8 @@ pub trait StatsSource: Send + Sync + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReportedStats {
     /// Servers of the upstreams.
-    pub upstreams: Vec<UpstreamReport>,
+    #[serde(rename = "upstreams")]
+    pub upstream_servers: Vec<UpstreamServerReport>,
     /// Tunnels, by kind.
     pub tunnels: Vec<TunnelReport>,
     /// Access log lines dropped since the start, if there is an access log.
@@ -35,7 +36,7 @@ pub struct TelemetryReport {
 
 /// One server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UpstreamReport {
+pub struct UpstreamServerReport {
     /// The upstream's name in the configuration.
     pub upstream: String,
     /// The server's URL.

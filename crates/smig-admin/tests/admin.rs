@@ -14,7 +14,7 @@ use smig::{
 };
 use smig_admin::{
     self as admin, Admin, AdminError, AdminObserver, AdminSpec, AdminTarget, ReportedStats,
-    StatsSource, TunnelReport, UpstreamReport,
+    StatsSource, TunnelReport, UpstreamServerReport,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -185,7 +185,7 @@ struct FakeStats;
 impl StatsSource for FakeStats {
     fn report(&self, stats: &mut ReportedStats) {
         for (server, healthy) in [("http://a", true), ("http://b", false)] {
-            stats.upstreams.push(UpstreamReport {
+            stats.upstream_servers.push(UpstreamServerReport {
                 upstream: "app".into(),
                 server: server.into(),
                 healthy,

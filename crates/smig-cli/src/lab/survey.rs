@@ -126,8 +126,8 @@ struct CrawlArgs {
     #[arg(long, value_name = "N", default_value_t = WalkLimits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
     max_pages: u32,
     /// Maximum number of URLs per site that are requested
-    #[arg(long, value_name = "N", default_value_t = WalkLimits::default().max_objects, value_parser = clap::value_parser!(u32).range(1..))]
-    max_objects: u32,
+    #[arg(long, value_name = "N", default_value_t = WalkLimits::default().max_urls, value_parser = clap::value_parser!(u32).range(1..))]
+    max_urls: u32,
     /// Number of sites to crawl at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
@@ -234,11 +234,8 @@ fn print_results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
 
 fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let starts = parse_starts(args)?;
-    let limits = WalkLimits {
-        levels: args.levels,
-        max_pages: args.max_pages,
-        max_objects: args.max_objects,
-    };
+    let limits =
+        WalkLimits { levels: args.levels, max_pages: args.max_pages, max_urls: args.max_urls };
     let mut results = ResultsFile::open(&args.out, limits).map_err(to_cli_error)?;
     let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
     let client = crawl::build_client(trust).map_err(to_cli_error)?;

@@ -32,7 +32,12 @@ fn each_trial_is_measured_exactly_once() {
         assert!(result.disturbed.is_empty());
         let origin = result.origin.as_ref().unwrap();
         assert_eq!(origin.build, results[0].origin.as_ref().unwrap().build, "one program");
-        assert_eq!(origin.build.program.len(), 64, "a digest: {}", origin.build.program);
+        assert_eq!(
+            origin.build.program_sha256.len(),
+            64,
+            "a digest: {}",
+            origin.build.program_sha256
+        );
         assert!(result.versions["smig"].starts_with("smig "));
         let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
         assert_eq!(joined, result.id.variant.level("scheme") == Some("smig"), "{result:#?}");

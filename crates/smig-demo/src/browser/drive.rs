@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_files_are_removed_with_the_setup() {
-        let build = Build { commit: None, program: String::new() };
+        let build = Build { commit: None, program_sha256: String::new() };
         let programs = Programs::only_smig("/bin/true".into(), build, "a test");
         let trial_setup = TrialSetup::create(programs, &[], 1).unwrap();
         let trusted_key_sha256 = add_files(&trial_setup, &Mosaic::draw().unwrap()).unwrap();

@@ -1,6 +1,6 @@
 //! Statistics of upstreams and tunnels for the admin page and /metrics.
 
-use smig_admin::{ReportedStats, StatsSource, UpstreamReport};
+use smig_admin::{ReportedStats, StatsSource, UpstreamServerReport};
 
 use super::GatewayService;
 
@@ -10,9 +10,9 @@ impl StatsSource for GatewayService {
         table.tunnels.report(stats);
         stats.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped_lines());
         for upstream in table.upstreams() {
-            stats.upstreams.extend(upstream.servers().iter().map(|server| {
+            stats.upstream_servers.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();
-                UpstreamReport {
+                UpstreamServerReport {
                     upstream: upstream.name().to_owned(),
                     server: status.url.to_string(),
                     healthy: status.is_healthy,

@@ -217,7 +217,7 @@ impl Origin {
     }
 
     /// Returns whether there was no connection.
-    pub(crate) fn is_untouched(&mut self) -> bool {
+    pub(crate) fn has_no_pending_connection(&mut self) -> bool {
         self.connections.try_recv().is_err()
     }
 }

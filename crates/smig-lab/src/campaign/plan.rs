@@ -342,7 +342,7 @@ mod tests {
             jobs: 1,
             smig: "/bin/true".into(),
             version: "smig".into(),
-            build: Build { commit: Some("c1".into()), program: "p1".into() },
+            build: Build { commit: Some("c1".into()), program_sha256: "p1".into() },
             builds,
             on_disturbed: OnDisturbed::Reject,
         }

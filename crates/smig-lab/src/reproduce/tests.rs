@@ -303,7 +303,7 @@ fn a_report_of_several_builds_has_a_warning() {
     use crate::campaign::{Build, Origin};
     let mut results = recorded_results();
     let origin = |program: &str| {
-        let build = Build { commit: Some("c".repeat(40)), program: program.to_owned() };
+        let build = Build { commit: Some("c".repeat(40)), program_sha256: program.to_owned() };
         Some(Origin { build, load: [0.5, 1.5] })
     };
     for result in &mut results {

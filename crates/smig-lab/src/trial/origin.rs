@@ -18,7 +18,8 @@ pub struct Build {
     /// Commit that it was built from, if the build was given one.
     pub commit: Option<String>,
     /// SHA-256 of the program file.
-    pub program: String,
+    #[serde(rename = "program")]
+    pub program_sha256: String,
 }
 
 impl Build {
@@ -28,14 +29,14 @@ impl Build {
     /// The file cannot be read.
     pub fn of(program: &Path, commit: Option<&str>) -> io::Result<Self> {
         let digest = Sha256::digest(fs::read(program)?);
-        let program = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { commit: commit.map(str::to_owned), program })
+        let program_sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { commit: commit.map(str::to_owned), program_sha256 })
     }
 }
 
 impl fmt::Display for Build {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let program = self.program.get(..12).unwrap_or(&self.program);
+        let program = self.program_sha256.get(..12).unwrap_or(&self.program_sha256);
         match &self.commit {
             Some(commit) => {
                 write!(f, "commit {}, program {program}", commit.get(..12).unwrap_or(commit))
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     fn origin(commit: Option<&str>, program: &str) -> Origin {
-        let build = Build { commit: commit.map(str::to_owned), program: program.into() };
+        let build = Build { commit: commit.map(str::to_owned), program_sha256: program.into() };
         Origin { build, load: [0.5, 0.7] }
     }
 
@@ -166,7 +167,7 @@ mod tests {
         let build = Build::of(file.path(), Some("0123456789abcdef")).unwrap();
         // FIPS 180-2, appendix B.1.
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(build.program, digest);
+        assert_eq!(build.program_sha256, digest);
         assert_eq!(build.to_string(), "commit 0123456789ab, program ba7816bf8f01");
     }
 }

@@ -13,7 +13,7 @@ use crate::message::{content_length, encode_request, encode_response};
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
-    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamKey,
+    ExchangeKind, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
@@ -148,8 +148,14 @@ impl Session {
         let priority = Priority::from_headers(&head.headers);
         let halves = (send, RecvHalf::new(window, RecvState::Head));
         let addr = StreamAddr { conn: conn_id, id: stream_id };
-        let key =
-            self.admit(now, Opener::Local, RequestKind::from_request(head), addr, halves, priority);
+        let key = self.admit(
+            now,
+            Opener::Local,
+            ExchangeKind::from_request(head),
+            addr,
+            halves,
+            priority,
+        );
         self.arm_tick(now);
         Ok(key)
     }
@@ -212,13 +218,13 @@ impl Session {
         stream.send.record_head(head, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
-            if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
+            if stream.exchange_kind == ExchangeKind::Tunnel && !head.status.is_success() {
                 // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                 // 9.3.6).
-                stream.request_kind = RequestKind::Ordinary;
+                stream.exchange_kind = ExchangeKind::Ordinary;
             }
             let bodiless =
-                stream.request_kind != RequestKind::Ordinary || matches!(status, 204 | 304);
+                stream.exchange_kind != ExchangeKind::Ordinary || matches!(status, 204 | 304);
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
@@ -363,7 +369,7 @@ impl Session {
         let key = self.admit(
             now,
             Opener::Local,
-            RequestKind::from_request(head),
+            ExchangeKind::from_request(head),
             addr,
             halves,
             Priority::default(),

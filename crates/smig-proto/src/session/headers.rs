@@ -9,7 +9,7 @@ use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
 use crate::session::{Event, Session};
-use crate::stream::{Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamKey};
+use crate::stream::{ExchangeKind, Opener, RecvHalf, RecvState, SendHalf, SendState, StreamKey};
 use crate::time::Instant;
 use crate::wire::EndStream;
 
@@ -138,8 +138,14 @@ impl Session {
         recv.on_head(end, length).map_err(|cause| InputError::Stream(stream_id, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
         let addr = StreamAddr { conn: conn_id, id: stream_id };
-        let key =
-            self.admit(now, Opener::Peer, RequestKind::from_request(&head), addr, halves, priority);
+        let key = self.admit(
+            now,
+            Opener::Peer,
+            ExchangeKind::from_request(&head),
+            addr,
+            halves,
+            priority,
+        );
         self.arm_tick(now);
         self.events.push_back(Event::Request { conn: conn_id, stream: key, head, end });
         Ok(())
@@ -209,18 +215,18 @@ impl Session {
             }
             ResponseKind::Final => {
                 let status = head.status.as_u16();
-                if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
+                if stream.exchange_kind == ExchangeKind::Tunnel && !head.status.is_success() {
                     // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                     // 9.3.6).
-                    stream.request_kind = RequestKind::Ordinary;
+                    stream.exchange_kind = ExchangeKind::Ordinary;
                 }
                 let announced_length = content_length(&head.headers)?;
-                let length = match (stream.request_kind, status) {
+                let length = match (stream.exchange_kind, status) {
                     // These responses have no content, whatever their content-length (RFC 9110
                     // section 6.4.1).
-                    (RequestKind::Head, _) | (RequestKind::Ordinary, 204 | 304) => Some(0),
-                    (RequestKind::Ordinary, _) => announced_length,
-                    (RequestKind::Tunnel, _) => None,
+                    (ExchangeKind::Head, _) | (ExchangeKind::Ordinary, 204 | 304) => Some(0),
+                    (ExchangeKind::Ordinary, _) => announced_length,
+                    (ExchangeKind::Tunnel, _) => None,
                 };
                 stream.recv.on_head(end, length)?;
                 self.events.push_back(Event::Response { stream: key, head, end });
@@ -294,7 +300,7 @@ impl Session {
         let key = self.admit(
             now,
             Opener::Peer,
-            RequestKind::from_request(&head),
+            ExchangeKind::from_request(&head),
             addr,
             halves,
             Priority::default(),
@@ -304,7 +310,7 @@ impl Session {
     }
 }
 
-impl RequestKind {
+impl ExchangeKind {
     pub(crate) fn from_request(head: &RequestHead) -> Self {
         match head.method {
             http::Method::HEAD => Self::Head,

@@ -7,7 +7,7 @@ use crate::invariant::DebugExpect;
 use crate::migrate::MigrationState;
 use crate::session::resets::ResetReason;
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, Opener, RecvState, RequestKind, SendState, StreamKey};
+use crate::stream::{ExchangeKind, KeyState, Opener, RecvState, SendState, StreamKey};
 
 /// Bytes of an unneeded request that are read before the client is requested to stop sending.
 const MAX_DRAINED_BYTES: i64 = 64 << 10;
@@ -71,7 +71,7 @@ impl Session {
             // Queued data is still sent.
             return;
         }
-        let is_not_tunnel = stream.request_kind != RequestKind::Tunnel;
+        let is_not_tunnel = stream.exchange_kind != ExchangeKind::Tunnel;
         if send_ended && is_not_tunnel && self.side == Side::Server {
             // The response is complete; the rest of the request is not needed.
             stream.key_state = KeyState::Draining(0);

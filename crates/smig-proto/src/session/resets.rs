@@ -5,7 +5,7 @@ use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamErr
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::{EndBeforeAnswer, MigrationState};
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, RecvState, RequestKind, Stream, StreamKey};
+use crate::stream::{ExchangeKind, KeyState, RecvState, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire;
 
@@ -134,7 +134,7 @@ impl Session {
             return;
         }
         let is_complete_response =
-            stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
+            stream.recv.state() == RecvState::Ended && stream.exchange_kind != ExchangeKind::Tunnel;
         if self.side == Side::Client && code == ErrorCode::NoError && is_complete_response {
             self.withdraw_migration(key, at);
             return self.stop_request(key, at);

@@ -6,7 +6,7 @@ use crate::migrate::Mover;
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
-    Binding, KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamKey,
+    Binding, ExchangeKind, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{FrameHeader, kind};
@@ -62,7 +62,7 @@ impl Session {
         &mut self,
         now: Instant,
         opener: Opener,
-        request_kind: RequestKind,
+        exchange_kind: ExchangeKind,
         addr: StreamAddr,
         halves: (SendHalf, RecvHalf),
         priority: Priority,
@@ -70,7 +70,7 @@ impl Session {
         let (send, recv) = halves;
         let key = self.streams.insert(Stream {
             opener,
-            request_kind,
+            exchange_kind,
             binding: Binding::new(addr),
             send,
             recv,

@@ -6,7 +6,7 @@ use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::Session;
-use crate::stream::{RequestKind, Stream, StreamKey};
+use crate::stream::{ExchangeKind, Stream, StreamKey};
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +149,7 @@ fn stream_view(stream: &Stream) -> StreamView {
         priority: stream.priority,
         migrations: stream.binding.migration_count(),
         is_migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
-        is_tunnel: stream.request_kind == RequestKind::Tunnel,
+        is_tunnel: stream.exchange_kind == ExchangeKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),
     }

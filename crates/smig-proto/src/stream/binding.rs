@@ -228,7 +228,7 @@ mod tests {
     use crate::ids::AppId;
     use crate::priority::Priority;
     use crate::stream::{
-        KeyState, Opener, RecvHalf, RecvState, RequestKind, SendBeforeAnswer, SendEnd, SendHalf,
+        ExchangeKind, KeyState, Opener, RecvHalf, RecvState, SendBeforeAnswer, SendEnd, SendHalf,
         SendState, StallClock, Stream,
     };
     use crate::time::Instant;
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(send.take(20).bytes, 20);
         Stream {
             opener: Opener::Peer,
-            request_kind: RequestKind::Ordinary,
+            exchange_kind: ExchangeKind::Ordinary,
             binding: Binding::new(S1),
             send,
             recv: RecvHalf::new(1000, RecvState::Ended),
@@ -271,7 +271,7 @@ mod tests {
         let send = (stream.send.state(), stream.send.queued_bytes(), stream.send.sent_bytes());
         let recv = (stream.recv.state(), stream.recv.received_bytes());
         let windows = (stream.send.window.value(), stream.recv.window.value());
-        (send, recv, windows, stream.priority, stream.opener, stream.request_kind)
+        (send, recv, windows, stream.priority, stream.opener, stream.exchange_kind)
     }
 
     /// The state that a migration replaces.

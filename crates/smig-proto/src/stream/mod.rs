@@ -61,7 +61,7 @@ impl KeyState {
 /// Kind of exchange, by the request's method and the response's status. Determines whether the
 /// response may have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub(crate) enum ExchangeKind {
     Ordinary,
     Head,
     Tunnel,
@@ -70,7 +70,7 @@ pub(crate) enum RequestKind {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
-    pub(crate) request_kind: RequestKind,
+    pub(crate) exchange_kind: ExchangeKind,
     /// What a migration replaces; the rest stays.
     pub(crate) binding: Binding,
     pub(crate) send: SendHalf,
@@ -122,7 +122,7 @@ impl Stream {
     /// other.
     pub(crate) fn has_sent_response(&self) -> bool {
         self.opener == Opener::Peer
-            && self.request_kind != RequestKind::Tunnel
+            && self.exchange_kind != ExchangeKind::Tunnel
             && self.send.state() == SendState::Ended
             && self.binding.open_migration().is_none()
     }

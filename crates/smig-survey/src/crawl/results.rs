@@ -138,8 +138,8 @@ impl ResultsFile {
         }
         if *limits != self.limits {
             return Err(self.results_error(format!(
-                "made with --levels {} --max-pages {} --max-objects {}; use these or another --out",
-                limits.levels, limits.max_pages, limits.max_objects
+                "made with --levels {} --max-pages {} --max-urls {}; use these or another --out",
+                limits.levels, limits.max_pages, limits.max_urls
             )));
         }
         Ok(())
@@ -354,7 +354,7 @@ mod tests {
         summary.read(File::open(&path).unwrap(), "results", &mut counts).unwrap();
         assert_eq!((counts.site_count(), counts.object_count()), (1, 1));
         assert_eq!(summary.ends(), BTreeMap::from([(WalkEnd::Limited, 1)]));
-        let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
+        let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-urls.";
         assert_eq!(summary.notes(), [note]);
     }
 

@@ -27,14 +27,15 @@ pub struct WalkLimits {
     pub levels: u8,
     /// HTML pages read for their links, per site.
     pub max_pages: u32,
-    /// URLs requested, per site.
-    pub max_objects: u32,
+    /// URLs requested, per site; earlier results files name it `max_objects`.
+    #[serde(alias = "max_objects")]
+    pub max_urls: u32,
 }
 
 impl Default for WalkLimits {
     /// The paper's three levels; at one request per second about 20 minutes per site.
     fn default() -> Self {
-        Self { levels: 3, max_pages: 50, max_objects: 1000 }
+        Self { levels: 3, max_pages: 50, max_urls: 1000 }
     }
 }
 
@@ -127,7 +128,7 @@ impl WalkEnd {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Complete => "crawled completely",
-            Self::Limited => "limited by --max-pages or --max-objects",
+            Self::Limited => "limited by --max-pages or --max-urls",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Unreachable => "without a landing page",
             Self::Abandoned => "abandoned after refusals or failures of the server",
@@ -280,7 +281,7 @@ impl Walk {
         if self.seen_urls.contains(url.as_str()) {
             return;
         }
-        if self.seen_urls.len() as u64 >= self.limits.max_objects.into() {
+        if self.seen_urls.len() as u64 >= self.limits.max_urls.into() {
             self.mark_limited();
             return;
         }

@@ -108,8 +108,8 @@ fn compare(
     let seconds = last_at.since(first_at).as_secs_f64();
     let capacity_bits = model.capacity_bytes(left_wire_at(first_at), left_wire_at(last_at)) * 8.0;
     RateCheck {
-        expected_mbit: capacity_bits / seconds / 1e6,
-        measured_mbit: bits / seconds / 1e6,
+        expected_mbit_per_s: capacity_bits / seconds / 1e6,
+        measured_mbit_per_s: bits / seconds / 1e6,
         seconds,
     }
 }

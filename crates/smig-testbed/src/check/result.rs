@@ -63,9 +63,9 @@ pub struct DirectionCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RateCheck {
     /// The expected rate.
-    pub expected_mbit: f64,
+    pub expected_mbit_per_s: f64,
     /// The measured rate.
-    pub measured_mbit: f64,
+    pub measured_mbit_per_s: f64,
     /// Length of the measured interval.
     pub seconds: f64,
 }
@@ -105,9 +105,9 @@ pub enum TbfCheck {
     /// It was measured. Ethernet headers are counted, as the token bucket does.
     Measured {
         /// The configured rate.
-        expected_mbit: f64,
+        expected_mbit_per_s: f64,
         /// The measured rate.
-        measured_mbit: f64,
+        measured_mbit_per_s: f64,
     },
     /// It was not measured.
     Skipped {
@@ -160,7 +160,7 @@ impl RateCheck {
     /// Returns the relative error of the rate; positive if too fast.
     #[must_use]
     pub fn relative_error(&self) -> f64 {
-        relative_error(self.measured_mbit, self.expected_mbit)
+        relative_error(self.measured_mbit_per_s, self.expected_mbit_per_s)
     }
 }
 
@@ -169,8 +169,8 @@ impl TbfCheck {
     #[must_use]
     pub fn relative_error(&self) -> Option<f64> {
         match self {
-            Self::Measured { expected_mbit, measured_mbit } => {
-                Some(relative_error(*measured_mbit, *expected_mbit))
+            Self::Measured { expected_mbit_per_s, measured_mbit_per_s } => {
+                Some(relative_error(*measured_mbit_per_s, *expected_mbit_per_s))
             }
             Self::Skipped { .. } => None,
         }
@@ -235,7 +235,7 @@ pub(super) mod tests {
 
     fn good_direction() -> DirectionCheck {
         DirectionCheck {
-            rate: RateCheck { expected_mbit: 10.0, measured_mbit: 9.95, seconds: 2.0 },
+            rate: RateCheck { expected_mbit_per_s: 10.0, measured_mbit_per_s: 9.95, seconds: 2.0 },
             delay: DelayCheck {
                 probes: 200,
                 expected_ms: 25.1,
@@ -259,7 +259,7 @@ pub(super) mod tests {
             link: LinkSpec::paper_wired(),
             to_client: DirectionCheck { loss: Some(loss), ..good_direction() },
             to_server: good_direction(),
-            tbf: TbfCheck::Measured { expected_mbit: 10.0, measured_mbit: 10.001 },
+            tbf: TbfCheck::Measured { expected_mbit_per_s: 10.0, measured_mbit_per_s: 10.001 },
             timing: HostTiming::default(),
         }
     }
@@ -272,7 +272,7 @@ pub(super) mod tests {
             change(&mut check);
             check.violations().join(" ")
         };
-        assert_eq!(with(|check| check.rate.measured_mbit = 10.2), "rate");
+        assert_eq!(with(|check| check.rate.measured_mbit_per_s = 10.2), "rate");
         assert_eq!(with(|check| check.rate = RateCheck::default()), "rate");
         assert_eq!(with(|check| check.delay.error_p50_ms = 1.1), "delay");
         assert_eq!(with(|check| check.delay.error_p99_ms = 2.1), "delay");
@@ -289,7 +289,7 @@ pub(super) mod tests {
         assert_eq!(check.result(), CheckResult::Good);
         check.timing.sender_p99 = Duration::from_millis(1);
         assert_eq!(check.result(), CheckResult::Good, "late, but still within the bounds");
-        check.to_server.rate.measured_mbit = 9.0;
+        check.to_server.rate.measured_mbit_per_s = 9.0;
         assert_eq!(check.result(), CheckResult::Disturbed);
         check.timing.sender_p99 = Duration::ZERO;
         assert_eq!(check.result(), CheckResult::OutOfBounds);

@@ -83,8 +83,8 @@ fn line(name: &str, direction: &DirectionCheck, tbf: &str) -> String {
     );
     format!(
         "{name:<27}{:>10.3}{:>10.3}{:>8}{tbf:>9}  {:>8.2}{:>9.2}{:>7.2}{:>7.2}  {loss:<20}",
-        rate.expected_mbit,
-        rate.measured_mbit,
+        rate.expected_mbit_per_s,
+        rate.measured_mbit_per_s,
         percent(rate.relative_error()),
         delay.expected_ms,
         delay.measured_ms,
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn failed_bounds_are_listed() {
         let mut check = sample();
-        check.to_server.rate.measured_mbit = 5.0;
+        check.to_server.rate.measured_mbit_per_s = 5.0;
         check.to_client.delay.probes = 0;
         check.tbf = TbfCheck::Skipped { reason: "tc is not installed".into() };
         let rows = table_rows(&check);

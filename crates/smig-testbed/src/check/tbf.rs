@@ -36,8 +36,8 @@ pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfChec
     let bits_per_s_with_headers =
         bits_per_s * (packet_bytes as f64 + FRAME_HEADER_BYTES) / packet_bytes as f64;
     Ok(TbfCheck::Measured {
-        expected_mbit: rate.as_mbit(),
-        measured_mbit: bits_per_s_with_headers / 1e6,
+        expected_mbit_per_s: rate.as_mbit(),
+        measured_mbit_per_s: bits_per_s_with_headers / 1e6,
     })
 }
 

@@ -3,7 +3,8 @@
 //! The program is the first process of its own PID namespace: when it ends, the
 //! kernel kills its descendants. Its parent-death signal is `SIGKILL`, and the
 //! thread that started it lives until the program has ended. So no process
-//! survives, even if this process is killed.
+//! survives, even if this process is killed. Without the capability for a PID
+//! namespace the program's descendants may.
 
 use std::io;
 use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};

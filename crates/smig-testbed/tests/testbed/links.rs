@@ -161,9 +161,9 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     spec.to_client.loss = Some(LossSpec::Random(0.1));
     let check = check("a link", &spec, &options)?;
     for direction in [&check.to_client, &check.to_server] {
-        ensure!((direction.rate.expected_mbit - 8.0).abs() < 1e-6, "{direction:?}");
+        ensure!((direction.rate.expected_mbit_per_s - 8.0).abs() < 1e-6, "{direction:?}");
         // A slow machine makes a link slower, never faster.
-        ensure!(direction.rate.measured_mbit < 8.08, "{direction:?}");
+        ensure!(direction.rate.measured_mbit_per_s < 8.08, "{direction:?}");
         // 10 ms, and the transmission time of 100 bytes at 8 Mbit/s.
         ensure!((direction.delay.expected_ms - 10.1).abs() < 1e-6, "{direction:?}");
         ensure!(direction.delay.measured_ms >= 10.1 && direction.delay.probes > 0, "{direction:?}");
@@ -191,7 +191,7 @@ pub(crate) fn a_varying_link_is_compared_with_its_model() -> Result<()> {
     let options = CheckOptions { duration: Duration::from_millis(800), max_repeats: 0, seed: 1 };
     let check = check("a link that varies", &spec, &options)?;
     for direction in [&check.to_client, &check.to_server] {
-        ensure!(direction.rate.expected_mbit > 0.0, "{direction:?}");
+        ensure!(direction.rate.expected_mbit_per_s > 0.0, "{direction:?}");
         // A slow machine makes a link slower, never faster; an undisturbed machine does neither.
         ensure!(direction.rate.relative_error() < 0.02, "{direction:?}");
         ensure!(

@@ -132,7 +132,7 @@ fn limits_end_the_walk_as_limited() {
     let mut outcomes: Vec<_> =
         links.iter().map(|link| (*link, page(&["https://a.example/deep"]))).collect();
     outcomes.push(("https://a.example/", page(&links)));
-    let few_objects = WalkLimits { max_objects: 10, ..WalkLimits::default() };
+    let few_objects = WalkLimits { max_urls: 10, ..WalkLimits::default() };
     let (requested, limited_walk) = walk("https://a.example/", few_objects, &outcomes);
     assert_eq!((requested.len(), limited_walk.end()), (10, WalkEnd::Limited));
     let one_page = WalkLimits { max_pages: 1, ..WalkLimits::default() };
