@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
+use smig_pace::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant,
     OutputBuffer, Session,
 };
 
-use super::bulk::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};

@@ -3,11 +3,10 @@
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses; `server::session` and `client::session` implement it.
 //!
-//! [`conn_set`] holds the connections, each a [`conn`]; [`bulk`] limits the rate of those that streams have migrated to.
+//! [`conn_set`] holds the connections, each a [`conn`], and limits the rate of those that streams have migrated to.
 //! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the session's timer; [`report`] reports events
 //! to the observer.
 
-mod bulk;
 mod conn;
 mod conn_set;
 mod report;

@@ -8,22 +8,24 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 /// While bulk defers, it gets the path's rate divided by this.
-pub(in crate::driver) const DEFERRED_RATE_DIVISOR: u64 = 4;
+pub const DEFERRED_RATE_DIVISOR: u64 = 4;
 
+/// How long bulk yields to interactive bytes that occupy the path.
 #[derive(Debug)]
-pub(in crate::driver) struct BulkDeferral {
+pub struct BulkDeferral {
     /// Upper bound on the remaining deferral.
     max_deferral: Duration,
     until: Option<Instant>,
 }
 
 impl BulkDeferral {
-    pub(in crate::driver) const fn new(max: Duration) -> Self {
+    /// Creates a deferral that lasts `max` at most; zero disables it.
+    pub const fn new(max: Duration) -> Self {
         Self { max_deferral: max, until: None }
     }
 
     /// Extends the deferral: interactive connections sent `bytes` bytes on a path that carries `rate` bytes per second.
-    pub(in crate::driver) fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
+    pub fn on_interactive(&mut self, now: Instant, bytes: u64, rate: u64) {
         if bytes == 0 || rate == 0 {
             return;
         }
@@ -34,17 +36,18 @@ impl BulkDeferral {
     }
 
     /// Returns whether bulk yields now.
-    pub(in crate::driver) fn is_active(&mut self, now: Instant) -> bool {
+    pub fn is_active(&mut self, now: Instant) -> bool {
         self.until = self.until.filter(|&until| until > now);
         self.until.is_some()
     }
 
     /// Ends the deferral, because there is no bulk connection.
-    pub(in crate::driver) fn cancel(&mut self) {
+    pub fn cancel(&mut self) {
         self.until = None;
     }
 
-    pub(in crate::driver) const fn deadline(&self) -> Option<Instant> {
+    /// Returns when the deferral ends.
+    pub const fn deadline(&self) -> Option<Instant> {
         self.until
     }
 }

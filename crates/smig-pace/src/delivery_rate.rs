@@ -22,13 +22,13 @@ struct DeliverySample {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct DeliveryRate {
+pub(crate) struct DeliveryRate {
     samples: VecDeque<DeliverySample>,
 }
 
 impl DeliveryRate {
     /// Adds a sample: bytes acknowledged and sent up to now, both since the same fixed time.
-    pub(super) fn on_sample(&mut self, at: Instant, acknowledged: u64, sent: u64) {
+    pub(crate) fn on_sample(&mut self, at: Instant, acknowledged: u64, sent: u64) {
         if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
@@ -42,13 +42,13 @@ impl DeliveryRate {
     }
 
     /// Discards all samples.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.samples.clear();
     }
 
     /// Returns bytes acknowledged per second over the last `window`, or slightly more; `None` while samples
     /// do not reach back that far.
-    pub(super) fn rate(&self, window: Duration) -> Option<u64> {
+    pub(crate) fn rate(&self, window: Duration) -> Option<u64> {
         let last = self.samples.back()?;
         let first = self.sample_before(last.at, window)?;
         Some(bytes_per_second(
@@ -59,7 +59,7 @@ impl DeliveryRate {
     }
 
     /// Returns bytes sent per second over a `window` that ended `ago` before the last sample.
-    pub(super) fn send_rate(&self, window: Duration, ago: Duration) -> Option<u64> {
+    pub(crate) fn send_rate(&self, window: Duration, ago: Duration) -> Option<u64> {
         let last = self.sample_before(self.samples.back()?.at, ago)?;
         let first = self.sample_before(last.at, window)?;
         Some(bytes_per_second(last.sent - first.sent.min(last.sent), first.at, last.at))
@@ -67,7 +67,7 @@ impl DeliveryRate {
 
     /// Returns the shortest round trip in the samples of the last `window`: not smoothed, and without the time
     /// by which ACK aggregation delayed the others. `None` without a measured round trip.
-    pub(super) fn min_round_trip(&self, window: Duration) -> Option<Duration> {
+    pub(crate) fn min_round_trip(&self, window: Duration) -> Option<Duration> {
         let now = self.samples.back()?.at;
         let recent = |sample: &&DeliverySample| now.saturating_duration_since(sample.at) < window;
         self.samples.iter().rev().take_while(recent).filter_map(|sample| sample.round_trip).min()

@@ -16,7 +16,7 @@ use super::delivery_rate::DeliveryRate;
 const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
 /// Paths with a shorter round trip, or with a higher rate than the second constant, have no queue that a person
 /// notices: they are not paced.
-pub(in crate::driver) const MIN_PACED_RTT: Duration = Duration::from_millis(2);
+pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
 const MAX_PACED_BYTES_PER_S: u64 = 125_000_000;
 /// Samples per round trip, and the shortest interval between two.
 const SAMPLES_PER_RTT: u32 = 8;
@@ -42,25 +42,26 @@ const MAX_SHARING_TIME: Duration = Duration::from_secs(40);
 
 /// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::driver) struct RateSample {
+pub struct RateSample {
     /// Bytes acknowledged on all connections since any fixed time.
-    pub(in crate::driver) acknowledged: u64,
+    pub acknowledged: u64,
     /// Bytes sent on all connections since the same time.
-    pub(in crate::driver) sent: u64,
+    pub sent: u64,
     /// The smoothed round-trip time of bulk, used while [`DeliveryRate`] has no sample.
-    pub(in crate::driver) rtt: Duration,
+    pub rtt: Duration,
     /// Bytes of bulk in flight.
-    pub(in crate::driver) in_flight: u64,
+    pub in_flight: u64,
     /// Mean deviation of the round-trip time.
-    pub(in crate::driver) rtt_deviation: Duration,
+    pub rtt_deviation: Duration,
     /// The minimum round-trip time of all connections.
-    pub(in crate::driver) min_rtt: Duration,
+    pub min_rtt: Duration,
     /// Bytes per packet.
-    pub(in crate::driver) mss: u32,
+    pub mss: u32,
 }
 
+/// The limit of the rate of bulk on one path.
 #[derive(Debug)]
-pub(in crate::driver) struct Pacer {
+pub struct Pacer {
     min_rtt: Duration,
     delivery: DeliveryRate,
     /// Estimate of the path's rate, bytes per second.
@@ -96,7 +97,7 @@ enum PacerState {
 
 impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
-    pub(in crate::driver) fn new(now: Instant, min_rtt: Duration) -> Self {
+    pub fn new(now: Instant, min_rtt: Duration) -> Self {
         let micros = u64::try_from(min_rtt.as_micros()).unwrap_or(u64::MAX).max(1);
         let initial_cap = (2 * INITIAL_WINDOW_BYTES).saturating_mul(1_000_000) / micros;
         Self {
@@ -118,27 +119,27 @@ impl Pacer {
     }
 
     /// Returns bytes per second that all bulk connections together may send; `u64::MAX` is no limit.
-    pub(in crate::driver) const fn cap(&self) -> u64 {
+    pub const fn cap(&self) -> u64 {
         self.cap
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
-    pub(in crate::driver) const fn capacity(&self) -> u64 {
+    pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// Returns whether a sample is due.
-    pub(in crate::driver) fn is_due(&self, now: Instant) -> bool {
+    pub fn is_due(&self, now: Instant) -> bool {
         now >= self.next_sample
     }
 
     /// Returns when a sample is due; `None` while nothing is sent.
-    pub(in crate::driver) fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
         (!self.is_idle).then_some(self.next_sample)
     }
 
     /// Records that no bulk is in flight: the time until it sends again does not measure the path.
-    pub(in crate::driver) fn on_idle(&mut self, now: Instant) {
+    pub fn on_idle(&mut self, now: Instant) {
         self.schedule_sample(now);
         self.is_idle = true;
         self.delivery.clear();
@@ -149,7 +150,7 @@ impl Pacer {
     }
 
     /// Takes a sample and updates the cap.
-    pub(in crate::driver) fn on_sample(&mut self, now: Instant, sample: RateSample) {
+    pub fn on_sample(&mut self, now: Instant, sample: RateSample) {
         self.schedule_sample(now);
         self.is_idle = false;
         self.min_rtt = sample.min_rtt.max(MIN_PACED_RTT);
