@@ -47,7 +47,7 @@ pub struct RateSample {
     pub acknowledged: u64,
     /// Bytes sent on all connections since the same time.
     pub sent: u64,
-    /// The smoothed round-trip time of bulk, used while [`DeliveryRate`] has no sample.
+    /// The smoothed round-trip time of bulk, used while there is no sample of a round trip.
     pub rtt: Duration,
     /// Bytes of bulk in flight.
     pub in_flight: u64,

@@ -16,7 +16,7 @@ use serde::de::{Deserializer, Error as _};
 pub enum ValueKind {
     /// A string.
     Text,
-    /// An array of strings.
+    /// An array of strings, or one string.
     List,
     /// An integer.
     Integer,
@@ -224,7 +224,10 @@ pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
     let text = match NumberOrText::deserialize(deserializer) {
         Ok(NumberOrText::Text(text)) if text == "never" => return Ok(None),
         Ok(NumberOrText::Text(text)) => text,
-        _ => String::new(),
+        Ok(NumberOrText::Number(number)) => number.to_string(),
+        Err(_) => {
+            return Err(D::Error::custom("this takes a time like \"5s\", or \"never\""));
+        }
     };
     // Reject zero: it could mean immediately or never.
     match parse_time(&text) {

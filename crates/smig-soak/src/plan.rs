@@ -73,9 +73,9 @@ pub(crate) struct Plan {
     pub(crate) server_migration: ServerMigration,
     pub(crate) client_migration: ClientMigration,
     pub(crate) spares: usize,
-    /// Maximum number of migrations of one stream that each side tolerates.
+    /// Maximum number of migrations of one stream, at the client and at a server of the run's own.
     pub(crate) max_migrations: u8,
-    /// Receive window of a stream at both ends.
+    /// Receive window of a stream at the client.
     pub(crate) stream_window: u32,
     pub(crate) faults: Vec<PlannedFault>,
     pub(crate) download: Transfer,

@@ -272,8 +272,9 @@ async fn read_upload(
     let hash = hex(&handler_context.content.hash(params.part));
     let sent_hash = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
     if params.framing == Framing::Trailers && sent_hash.is_none_or(|sent| sent != hash.as_str()) {
-        handler_context
-            .report_violation("upload at the server: ended without its trailers".to_owned());
+        let wrong = "upload at the server: ended without the trailer field of its hash";
+        handler_context.report_violation(wrong.to_owned());
+        return Err(wrong.into());
     }
     if let Err(wrong) = checker.check_complete() {
         handler_context.report_violation(format!("upload at the server: {wrong}"));

@@ -14,7 +14,7 @@ pub(super) struct Sample {
     pub(super) failed_count: usize,
 }
 
-/// Returns the results with these levels on these axes.
+/// Returns the results that have these levels on these axes, or lack the axis.
 pub(super) fn filter_runs<'a>(
     results: &[&'a TrialResult],
     levels: &[(&str, &str)],
@@ -117,7 +117,7 @@ impl Sample {
         ratios.reduce(f64::max)
     }
 
-    /// Returns the 95 % confidence interval of the mean; `None` from fewer than five runs.
+    /// Returns the 95 % confidence interval of the mean; `None` from fewer than five seeds.
     pub(super) fn interval(&self) -> Option<(f64, f64)> {
         let interval = Bootstrap::default().interval(&self.runs, Statistic::Mean)?;
         Some((interval.low, interval.high))
@@ -128,7 +128,7 @@ impl Sample {
         Some(MeasuredValue { value: self.mean()?, interval: self.interval() })
     }
 
-    /// Returns the ratio of this sample's mean to the other's, paired where the seeds are equal.
+    /// Returns the ratio of this sample's mean to the other's, paired if five seeds or more are in both samples: then only those count.
     pub(super) fn ratio_to(&self, other: &Self) -> Option<MeasuredValue> {
         let bootstrap = Bootstrap::default();
         let ratio =

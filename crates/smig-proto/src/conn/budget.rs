@@ -108,8 +108,8 @@ impl ResetBudget {
         (Charge(()), if paid { Ok(()) } else { Err(Cause::TooManyResets) })
     }
 
-    /// Charges the peer where no connection can be closed for it: takes the remaining tokens, so a
-    /// later [`Self::charge`] may fail.
+    /// Charges the peer where no connection can be closed for it: takes the cost,
+    /// or what is left if that is less, so a later [`Self::charge`] may fail.
     pub(crate) fn debit(&mut self, offence: Offence) -> Charge {
         if let Some(bucket) = &mut self.0 {
             bucket.take_up_to(offence.cost());

@@ -56,7 +56,7 @@ pub struct StreamView {
     pub content_length: Option<u64>,
     /// Its priority.
     pub priority: Priority,
-    /// Number of times that it moved.
+    /// Number of migrations that this side began, even if unanswered or declined, and that it followed.
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
     pub is_migrating: bool,
@@ -69,7 +69,8 @@ pub struct StreamView {
 }
 
 impl Session {
-    /// Returns the session's connections.
+    /// Returns the session's connections that have not ended; [`Self::connection`] finds an ended one too until
+    /// the driver removes it.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView> + '_ {
         self.conns.iter().filter(|conn| !conn.is_dead()).map(connection_view)
     }
@@ -93,7 +94,8 @@ impl Session {
         self.streams.find(key).map(stream_view)
     }
 
-    /// Returns the running streams, including released ones that still have data to send.
+    /// Returns the streams that have not failed, including complete ones whose key is held, and released ones that
+    /// still have data to send.
     pub fn streams(&self) -> impl Iterator<Item = (StreamKey, StreamView)> + '_ {
         let running = self.streams.iter().filter(|(_, stream)| !stream.has_failed());
         running.map(|(key, stream)| (key, stream_view(stream)))

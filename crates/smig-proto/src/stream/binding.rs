@@ -2,8 +2,9 @@
 //! about to change it.
 //!
 //! A migration replaces only this: offsets, windows, buffered body, half-closed state
-//! and priority are in the halves of [`super::Stream`]. An address changes in three ways only:
-//! [`Binding::begin`], [`Binding::rebind`] and [`Binding::revert`].
+//! and priority are in the halves of [`super::Stream`]. An address changes only in this file: in
+//! [`Binding::begin`], [`Binding::rebind`] and [`Binding::end`], and where an open migration ends
+//! without success: [`Binding::revert`], [`Binding::on_answer`] and [`Binding::on_migrate`].
 
 use crate::error::Cause;
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
@@ -21,7 +22,7 @@ pub(crate) struct Binding {
     vacated_addrs: Vec<StreamAddr>,
     /// The connection whose scheduler has an entry for the stream, or whose window it waits for.
     scheduled_on: Option<ConnId>,
-    /// Number of migrations that either side began.
+    /// Number of migrations that this side began, even if declined, and that it followed.
     migrations: u8,
 }
 

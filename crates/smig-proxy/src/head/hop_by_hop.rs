@@ -162,7 +162,8 @@ fn is_protected_from_connection(name: &HeaderName) -> bool {
     NAMES.contains(name) || is_reserved_field(name)
 }
 
-/// Returns whether a field identifies the sender of a request, or its original target.
+/// Returns whether a field identifies the sender of a request or its original target, or imitates such a field or a
+/// framing field.
 pub(super) fn is_reserved_field(name: &HeaderName) -> bool {
     *name == header::FORWARDED
         || name.as_str().starts_with("x-forwarded")

@@ -36,13 +36,13 @@ pub enum UpgradeKind {
 /// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeHandling {
-    /// It is honored.
+    /// A GET's upgrade to `websocket` is honored; any other one is ignored.
     Honored,
     /// The request is treated as one without it.
     Ignored,
 }
 
-/// A request without hop-by-hop fields.
+/// A request without hop-by-hop fields, except `te: trailers`.
 #[derive(Clone, Debug)]
 pub struct UpstreamHead {
     /// The method.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Reset};
 
-/// Maximum number of bytes buffered in a body; the writer then waits.
+/// Number of bytes buffered in a body from which on the writer waits; its last chunk may exceed it.
 const BUFFER_HIGH_WATERMARK_BYTES: usize = 64 << 10;
 
 /// Creates a writer and the body that sends what it writes. An idle pair holds no buffer.
