@@ -86,21 +86,22 @@ impl Axis {
         matches!(self.scale, Scale::Categorical)
     }
 
-    /// Returns the text after the last tick's number.
+    /// Returns the unit. A figure writes it after the last number of its x axis; a panel's title names the unit of its y
+    /// axis.
     #[must_use]
     pub const fn unit(&self) -> &'static str {
         self.unit
     }
 
     /// Returns the position of a value, 0 at the start of the axis and 1 at its end; values outside
-    /// are clamped.
+    /// are clamped, and NaN is at the start.
     #[must_use]
     pub fn position(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear | Scale::Categorical => (value - self.start) / (self.end - self.start),
             Scale::Log => (value.max(self.start) / self.start).ln() / (self.end / self.start).ln(),
         };
-        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+        if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
     /// Returns about `target_count` values for ticks, with their text.
@@ -204,6 +205,17 @@ mod tests {
         let axis = Axis::categorical(vec!["a".into(), "b".into()]);
         assert_eq!(axis.ticks(1), [(0.5, "a".into()), (1.5, "b".into())]);
         assert_eq!(axis.position(1.5), 0.75);
+    }
+
+    #[test]
+    fn values_outside_are_clamped() {
+        for axis in [Axis::linear(10.0, ""), Axis::log(1.0, 10.0, "")] {
+            for (value, position) in
+                [(11.0, 1.0), (f64::INFINITY, 1.0), (-1.0, 0.0), (f64::NEG_INFINITY, 0.0)]
+            {
+                assert_eq!(axis.position(value), position, "{axis:?} {value}");
+            }
+        }
     }
 
     #[test]

@@ -84,17 +84,18 @@ impl Grid {
         }
     }
 
-    /// Writes a text so that its last character is left of `x`.
+    /// Writes a text so that its last character is left of `x`; the start of a longer text is clipped.
     pub fn text_ending_at(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
         let length = text.chars().count();
-        let start = x.saturating_sub(length);
-        self.text(start, y, text, paint);
+        for (offset, c) in text.chars().enumerate().skip(length.saturating_sub(x)) {
+            self.put(x + offset - length, y, c, paint);
+        }
     }
 
-    /// Returns whether the cell is blank.
+    /// Returns whether the cell is blank, as all cells outside are.
     #[must_use]
     pub fn is_blank(&self, x: usize, y: usize) -> bool {
-        self.cells.get(y * self.width + x).is_none_or(|(c, _)| *c == ' ')
+        x >= self.width || self.cells.get(y * self.width + x).is_none_or(|(c, _)| *c == ' ')
     }
 
     /// Returns the rows as text without paint.
@@ -150,6 +151,10 @@ mod tests {
         assert_eq!(grid.plain_rows(), [" 12", "   ab"]);
         assert_eq!((grid.width(), grid.height()), (5, 2));
         assert!(grid.is_blank(0, 0) && !grid.is_blank(1, 0));
+        grid.text(0, 1, "a", Paint::Plain);
+        assert!(grid.is_blank(5, 0) && grid.is_blank(0, 2));
+        grid.text_ending_at(2, 0, "abc", Paint::Plain);
+        assert_eq!(grid.plain_rows()[0], "bc2");
     }
 
     #[test]

@@ -74,20 +74,21 @@ impl<W: Write> Screen<W> {
         (columns > 0 && rows > 0).then_some((usize::from(columns), usize::from(rows)))
     }
 
-    /// Draws over the last drawing.
+    /// Draws over the last drawing; without a terminal, below it.
     ///
     /// # Errors
     /// Write errors.
     pub fn draw(&mut self, grid: &Grid) -> io::Result<()> {
+        let rows = match self.mode {
+            OutputMode::Colour => grid.painted_rows(),
+            OutputMode::Plain => grid.plain_rows(),
+            OutputMode::Lines => return self.print(&grid.plain_rows().join("\n")),
+        };
         queue!(self.writer, BeginSynchronizedUpdate)?;
         if self.drawn_rows > 0 {
             queue!(self.writer, MoveUp(self.drawn_rows))?;
         }
         queue!(self.writer, MoveToColumn(0))?;
-        let rows = match self.mode {
-            OutputMode::Colour => grid.painted_rows(),
-            OutputMode::Plain | OutputMode::Lines => grid.plain_rows(),
-        };
         for row in &rows {
             write!(self.writer, "{row}")?;
             queue!(self.writer, Clear(ClearType::UntilNewLine))?;
@@ -135,5 +136,16 @@ mod tests {
             "moves up once, and not over printed text"
         );
         assert!(!text.contains("\u{1b}[3") && !text.contains("\u{1b}[0m"), "no paint: {text:?}");
+    }
+
+    #[test]
+    fn without_a_terminal_a_drawing_is_lines_of_text() {
+        let mut grid = Grid::new(3, 2);
+        grid.text(0, 0, "abc", Paint::Red);
+        grid.text(0, 1, "d", Paint::Plain);
+        let mut screen = Screen::new(Vec::new(), OutputMode::Lines);
+        screen.draw(&grid).unwrap();
+        screen.draw(&grid).unwrap();
+        assert_eq!(String::from_utf8(screen.into_inner()).unwrap(), "abc\nd\nabc\nd\n");
     }
 }

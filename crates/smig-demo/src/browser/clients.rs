@@ -94,7 +94,7 @@ impl BrowserClients {
         let (elapsed_s, bytes) =
             (started_at.elapsed().as_secs_f64(), download.received_bytes() - bytes_before);
         run.download_mbit_per_s = (elapsed_s > 0.0).then(|| bytes as f64 * 8e-6 / elapsed_s);
-        run.migrations = count_migrations(&read_metrics(AGENT_ADMIN_ADDR)?)?;
+        run.migrations = count_migrations(&read_metrics_response(AGENT_ADMIN_ADDR)?)?;
         drop(download);
         pause(RunPhase::Finished);
         self.send(BrowserEvent::RunFinished(Box::new(run)))
@@ -137,8 +137,8 @@ impl BrowserClients {
     }
 }
 
-/// Returns a program's metrics, below the header section of its response.
-fn read_metrics(admin: SocketAddr) -> io::Result<String> {
+/// Returns the response with a program's metrics, its header section included.
+fn read_metrics_response(admin: SocketAddr) -> io::Result<String> {
     let mut tcp = TcpStream::connect_timeout(&admin, METRICS_TIMEOUT)?;
     tcp.set_read_timeout(Some(METRICS_TIMEOUT))?;
     let mut response = String::new();

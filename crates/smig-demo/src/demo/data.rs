@@ -94,7 +94,7 @@ pub struct DemoSetup {
     pub object_interval: Duration,
     /// Size of the big file in bytes.
     pub big_file_bytes: u64,
-    /// The interval of one [`BigFileSample`].
+    /// The interval of one [`BigFileSample`], except the last of a run.
     #[serde(with = "millis", rename = "sample_interval_ms")]
     pub sample_interval: Duration,
     /// The program and its version.
@@ -146,7 +146,8 @@ pub struct SmallObject {
 /// Bytes of the big file that arrived on one connection in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BigFileSample {
-    /// The interval's end; its length is [`DemoSetup::sample_interval`].
+    /// The interval's end. It began at the end of the previous one, but not earlier than
+    /// [`DemoSetup::sample_interval`] before.
     #[serde(with = "millis", rename = "at_ms")]
     pub interval_end: Duration,
     /// The connection.
@@ -224,6 +225,30 @@ impl DemoRun {
     #[must_use]
     pub fn big_file_bytes(&self) -> u64 {
         self.big_file_samples.iter().map(|sample| sample.bytes).sum()
+    }
+
+    /// Returns the length of a sample's interval. It is shorter than `sample_interval` if the previous sample or the
+    /// request is more recent than that, as for the sample at the big file's end.
+    pub(super) fn interval_of(
+        &self,
+        sample: &BigFileSample,
+        sample_interval: Duration,
+    ) -> Duration {
+        let end = sample.interval_end;
+        let next_index = self.big_file_samples.partition_point(|other| other.interval_end < end);
+        let previous_end = self.big_file_samples[..next_index].last().map(|it| it.interval_end);
+        let begin = previous_end.max(self.big_file_started_at);
+        begin.map_or(sample_interval, |begin| end.saturating_sub(begin).min(sample_interval))
+    }
+
+    /// Returns the rate of one sample in Mbit/s.
+    pub(super) fn sample_mbit_per_s(
+        &self,
+        sample: &BigFileSample,
+        sample_interval: Duration,
+    ) -> f64 {
+        let seconds = self.interval_of(sample, sample_interval).as_secs_f64();
+        sample.bytes as f64 * 8e-6 / seconds.max(1e-3)
     }
 
     /// Returns the time from the request for the big file to its last byte.

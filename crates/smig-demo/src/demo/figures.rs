@@ -97,11 +97,6 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
     ]
 }
 
-/// Returns the rate of one sample in Mbit/s.
-fn sample_mbit_per_s(setup: &DemoSetup, sample: &BigFileSample) -> f64 {
-    sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
-}
-
 fn link_mbit_per_s(result: &DemoResult) -> f64 {
     result.setup.link.to_client.rate.mean_mbit()
 }
@@ -116,12 +111,16 @@ fn big_file_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
         let lower_samples = run.big_file_samples.iter().filter(|other| {
             other.interval_end == sample.interval_end && other.connection < sample.connection
         });
-        lower_samples.map(|other| sample_mbit_per_s(setup, other)).sum()
+        lower_samples.map(|other| run.sample_mbit_per_s(other, setup.sample_interval)).sum()
     };
     let block = |sample: &BigFileSample| {
-        let (end, floor) = (sample.interval_end.as_secs_f64(), base_mbit_per_s(sample));
-        let begin = (end - setup.sample_interval.as_secs_f64()).max(0.0);
-        Block { x: (begin, end), y: (floor, floor + sample_mbit_per_s(setup, sample)) }
+        let begin =
+            sample.interval_end.saturating_sub(run.interval_of(sample, setup.sample_interval));
+        let floor = base_mbit_per_s(sample);
+        Block {
+            x: (begin.as_secs_f64(), sample.interval_end.as_secs_f64()),
+            y: (floor, floor + run.sample_mbit_per_s(sample, setup.sample_interval)),
+        }
     };
     connections
         .into_iter()
@@ -158,7 +157,7 @@ pub(super) fn distribution_figure(
         x: object_axis(result),
         panels: vec![Panel {
             title: "Small objects complete within the time: %".into(),
-            y: Axis::linear_exact(100.0, "%"),
+            y: Axis::linear_exact(100.0, ""),
             height: 200.0,
             layers: unloaded_layer.into_iter().chain(layers).collect(),
             rules: Vec::new(),
@@ -217,6 +216,8 @@ const fn connection_colour(connection: ConnectionId) -> Colour {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::demo::fixtures;
 
@@ -236,5 +237,24 @@ mod tests {
         let layers = big_file_layers(setup, run);
         let Shape::Blocks(upper) = &layers[1].shape else { panic!("blocks") };
         assert_eq!((layers.len(), upper[0].y), (2, (4.0, 8.0)));
+    }
+
+    #[test]
+    fn the_last_interval_begins_where_the_previous_one_ended() {
+        let mut result = fixtures::result();
+        let run = &mut result.runs[0];
+        let started_at = run.big_file_started_at.unwrap();
+        run.big_file_samples = [(500, 250_000), (750, 125_000)]
+            .map(|(after_ms, bytes)| BigFileSample {
+                interval_end: started_at + Duration::from_millis(after_ms),
+                connection: ConnectionId(1),
+                bytes,
+            })
+            .to_vec();
+        let layers = big_file_layers(&result.setup, run);
+        let Shape::Blocks(blocks) = &layers[0].shape else { panic!("blocks") };
+        let start = started_at.as_secs_f64();
+        assert_eq!((blocks[0].x, blocks[0].y), ((start, start + 0.5), (0.0, 4.0)));
+        assert_eq!((blocks[1].x, blocks[1].y), ((start + 0.5, start + 0.75), (0.0, 4.0)));
     }
 }

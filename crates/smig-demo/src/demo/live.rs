@@ -113,9 +113,10 @@ impl<W: Write> LiveView<W> {
                 )
             }
             DemoEvent::Problem(problem) => format!("  {problem}"),
-            DemoEvent::Object(_) | DemoEvent::BigFileBytes(_) | DemoEvent::RunFinished { .. } => {
-                return Ok(());
-            }
+            DemoEvent::Object(_)
+            | DemoEvent::BigFileBytes(_)
+            | DemoEvent::BulkCongestionControlMissing
+            | DemoEvent::RunFinished { .. } => return Ok(()),
         };
         self.screen.print(&line)
     }

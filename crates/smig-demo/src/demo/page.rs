@@ -164,6 +164,7 @@ mod tests {
     use super::*;
     use crate::demo::data::DemoRun;
     use crate::demo::fixtures;
+    use crate::demo::recorder::{DemoEvent, DemoRecorder};
     use smig_chart::html::assert_balanced;
 
     #[test]
@@ -180,6 +181,16 @@ mod tests {
         for external in ["<script", "url(", "@import", "src=", "NaN", "href="] {
             assert!(!html.contains(external), "{external}");
         }
+    }
+
+    #[test]
+    fn the_facts_state_the_congestion_control_that_was_used() {
+        let mut recorder = DemoRecorder::new(fixtures::setup());
+        recorder.apply(&DemoEvent::RunStarted(Variant::Smig));
+        let text = |recorder: &DemoRecorder| describe_congestion_control(&recorder.result().setup);
+        assert_eq!(text(&recorder), "cubic; bbr where SMig migrates the big file");
+        recorder.apply(&DemoEvent::BulkCongestionControlMissing);
+        assert_eq!(text(&recorder), "cubic");
     }
 
     #[test]

@@ -182,15 +182,15 @@ impl Picture<'_> {
 
     /// Returns the rates of all connections at a moment, as segments of a bar.
     fn bar_segments(&self, run: &DemoRun, moment_s: f64) -> Vec<(f64, Paint, char)> {
-        let interval_s = self.result.setup.sample_interval.as_secs_f64().max(1e-3);
+        let max_interval = self.result.setup.sample_interval;
         let covers = |sample: &&BigFileSample| {
             let end = sample.interval_end.as_secs_f64();
-            moment_s <= end && moment_s > end - interval_s
+            moment_s <= end && moment_s > end - run.interval_of(sample, max_interval).as_secs_f64()
         };
         let mut samples: Vec<_> = run.big_file_samples.iter().filter(covers).collect();
         samples.sort_by_key(|sample| sample.connection);
         let segment = |sample: &BigFileSample| {
-            let rate = sample.bytes as f64 * 8e-6 / interval_s;
+            let rate = run.sample_mbit_per_s(sample, max_interval);
             let (paint, character) = connection_paint(sample.connection);
             (self.rate_axis.position(rate), paint, character)
         };

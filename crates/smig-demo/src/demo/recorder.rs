@@ -22,6 +22,8 @@ pub enum DemoEvent {
     BigFileFinished(Duration),
     /// The big file migrated to another connection.
     Migrated(Migration),
+    /// The kernel lacks [`DemoSetup::bulk_congestion_control`]: SMig's connections for big files use the hosts'.
+    BulkCongestionControlMissing,
     /// A problem, in a complete sentence. The run may continue.
     Problem(String),
     /// The run is over.
@@ -66,6 +68,9 @@ impl DemoRecorder {
             DemoEvent::BigFileBytes(sample) => run.big_file_samples.push(*sample),
             DemoEvent::BigFileFinished(at) => run.big_file_finished_at = Some(*at),
             DemoEvent::Migrated(migration) => run.migrations.push(*migration),
+            DemoEvent::BulkCongestionControlMissing => {
+                self.result.setup.bulk_congestion_control = None;
+            }
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
             DemoEvent::RunFinished { connections, link } => {
                 run.connections.clone_from(connections);

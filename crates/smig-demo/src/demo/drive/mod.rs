@@ -154,6 +154,7 @@ impl DemoDriver<'_> {
                  link's queue. `sudo modprobe tcp_{name}` may load it.",
                 self.options.congestion_control
             )))?;
+            on_event(&DemoEvent::BulkCongestionControlMissing)?;
         }
         let (_scratch, request) = self.trial_setup.create_request(trial, 1)?;
         let (event_sender, workload_events) = mpsc::unbounded_channel();

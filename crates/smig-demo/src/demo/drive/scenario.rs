@@ -34,7 +34,7 @@ impl DemoOptions {
         for (path, value) in self.overrides().map_err(|error| scenario_error(error.to_string()))? {
             insert_at_path(&mut file, &path, value);
         }
-        // Server settings are not checked here: a test checks those of the file.
+        // Server settings are not checked here: the server checks them when it starts.
         parse_scenario(&file.to_string(), "demo").map_err(scenario_error)
     }
 
