@@ -264,7 +264,7 @@ pub struct Workload {
     #[serde(default = "default_settle_time")]
     pub settle: TimeSpan,
     /// Transfers that are unfinished after this time are aborted; a multiple of the estimated
-    /// duration if absent.
+    /// duration if absent. What arrives after a cancel is measured beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<TimeSpan>,
     /// Transfers by name.

@@ -16,21 +16,31 @@ use crate::scenario::{Scenario, parse};
 
 const BIG_BYTES: u64 = 8_000_000;
 
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
 /// Small objects until a big one has ended, all on one connection.
 fn scenario() -> Scenario {
+    scenario_with(&format!(
+        "[workload.transfers.big]\nsize = {BIG_BYTES}\nstart = '10ms'\n\
+         [workload.transfers.small]\nsize = 1000\nevery = '20ms'\nuntil = 'big'\n"
+    ))
+}
+
+fn scenario_with(transfers: &str) -> Scenario {
     let text = format!(
         "link = 'paper-wired'\n[servers.main]\nkind = 'smig'\n[clients.user]\nkind = 'h2'\n\
-         [record]\nprogress = '1ms'\n[workload]\nsettle = '0'\n\
-         [workload.transfers.big]\nsize = {BIG_BYTES}\nstart = '10ms'\n\
-         [workload.transfers.small]\nsize = 1000\nevery = '20ms'\nuntil = 'big'\n"
+         [record]\nprogress = '1ms'\n[workload]\nsettle = '0'\n{transfers}"
     );
     let campaign = parse(&text, "test", Path::new("/"), &|_| Ok(())).unwrap();
     campaign.conditions[0].scenario.clone()
 }
 
 /// Runs the workload against a server of this process.
-fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
-    let scenario = scenario();
+fn run_with(
+    events: Option<EventSender>,
+    scenario: Scenario,
+    time_limit: Duration,
+) -> Result<Observation, WorkloadError> {
     let dir = tempfile::tempdir().unwrap();
     let server_files = ServerFiles::create(dir.path(), &[Ipv4Addr::LOCALHOST]).unwrap();
     server_files.create_files(&scenario).unwrap();
@@ -52,7 +62,7 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
             certificate: server_files.certificate,
             servers: BTreeMap::new(),
         },
-        time_limit: Duration::from_secs(60),
+        time_limit,
     };
     ScenarioClients { events }.run(spec, &mut |_| {})
 }
@@ -60,7 +70,7 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
 #[test]
 fn a_receiver_gets_the_events_of_every_object_in_order() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let observation = run_with(Some(sender)).unwrap();
+    let observation = run_with(Some(sender), scenario(), TIME_LIMIT).unwrap();
     let mut kinds = BTreeMap::<_, Vec<EventKind>>::new();
     while let Ok(WorkloadEvent { name, number, kind }) = receiver.try_recv() {
         kinds.entry((name, number)).or_default().push(kind);
@@ -92,7 +102,7 @@ fn a_receiver_gets_the_events_of_every_object_in_order() {
 
 #[test]
 fn a_run_without_an_event_receiver_has_the_same_objects() {
-    let observation = run_with(None).unwrap();
+    let observation = run_with(None, scenario(), TIME_LIMIT).unwrap();
     let big = observation.objects.iter().find(|object| object.name == "big").unwrap();
     assert_eq!((&big.outcome, big.bytes), (&Outcome::Complete, BIG_BYTES));
     assert_eq!(big.connections, [ConnectionBytes { connection: 1, bytes: BIG_BYTES }]);
@@ -102,6 +112,23 @@ fn a_run_without_an_event_receiver_has_the_same_objects() {
 fn a_run_stops_when_its_event_receiver_closes() {
     let (sender, receiver) = mpsc::unbounded_channel();
     drop(receiver);
-    let run_result = run_with(Some(sender));
+    let run_result = run_with(Some(sender), scenario(), TIME_LIMIT);
     assert!(matches!(run_result, Err(WorkloadError::Stopped)), "{run_result:?}");
+}
+
+#[test]
+fn an_object_that_was_cancelled_in_time_is_recorded_after_the_time_limit() {
+    // Less than the silence after which the record is complete.
+    let time_limit = Duration::from_millis(400);
+    let scenario = scenario_with(&format!(
+        "[workload.transfers.big]\nsize = {BIG_BYTES}\ncancel = {{ after = '1ms' }}\n"
+    ));
+    let observation = run_with(None, scenario, time_limit).unwrap();
+    for object in &observation.objects {
+        let is_cancelled = object.outcome == Outcome::Cancelled;
+        // On a very slow machine, the object does reach the limit.
+        let reached_limit = u128::from(object.ended_ns) > time_limit.as_nanos() / 2;
+        assert!(is_cancelled || reached_limit, "{object:?}");
+        assert_eq!(object.cancel.is_some(), is_cancelled, "{object:?}");
+    }
 }

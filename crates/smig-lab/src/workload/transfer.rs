@@ -21,6 +21,13 @@ const QUIET_PERIOD: Duration = Duration::from_millis(500);
 const TAIL_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// How fetching an object ended.
+enum FetchEnd {
+    Ended(Outcome),
+    /// It is to be cancelled; with its response, if that has begun.
+    Cancel(Option<OpenResponse>),
+}
+
 /// Why reading the body ended.
 enum ReadEnd {
     Complete,
@@ -36,14 +43,17 @@ impl WorkloadRun {
         mut result: ObjectResult,
         transfer: &Transfer,
     ) -> ObjectResult {
-        let fetched = timeout_at(self.deadline, self.fetch(&mut result, transfer)).await;
-        if result.ended_ns == 0 {
-            result.ended_ns = self.since_began();
-        }
-        match fetched {
-            Ok(Ok(outcome)) => result.outcome = outcome,
+        match timeout_at(self.deadline, self.fetch(&mut result, transfer)).await {
+            Ok(Ok(FetchEnd::Ended(outcome))) => result.outcome = outcome,
+            // What arrives late belongs to the record, even if the time limit is over by then.
+            Ok(Ok(FetchEnd::Cancel(response))) => {
+                self.cancel(&mut result, response, transfer).await
+            }
             Ok(Err(why)) => result.outcome = Outcome::Failed(why),
             Err(_) => {}
+        }
+        if result.ended_ns == 0 {
+            result.ended_ns = self.since_began();
         }
         result
     }
@@ -75,7 +85,7 @@ impl WorkloadRun {
         &self,
         result: &mut ObjectResult,
         transfer: &Transfer,
-    ) -> Result<Outcome, String> {
+    ) -> Result<FetchEnd, String> {
         let spec = RequestSpec {
             size: result.size,
             direction: result.direction,
@@ -95,7 +105,7 @@ impl WorkloadRun {
             },
         };
         let Some(mut response) = response else {
-            return Ok(self.cancel(result, None, transfer).await);
+            return Ok(FetchEnd::Cancel(None));
         };
         result.head_ns = Some(self.since_began());
         let reader = BodyReader {
@@ -107,13 +117,13 @@ impl WorkloadRun {
         let read_end = reader.read_to_end(&mut response, result).await;
         result.connections = response.bytes_by_connection(&self.connections, result.bytes);
         Ok(match read_end {
-            ReadEnd::Cancel => self.cancel(result, Some(response), transfer).await,
+            ReadEnd::Cancel => FetchEnd::Cancel(Some(response)),
             ReadEnd::Complete => {
                 result.ended_ns = self.since_began();
-                Outcome::Complete
+                FetchEnd::Ended(Outcome::Complete)
             }
-            ReadEnd::Damaged => Outcome::Damaged,
-            ReadEnd::Failed(why) => Outcome::Failed(why),
+            ReadEnd::Damaged => FetchEnd::Ended(Outcome::Damaged),
+            ReadEnd::Failed(why) => FetchEnd::Ended(Outcome::Failed(why)),
         })
     }
 
@@ -123,7 +133,7 @@ impl WorkloadRun {
         result: &mut ObjectResult,
         response: Option<OpenResponse>,
         transfer: &Transfer,
-    ) -> Outcome {
+    ) {
         let other_bytes_before = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
         let mut received_bytes = ReceivedBytes::start();
@@ -151,7 +161,7 @@ impl WorkloadRun {
             other_bytes: self.body_bytes.load(Ordering::Relaxed) - other_bytes_before,
             last_ns: received_bytes.last_change_ns().saturating_sub(self.start_monotonic_ns),
         });
-        Outcome::Cancelled
+        result.outcome = Outcome::Cancelled;
     }
 }
 

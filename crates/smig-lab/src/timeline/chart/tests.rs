@@ -1,7 +1,7 @@
 //! Tests that the chart shows the timeline's values, and nothing else.
 
 use smig_chart::html::assert_balanced;
-use smig_chart::svg::Shape;
+use smig_chart::svg::{Colour, Panel, Shape};
 use smig_link::Time;
 
 use super::*;
@@ -96,12 +96,25 @@ fn whole_figure() -> Figure {
     figure(&timeline, &View::of_timeline(&timeline, 800.0))
 }
 
+fn layer_colours(panel: &Panel) -> Vec<Colour> {
+    panel.layers.iter().map(|layer| layer.colour).collect()
+}
+
+/// Returns the colours of the first two connections, which differ.
+fn connection_colours() -> [Colour; 2] {
+    let connections = Connections::of(&timeline());
+    let colours =
+        [1, 2].map(|number| connections.by_name(&connection_name(number)).unwrap().colour);
+    assert_ne!(colours[0], colours[1]);
+    colours
+}
+
 fn titles(figure: &Figure) -> Vec<&str> {
     figure.panels.iter().map(|panel| panel.title.as_str()).collect()
 }
 
 #[test]
-fn all_panels_share_the_axis() {
+fn the_panels_and_their_order() {
     assert_eq!(
         titles(&whole_figure()),
         [
@@ -138,6 +151,9 @@ fn a_request_has_the_colours_of_its_connections() {
             "cancelled or failed"
         ]
     );
+    let colours = layer_colours(&figure.panels[1]);
+    let [first, second] = connection_colours();
+    assert_eq!(colours[..3], [first, first, second]);
     let Shape::Bars(second) = &figure.panels[1].layers[2].shape else { panic!("bars") };
     assert_eq!(second[0].block.x, (1.01, 2.0));
     // Three rows: the big request, and two that overlap.
@@ -178,6 +194,7 @@ fn the_queue_has_the_colours_of_its_connections() {
     let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
     let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
+    assert_eq!(layer_colours(panel)[..2], connection_colours());
     // Of 49 packets at 1.549 s, two belong to the first connection and forty to the second.
     let range_at = |layer: usize| {
         let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
@@ -222,6 +239,8 @@ fn side_by_side_charts_share_scales() {
     let (first, mut second) = (timeline(), timeline());
     second.head.title = "Another".into();
     second.annotations.clear();
+    second.head.link =
+        Some(LinkFacts { bits_per_s: 40_000_000, round_trip_ms: 50.0, queue_packets: 300 });
     for span in &mut second.spans {
         span.to_us += 900_000;
         span.from_us += 100_000;
@@ -231,13 +250,17 @@ fn side_by_side_charts_share_scales() {
     assert!(svg.contains("A &lt;run&gt;") && svg.contains("Another"));
     let columns: Vec<&str> = svg.split("<g transform=\"translate(").skip(1).collect();
     assert_eq!(columns.len(), 2);
-    // Titles, plots and the axes' numbers have the same heights.
-    let heights = |column: &str| -> Vec<String> {
-        let titles = column.split("<text class=\"name\"").skip(1);
-        titles.map(|title| title.split('<').next().unwrap_or_default().to_owned()).collect()
-    };
-    assert_eq!(heights(columns[0]), heights(columns[1]));
-    assert!(heights(columns[0]).len() >= 5, "{svg}");
+    // The panels' titles and the numbers of the y axes are the same, at the same heights.
+    for attribute in ["class=\"name\"", "text-anchor=\"end\""] {
+        let [first, second] = [columns[0], columns[1]].map(|column| -> Vec<&str> {
+            let elements = column.split("<text ").filter_map(|text| text.split_once("</text>"));
+            let texts = elements.map(|(text, _)| text);
+            // A rule's note belongs to one chart.
+            texts.filter(|text| text.contains(attribute) && !text.contains("\"note\"")).collect()
+        });
+        assert_eq!(first, second);
+        assert!(first.len() >= 5, "{svg}");
+    }
     assert_balanced(&render_side_by_side(&[], 1_000.0));
 }
 
