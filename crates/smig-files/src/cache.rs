@@ -2,7 +2,8 @@
 //!
 //! Owns expiry and eviction. Bounded by its share of the [`Budget`]; eviction is the clock approximation
 //! of LRU: the first entry without a lookup since the hand's last pass is evicted. Only paths that
-//! name a file are cached: requests for nonexistent files cannot displace existing ones.
+//! lead to a file are cached, also those of directories with an index file: requests for nonexistent files cannot displace
+//! existing ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;

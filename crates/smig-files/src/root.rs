@@ -15,8 +15,8 @@ use crate::options::Symlinks;
 /// Maximum number of attempts of an open that the kernel aborts because of a concurrent rename.
 const MAX_OPEN_ATTEMPTS: usize = 16;
 
-/// Flags of every open. NONBLOCK: opening a FIFO must not wait for its writer.
-const OPEN_FLAGS: OFlags = OFlags::RDONLY
+/// Flags of every open for reading. NONBLOCK: opening a FIFO must not wait for its writer.
+const READ_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -31,17 +31,17 @@ pub(crate) enum Blocking {
     Allowed,
 }
 
-/// How a path is confined to the directory.
+/// How a path is opened. All but `OpenAt` confine it to the directory, unless symlinks may lead outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Confinement {
+enum OpenMethod {
     /// `openat2` with RESOLVE_CACHED, which does not block on the disk (Linux 5.12).
-    KernelCached,
+    OpenAt2Cached,
     /// `openat2`.
-    Kernel,
-    /// Component by component, no symlinks.
+    OpenAt2,
+    /// Component by component; no symlinks and no `..`.
     Walk,
-    /// Not confined: the options allow symlinks to any target, and there is no `openat2`.
-    Off,
+    /// `openat`, which confines nothing: the options allow symlinks to any target, and there is no `openat2`.
+    OpenAt,
 }
 
 /// The served directory. It remains the same if its name is given to another directory.
@@ -49,26 +49,27 @@ enum Confinement {
 pub(crate) struct Root {
     directory: OwnedFd,
     symlinks: Symlinks,
-    confinement: Confinement,
+    method: OpenMethod,
 }
 
 impl Root {
     pub(crate) fn new(path: &Path, symlinks: Symlinks) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
-        let confinement = match (probe(directory.as_fd()), symlinks) {
-            (Confinement::Walk, Symlinks::Follow) => Confinement::Off,
-            (confinement, _) => confinement,
+        let method = match (probe(directory.as_fd()), symlinks) {
+            (OpenMethod::Walk, Symlinks::Follow) => OpenMethod::OpenAt,
+            (method, _) => method,
         };
-        Ok(Self { directory, symlinks, confinement })
+        Ok(Self { directory, symlinks, method })
     }
 
     /// Opens `relative_path` for reading; the empty path is the directory itself.
     ///
-    /// `relative_path` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
+    /// `relative_path` is a [`crate::path::RequestPath`], maybe with the name of an index file, an extension or an entry
+    /// appended.
     /// [`Errno::AGAIN`] with [`Blocking::Forbidden`]: retry with [`Blocking::Allowed`].
     pub(crate) fn open(&self, relative_path: &[u8], blocking: Blocking) -> Result<OwnedFd, Errno> {
-        self.open_with(relative_path, OPEN_FLAGS, blocking)
+        self.open_with(relative_path, READ_FLAGS, blocking)
     }
 
     /// Like [`Self::open`], but the descriptor is only for `fstat`.
@@ -83,22 +84,22 @@ impl Root {
         blocking: Blocking,
     ) -> Result<OwnedFd, Errno> {
         let relative_path = if relative_path.is_empty() { b"." } else { relative_path };
-        match (self.confinement, blocking) {
-            (Confinement::KernelCached, Blocking::Forbidden) => openat2(
+        match (self.method, blocking) {
+            (OpenMethod::OpenAt2Cached, Blocking::Forbidden) => openat2(
                 &self.directory,
                 relative_path,
                 flags,
                 Mode::empty(),
                 self.cached_resolve_flags(),
             ),
-            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Blocking::Forbidden) => {
+            (OpenMethod::OpenAt2 | OpenMethod::Walk | OpenMethod::OpenAt, Blocking::Forbidden) => {
                 Err(Errno::AGAIN)
             }
-            (Confinement::KernelCached | Confinement::Kernel, Blocking::Allowed) => {
+            (OpenMethod::OpenAt2Cached | OpenMethod::OpenAt2, Blocking::Allowed) => {
                 self.open_with_retries(relative_path, flags)
             }
-            (Confinement::Walk, Blocking::Allowed) => self.walk(relative_path, flags),
-            (Confinement::Off, Blocking::Allowed) => {
+            (OpenMethod::Walk, Blocking::Allowed) => self.walk(relative_path, flags),
+            (OpenMethod::OpenAt, Blocking::Allowed) => {
                 openat(&self.directory, relative_path, flags, Mode::empty())
             }
         }
@@ -138,6 +139,10 @@ impl Root {
         let directory_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut segments = relative_path.split(|byte| *byte == b'/');
         let last_segment = segments.next_back().unwrap_or(relative_path);
+        // As RESOLVE_BENEATH does.
+        if relative_path.split(|byte| *byte == b'/').any(|segment| segment == b"..") {
+            return Err(Errno::XDEV);
+        }
         let mut directory: Option<OwnedFd> = None;
         for segment in segments {
             let parent = directory.as_ref().unwrap_or(&self.directory);
@@ -157,16 +162,16 @@ impl Root {
 }
 
 /// Returns what this kernel supports. A sandbox may refuse `openat2` with PERM.
-fn probe(directory: BorrowedFd<'_>) -> Confinement {
+fn probe(directory: BorrowedFd<'_>) -> OpenMethod {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let try_with = |resolve| openat2(directory, c".", flags, Mode::empty(), resolve);
     match try_with(beneath) {
         Ok(_) => match try_with(beneath | ResolveFlags::CACHED) {
-            Err(Errno::INVAL) => Confinement::Kernel,
-            _ => Confinement::KernelCached,
+            Err(Errno::INVAL) => OpenMethod::OpenAt2,
+            _ => OpenMethod::OpenAt2Cached,
         },
-        Err(_) => Confinement::Walk,
+        Err(_) => OpenMethod::Walk,
     }
 }
 
@@ -209,7 +214,7 @@ mod tests {
         let outer_directory = create_tree();
         let root = Root::new(&outer_directory.path().join("root"), Symlinks::Inside).unwrap();
         for path in ["a/b/file", "good", "a/folder/file"] {
-            let expected = if root.confinement == Confinement::Walk && path != "a/b/file" {
+            let expected = if root.method == OpenMethod::Walk && path != "a/b/file" {
                 Err(())
             } else {
                 Ok("inside".to_owned())
@@ -227,13 +232,14 @@ mod tests {
     fn symlinks_are_refused() {
         let outer_directory = create_tree();
         let mut root = Root::new(&outer_directory.path().join("root"), Symlinks::Refuse).unwrap();
-        let probed = root.confinement;
-        for confinement in [probed, Confinement::Walk] {
-            root.confinement = confinement;
+        let probed = root.method;
+        for method in [probed, OpenMethod::Walk] {
+            root.method = method;
             assert_eq!(content(&root, "a/b/file").as_deref(), Ok("inside"));
             assert!(root.open(b"", Blocking::Allowed).is_ok());
-            for path in ESCAPES.into_iter().filter(|path| *path != "../secret") {
+            for path in ESCAPES {
                 assert!(content(&root, path).is_err(), "{path}");
+                assert!(root.open_for_stat(path.as_bytes()).is_err(), "{path}");
             }
             for path in ["good", "a/folder/file", "a/b/missing", "a/b/file/x", "missing/x"] {
                 assert!(content(&root, path).is_err(), "{path}");
