@@ -144,7 +144,7 @@ impl LinkCollector {
             self.may_follow = false;
         } else if ["og:image", "og:video", "twitter:image"]
             .iter()
-            .any(|name| has_value("property", name))
+            .any(|name| has_value("property", name) || has_value("name", name))
         {
             self.urls.push(RawUrl { text: content, kind: UrlKind::Embedded });
         }
@@ -268,6 +268,14 @@ mod tests {
                 at("/r"),
             ]
         );
+    }
+
+    #[test]
+    fn images_of_link_previews_are_found() {
+        let found = links(
+            "<meta property=og:image content=/o.png><meta name=twitter:image content=/t.png>",
+        );
+        assert_eq!(found, ["https://a.example/o.png", "https://a.example/t.png"]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl ResponseHead {
         if self.status == StatusCode::PARTIAL_CONTENT {
             return self.field_text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok();
         }
-        // The request accepts no coding; if the server applies one, Content-Length is another size.
+        // The request does not rule out a coding; if the server applies one, Content-Length is another size.
         let coding = self.field_text(&CONTENT_ENCODING).unwrap_or("identity");
         if !coding.eq_ignore_ascii_case("identity") {
             return None;

@@ -77,7 +77,7 @@ pub fn build_client(trust: Trust) -> Result<Client, SurveyError> {
         .map_err(|error| SurveyError::Client(error.to_string()))
 }
 
-/// Crawls the sites that are not complete in the results file, and appends them to it.
+/// Crawls the sites whose walk has not ended in the results file, or ended as unreachable, and appends their results.
 ///
 /// # Errors
 /// When the contact is not a valid header value, or the results file cannot be written.
@@ -163,7 +163,8 @@ async fn crawl_site(
     let _ = line_tx.send(ResultLine::Site(site_end)).await;
 }
 
-/// Returns the User-Agent value, with the contact that RFC 9110 section 10.1.5 requires of robots.
+/// Returns the User-Agent value. Its comment has the contact for which RFC 9110 section 10.1.2 recommends the field From
+/// to robots.
 fn user_agent(contact: &str) -> Result<HeaderValue, SurveyError> {
     let contact = contact.trim();
     let is_contact = contact.contains("://") || contact.contains('@');

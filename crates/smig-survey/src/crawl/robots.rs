@@ -23,7 +23,8 @@ const MAX_PATTERN_BYTES: usize = 2048;
 pub(super) enum RobotsRules {
     /// There are no rules.
     AllowAll,
-    /// The host's rules are unavailable, so nothing is allowed (section 2.3.1.4).
+    /// Nothing is allowed: the host's rules are unavailable (section 2.3.1.4), or demand a pause above
+    /// [`MAX_PAUSE`](super::schedule::MAX_PAUSE).
     DisallowAll,
     File(Group),
 }
@@ -183,6 +184,8 @@ impl Rule {
                 return None;
             }
             pattern.truncate(MAX_PATTERN_BYTES);
+            // At the end, a `$` from within the pattern would be an anchor, which disallows less.
+            pattern.truncate(pattern.trim_end_matches('$').len());
         }
         (!pattern.is_empty()).then_some(Self { access, pattern })
     }
@@ -279,6 +282,15 @@ mod tests {
         let longest =
             RobotsRules::from_response(200, b"user-agent:*\nAllow: /p\nDisallow: /page\n");
         assert!(!allows(&longest, "/page") && allows(&longest, "/pal"));
+    }
+
+    #[test]
+    fn a_truncated_pattern_disallows_more() {
+        let path = format!("/{}$bbbb", "a".repeat(MAX_PATTERN_BYTES - 2));
+        let rules =
+            RobotsRules::from_response(200, format!("User-agent: *\nDisallow: {path}").as_bytes());
+        assert!(!allows(&rules, &path));
+        assert!(!allows(&rules, &format!("{path}/c")));
     }
 
     #[test]

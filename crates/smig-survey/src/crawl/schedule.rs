@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Maximum pause; a host that requests a longer one is not crawled.
+/// Maximum pause. A host with a longer Crawl-delay is not crawled; a longer Retry-After is shortened to this.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// The maximum request rate per host.

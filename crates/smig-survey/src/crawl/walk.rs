@@ -45,7 +45,7 @@ impl Default for WalkLimits {
 pub enum SizeSource {
     /// The response to HEAD.
     Head,
-    /// The response to GET; one byte or no content was read.
+    /// The header section of the response to GET. Its content was read only if it is a page with links.
     Get,
     /// Reading the page.
     Reading,
@@ -88,7 +88,7 @@ pub enum VisitOutcome {
     },
     /// Disallowed by robots.txt.
     Disallowed,
-    /// A status that is neither success nor a redirect.
+    /// Any other response: an error, one without an object (204), or a redirect without a usable target.
     Refused {
         /// The HTTP status.
         status: u16,
@@ -113,11 +113,11 @@ pub enum WalkEnd {
     Complete,
     /// A limit ended it early.
     Limited,
-    /// robots.txt disallows the landing page.
+    /// robots.txt disallows the landing page, is unavailable, or demands too long a pause.
     Disallowed,
     /// The landing page could not be loaded.
     Unreachable,
-    /// The server refused or failed too many requests in a row.
+    /// Too many requests in a row failed, or were to be sent again later (429, 503).
     #[serde(rename = "turned-away")]
     Abandoned,
 }

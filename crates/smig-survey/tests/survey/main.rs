@@ -140,7 +140,7 @@ async fn a_site_is_surveyed_politely() {
         requests_for(&requests, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
     assert_eq!(methods, ["HEAD", "GET"]);
     assert_eq!(requests_for(&requests, "/no-head.bin")[1].range, "bytes=0-0");
-    // Redirect loops end, and no URL is requested twice except after 503 with Retry-After.
+    // Redirect loops end. No request is repeated except after 503 with Retry-After.
     assert_eq!(
         (requests_for(&requests, "/loop").len(), requests_for(&requests, "/loop2").len()),
         (1, 1)

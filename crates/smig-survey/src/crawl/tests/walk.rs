@@ -144,7 +144,7 @@ fn limits_end_the_walk_as_limited() {
 }
 
 #[test]
-fn repeated_refusals_end_the_walk() {
+fn repeated_failures_and_requests_to_retry_later_end_the_walk() {
     let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
     let links: Vec<_> = links.iter().map(String::as_str).collect();
     for (outcome, expected_requests) in [
