@@ -38,7 +38,8 @@ pub(crate) enum TransferOutcome {
 /// The progress of a transfer, for the detection of hangs.
 #[derive(Debug, Default)]
 pub(crate) struct TransferProgress {
-    /// Increases with any progress.
+    /// Bytes received of a download. Of an upload, bytes that the library has taken: the last of them may still be sent
+    /// while this does not increase.
     pub(crate) position: Arc<AtomicU64>,
     info: std::sync::Mutex<Option<StreamInfo>>,
 }
@@ -270,7 +271,8 @@ async fn receive(
     }
 }
 
-/// Migrates an upload as planned, and returns when it is to be cancelled.
+/// Migrates an upload at the planned offsets, and returns when it is to be cancelled. Offsets reached before the response
+/// begins have no effect: the stream is unknown until then.
 async fn drive_upload(transfer: &Transfer, progress: &TransferProgress) {
     let mut migrate_at = transfer.client_migrate_at.iter().copied().peekable();
     let mut interval = tokio::time::interval(Duration::from_millis(2));

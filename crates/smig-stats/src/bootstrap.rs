@@ -50,7 +50,8 @@ pub struct Run {
 pub struct ContrastResult {
     /// Value of the contrast over the same runs that `interval` covers.
     pub value: f64,
-    /// Confidence interval of the contrast; none if there are too few runs.
+    /// Confidence interval of the contrast; none if there are too few runs, or if a resample has no contrast (a ratio
+    /// to 0).
     pub interval: Option<Interval>,
     /// Whether pairs of runs or runs of each side were resampled; `drawn` in published results.
     #[serde(rename = "drawn")]

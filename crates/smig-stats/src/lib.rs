@@ -1,7 +1,8 @@
 //! Statistics as pure functions on slices: summaries, confidence intervals, tests and effect sizes.
 //!
-//! Owns every definition of a median, a percentile, an interval, a test and an effect size that the
-//! lab reports, so that all reports use the same definitions. Randomness comes from a seed: the
+//! Owns every definition of a median, a percentile, an interval, a test and an effect size in the
+//! lab's results of trials, so that all reports use the same definitions. The percentiles of links' lateness and of
+//! checks of links are nearest-rank, and defined where those are measured. Randomness comes from a seed: the
 //! same values give the same interval on every machine, in every version. This crate must never
 //! read a clock or a file, or depend on the format of results.
 //!

@@ -451,8 +451,8 @@ fn a_released_response_that_is_replayed_can_stall() {
 }
 
 #[test]
-fn bytes_sent_on_a_declined_carrier_are_no_progress() {
-    // The client opens the window only on the carrier, then declines: no data was delivered.
+fn a_stream_whose_carrier_was_declined_can_stall() {
+    // The client opens the window only on the carrier, then declines at once: no data was delivered.
     let setup = Setup::new(Config::server()).with_setting(setting::INITIAL_WINDOW_SIZE, 0);
     let mut peer = Peer::for_server(setup);
     peer.connect();

@@ -171,7 +171,7 @@ impl ValidRequest {
 }
 
 impl ProxyRole {
-    /// Adds the entry in Via to a response that was received in this version.
+    /// Adds a forward proxy's entry in Via to a response that was received in this version. A gateway adds none.
     pub(super) fn add_via(self, headers: &mut HeaderMap, version: Version) {
         if self == Self::Proxy {
             headers.append(VIA, head::via(version));

@@ -42,7 +42,7 @@ impl BalanceInput<'_> {
     }
 }
 
-/// Picks a server that was not yet tried: a healthy one, or any if none is healthy.
+/// Picks a server that was not yet tried: a healthy one, or any if no healthy one is left.
 pub(super) fn choose(
     servers: &[UpstreamServer],
     balance: &Balance,
