@@ -42,20 +42,21 @@ pub(super) fn measure(
     let (down, up) = (down.wait_until_sent()?, up.wait_until_sent()?);
     wait_until_empty(&testbed)?;
     let results = [(down.0, down.1.stop()?), (up.0, up.1.stop()?)];
-    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness])?;
-
-    let mut checks = [DelayCheck::default(); 2];
+    let (mut checks, mut missing_packets) = ([DelayCheck::default(); 2], 0);
     let directions =
         [(Direction::ToClient, &link.to_client), (Direction::ToServer, &link.to_server)];
     for (index, ((direction, spec), (sender_log, received_packets))) in
-        directions.into_iter().zip(results).enumerate()
+        directions.into_iter().zip(&results).enumerate()
     {
         let mut model = Link::new(spec, seed_of(options.seed, 0, direction))
             .map_err(crate::netns::TestbedError::Link)?;
         model.start_at(testbed.origin());
         let arrivals = logs[index].take();
-        checks[index] = compare(&sender_log, &arrivals, &received_packets, &mut model, timing);
+        let missing;
+        (checks[index], missing) = compare(sender_log, &arrivals, received_packets, &mut model);
+        missing_packets += missing;
     }
+    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness], missing_packets)?;
     Ok(checks)
 }
 
@@ -87,13 +88,13 @@ impl Packet for Probe {
     }
 }
 
+/// Returns the check, and the number of packets that are missing.
 fn compare(
     sender_log: &SenderLog,
     arrivals: &[Time],
     received_packets: &[ReceivedPacket],
     model: &mut Link<Probe>,
-    timing: &mut HostTiming,
-) -> DelayCheck {
+) -> (DelayCheck, u64) {
     let mut due = vec![None; arrivals.len()];
     for (number, at) in (0_u32..).zip(arrivals) {
         while let Some(delivery) = model.pop(*at) {
@@ -107,11 +108,8 @@ fn compare(
         }
     }
     let expected_count = due.iter().filter(|due| due.is_some()).count();
-    if arrivals.len() != sender_log.sent_at.len() || expected_count != received_packets.len() {
-        timing.packets_lost_outside_link +=
-            arrivals.len().abs_diff(sender_log.sent_at.len()) as u64;
-        timing.packets_lost_outside_link += expected_count.abs_diff(received_packets.len()) as u64;
-    }
+    let missing_packets = arrivals.len().abs_diff(sender_log.sent_at.len())
+        + expected_count.abs_diff(received_packets.len());
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
     let (mut expected_ms, mut measured_ms, mut errors_ms) = (Vec::new(), Vec::new(), Vec::new());
     for packet in received_packets {
@@ -126,13 +124,14 @@ fn compare(
         measured_ms.push(millis(packet.received_at.since(*sent_at)));
         errors_ms.push(millis(arrived_at.since(*sent_at)) + millis(packet.received_at.since(*due)));
     }
-    DelayCheck {
+    let check = DelayCheck {
         probes: errors_ms.len() as u64,
         expected_ms: quantile(&mut expected_ms, 0.5),
         measured_ms: quantile(&mut measured_ms, 0.5),
         error_p50_ms: quantile(&mut errors_ms, 0.5),
         error_p99_ms: quantile(&mut errors_ms, 0.99),
-    }
+    };
+    (check, missing_packets as u64)
 }
 
 /// Returns the `q`-quantile; 0 for an empty slice.

@@ -34,18 +34,16 @@ pub(super) fn measure(
     let (down, up) = (down.wait_until_sent()?, up.wait_until_sent()?);
     wait_until_empty(&testbed)?;
     let results = [(down.0, down.1.stop()?), (up.0, up.1.stop()?)];
-    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness])?;
     let report = testbed.report();
     let counters = [report.to_client, report.to_server];
-    let mut checks = [None; 2];
+    let (mut checks, mut missing_packets) = ([None; 2], 0);
     for (index, (sender_log, received_packets)) in results.iter().enumerate() {
         let (sent_count, received_count) =
             (sender_log.sent_at.len() as u64, received_packets.len() as u64);
         let LinkCounters { offered_packets, dropped_packets, lost_packets, .. } = counters[index];
         // Packets neither lost on the wire nor received were lost by the machine.
-        timing.packets_lost_outside_link += sent_count.abs_diff(offered_packets);
-        timing.packets_lost_outside_link +=
-            (offered_packets - dropped_packets).abs_diff(received_count);
+        missing_packets += sent_count.abs_diff(offered_packets);
+        missing_packets += (offered_packets - dropped_packets).abs_diff(received_count);
         checks[index] = directions[index].loss.map(|loss| LossCheck {
             packets: sent_count,
             expected: loss.share(),
@@ -55,5 +53,6 @@ pub(super) fn measure(
                 / sent_count.max(1) as f64,
         });
     }
+    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness], missing_packets)?;
     Ok(checks)
 }

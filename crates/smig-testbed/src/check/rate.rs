@@ -47,7 +47,7 @@ pub(super) fn measure(
     };
     let results = [(down.0, down.1.stop()?), (up.0, up.1.stop()?)];
     // The queue is expected to drop packets here, but the hosts' devices are not.
-    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness])?;
+    timing.record(&testbed, [&results[0].0.lateness, &results[1].0.lateness], 0)?;
     let mut checks = [RateCheck::default(); 2];
     let directions =
         [(&link.to_client, Direction::ToClient), (&link.to_server, Direction::ToServer)];

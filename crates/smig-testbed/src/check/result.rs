@@ -129,11 +129,12 @@ pub struct HostTiming {
 }
 
 impl HostTiming {
-    /// Adds a completed measurement.
+    /// Adds a completed measurement. `missing_packets` were sent, but neither received nor lost in the model.
     pub(super) fn record(
         &mut self,
         testbed: &Testbed,
         senders: [&LatenessHistogram; 2],
+        missing_packets: u64,
     ) -> io::Result<()> {
         let summary = testbed.report().lateness;
         if self.link.is_none_or(|worst| worst.p99 < summary.p99) {
@@ -142,8 +143,13 @@ impl HostTiming {
         for sender in senders {
             self.sender_p99 = self.sender_p99.max(sender.quantile(0.99));
         }
-        self.packets_lost_outside_link += testbed.device_drops()?;
+        self.add_losses(testbed.device_drops()?, missing_packets);
         Ok(())
+    }
+
+    /// Adds the packets lost in a measurement. A packet that a device dropped is missing as well: it counts once.
+    fn add_losses(&mut self, device_drops: u64, missing_packets: u64) {
+        self.packets_lost_outside_link += device_drops.max(missing_packets);
     }
 
     /// Returns whether the machine was undisturbed, so that errors are the link's.
@@ -281,6 +287,16 @@ pub(super) mod tests {
         lossy.loss.as_mut().unwrap().measured = 0.0135;
         assert_eq!(lossy.violations(), ["loss"]);
         assert_eq!(sample().to_client.violations(), [""; 0]);
+    }
+
+    #[test]
+    fn a_packet_that_a_device_dropped_counts_once() {
+        let mut timing = HostTiming::default();
+        timing.add_losses(1, 1);
+        assert_eq!(timing.packets_lost_outside_link, 1);
+        timing.add_losses(0, 2);
+        timing.add_losses(3, 0);
+        assert_eq!(timing.packets_lost_outside_link, 6);
     }
 
     #[test]

@@ -88,7 +88,16 @@ impl HystartFiles {
     /// Sets the value, or shares it if it is set already. Waits for users of the other value.
     pub(super) fn acquire(&self, on: bool, timeout: Duration) -> Result<HystartLock, HystartError> {
         self.check()?;
-        let deadline = Instant::now() + timeout;
+        self.acquire_until(on, Instant::now() + timeout, timeout)
+    }
+
+    /// `timeout` is for the error: the time from the call to the deadline.
+    fn acquire_until(
+        &self,
+        on: bool,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<HystartLock, HystartError> {
         let gate = open(&self.state)?;
         while !try_lock(&gate, FlockOperation::NonBlockingLockExclusive)? {
             self.wait(on, deadline, timeout)?;
@@ -109,7 +118,7 @@ impl HystartFiles {
                 return Ok(lock);
             }
             drop((lock, gate));
-            return self.acquire(on, deadline.saturating_duration_since(Instant::now()));
+            return self.acquire_until(on, deadline, timeout);
         }
     }
 
@@ -277,6 +286,15 @@ mod tests {
             drop(lock);
         });
         assert_eq!((value(&files).as_str(), files.state()), ("1", None));
+    }
+
+    #[test]
+    fn a_user_that_times_out_after_a_lost_race_reports_its_whole_wait() {
+        let (_directory, files) = files("1\n");
+        let _lock = files.acquire(false, NO_WAIT).unwrap();
+        let error = files.acquire_until(true, Instant::now(), LONG_TIMEOUT).unwrap_err();
+        assert!(matches!(error, HystartError::Busy { wait_time: LONG_TIMEOUT, .. }), "{error}");
+        assert!(error.to_string().contains("10 minutes"), "{error}");
     }
 
     #[test]

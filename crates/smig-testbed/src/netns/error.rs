@@ -97,10 +97,16 @@ pub enum TestbedError {
 }
 
 impl TestbedError {
-    /// Returns whether the machine lacks a requirement, so that a test may be skipped.
+    /// Returns whether the machine lacks a requirement, so that a test may be skipped. A call that came too late is a bug
+    /// instead.
     #[must_use]
     pub const fn is_missing_requirement(&self) -> bool {
-        matches!(self, Self::Missing { .. })
+        match self {
+            Self::Missing { requirement, .. } => {
+                !matches!(requirement, MissingRequirement::CalledTooLate)
+            }
+            Self::CongestionControl { .. } | Self::Link(_) | Self::Setup { .. } => false,
+        }
     }
 
     pub(super) fn missing(requirement: MissingRequirement, cause: impl Into<io::Error>) -> Self {

@@ -38,17 +38,27 @@ pub fn enter_user_namespace() -> Result<Privilege, TestbedError> {
     }
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     sys::unshare(UnshareFlags::NEWUSER).map_err(|errno| {
-        let missing = match errno {
-            Errno::INVAL => MissingRequirement::CalledTooLate,
-            _ => MissingRequirement::UserNamespace,
-        };
-        TestbedError::missing(missing, errno)
+        TestbedError::missing(missing_requirement(errno, count_threads()), errno)
     })?;
     // A group map is only allowed after setgroups() is denied.
     write_proc_self("setgroups", "deny")?;
     write_proc_self("uid_map", &format!("{uid} {uid} 1"))?;
     write_proc_self("gid_map", &format!("{gid} {gid} 1"))?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Returns why a user namespace could not be created. EINVAL has two causes: a second thread, or a kernel without user
+/// namespaces.
+fn missing_requirement(errno: Errno, thread_count: usize) -> MissingRequirement {
+    match errno {
+        Errno::INVAL if thread_count > 1 => MissingRequirement::CalledTooLate,
+        _ => MissingRequirement::UserNamespace,
+    }
+}
+
+/// Returns the number of this process's threads; 1 if it is unknown.
+fn count_threads() -> usize {
+    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
 /// Allows programs started by the calling thread to enter hosts: they inherit `CAP_SYS_ADMIN` as an
@@ -72,5 +82,30 @@ fn write_proc_self(file: &str, text: &str) -> Result<(), TestbedError> {
             Err(TestbedError::missing(MissingRequirement::UserNamespace, cause))
         }
         result => result.context(|| format!("cannot write {path}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_user_namespaces_is_no_bug_of_the_program() {
+        for (errno, thread_count, expected) in [
+            (Errno::INVAL, 1, MissingRequirement::UserNamespace),
+            (Errno::INVAL, 2, MissingRequirement::CalledTooLate),
+            (Errno::PERM, 2, MissingRequirement::UserNamespace),
+        ] {
+            assert_eq!(missing_requirement(errno, thread_count), expected, "{errno}");
+        }
+        // The test harness runs this on a thread of its own.
+        assert!(count_threads() > 1);
+    }
+
+    #[test]
+    fn a_call_that_came_too_late_is_no_reason_to_skip_a_test() {
+        let error = |requirement| TestbedError::missing(requirement, Errno::INVAL);
+        assert!(error(MissingRequirement::UserNamespace).is_missing_requirement());
+        assert!(!error(MissingRequirement::CalledTooLate).is_missing_requirement());
     }
 }
