@@ -54,7 +54,8 @@ pub(crate) trait SessionHandler {
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
-    /// Returns whether the task may end: the session has no connection and will get none.
+    /// Returns whether the task may end. Asked only when the session has no connection: a server's session closes its
+    /// mailbox before it answers yes.
     fn is_done(&self) -> bool;
     /// Handles the end of the task, once: it has completed, or it was dropped before, at any point. Streams
     /// may be open, and commands in the mailbox.

@@ -1,7 +1,7 @@
 //! What a session reports to the counters and the observer of its endpoint: events of streams and connections, each with
 //! the connection and the stream that it concerns; and the session's snapshot.
 //!
-//! Without an observer, neither connection nor stream is looked up.
+//! Without an observer, no connection is looked up, and a stream only for a migration.
 
 use smig_proto::{ConnId, ConnectionView, Mover, StreamKey};
 

@@ -227,15 +227,19 @@ impl Drop for Server {
     }
 }
 
-fn join_threads(threads: Vec<JoinHandle<std::io::Result<()>>>) -> Result<(), Error> {
+/// Waits for all threads; returns the first error.
+fn join_threads(
+    threads: impl IntoIterator<Item = JoinHandle<std::io::Result<()>>>,
+) -> Result<(), Error> {
+    let mut result = Ok(());
     for thread in threads {
-        match thread.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(Error::io("a worker failed", error)),
-            Err(_) => return Err(panic_error()),
-        }
+        result = result.and(match thread.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Error::io("a worker failed", error)),
+            Err(_) => Err(panic_error()),
+        });
     }
-    Ok(())
+    result
 }
 
 fn panic_error() -> Error {
@@ -243,4 +247,19 @@ fn panic_error() -> Error {
         "a worker panicked; this is a bug, please report it",
         std::io::ErrorKind::Other.into(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_worker_does_not_end_the_wait_for_the_others() {
+        let failed = thread::spawn(|| Err(std::io::ErrorKind::Other.into()));
+        let mut waited_count = 0;
+        let threads = [failed, thread::spawn(|| Ok(()))];
+        let result = join_threads(threads.into_iter().inspect(|_| waited_count += 1));
+        assert!(result.is_err());
+        assert_eq!(waited_count, 2);
+    }
 }

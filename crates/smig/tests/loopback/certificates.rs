@@ -97,11 +97,30 @@ async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections()
 // server accepts. SMIG-3.11/dial-what-you-know: the client then declines the offer, and the stream stays.
 #[tokio::test]
 async fn another_connection_needs_a_certificate_that_the_client_trusts() {
-    // Exceeds the client's window, so that the response cannot end before it is read.
-    const LEN: usize = 16 << 20;
     let (own_certificate, foreign_certificate) =
         (generate(&["localhost"]), generate(&["localhost"]));
-    let server_tls = tls(&[&own_certificate]);
+    let trust = Trust::Pem(own_certificate.pem.clone());
+    check_that_no_connection_joins(&own_certificate, &foreign_certificate, trust).await;
+}
+
+// SMIG-3.10/same-origin
+#[tokio::test]
+async fn another_connection_needs_a_certificate_for_the_same_name() {
+    let (own_certificate, other_certificate) =
+        (generate(&["localhost"]), generate(&["other.example"]));
+    let trust = Trust::Pem([own_certificate.pem.clone(), other_certificate.pem.clone()].concat());
+    check_that_no_connection_joins(&own_certificate, &other_certificate, trust).await;
+}
+
+/// Changes the server's certificate after the first connection, and checks that the offered one is not used.
+async fn check_that_no_connection_joins(
+    own_certificate: &TestCertificate,
+    next_certificate: &TestCertificate,
+    trust: Trust,
+) {
+    // Exceeds the client's window, so that the response cannot end before it is read.
+    const LEN: usize = 16 << 20;
+    let server_tls = tls(&[own_certificate]);
     let mut rules = MigrationConfig::default();
     rules.mode = MigrationMode::At(vec![1 << 20]);
     let (observer, mut events) = EventRecorder::new();
@@ -114,10 +133,9 @@ async fn another_connection_needs_a_certificate_that_the_client_trusts() {
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
     // No spare: the first additional connection is dialed for the server's offer.
-    let client =
-        Client::builder().trust(Trust::Pem(own_certificate.pem.clone())).spares(0).build().unwrap();
+    let client = Client::builder().trust(trust).spares(0).build().unwrap();
     check_greeting(&client, &format!("{url}/")).await.unwrap();
-    server_tls.replace(&tls(&[&foreign_certificate]));
+    server_tls.replace(&tls(&[next_certificate]));
 
     let response = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
     wait_for_event(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;

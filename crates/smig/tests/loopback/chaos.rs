@@ -147,8 +147,8 @@ impl Run {
             .build()
             .unwrap();
         let run = Self { seed, server, client, proxy, len };
-        // Both transfers begin with a joined spare, or after a connection that was cut before it
-        // had one.
+        // The download begins with a joined spare, or after a connection that was cut before it
+        // had one; the upload with the connections that the download leaves.
         if run.client.request(get(run.url("/"))).await.is_ok() {
             wait_for_event(&mut events, |event| {
                 let ends = matches!(event, ObserverEvent::ConnectionClosed { .. });
