@@ -41,7 +41,8 @@ pub struct UpstreamServerReport {
     pub upstream: String,
     /// The server's URL.
     pub server: String,
-    /// Whether the balancer may pick this server.
+    /// Whether it is neither ejected nor failing its health checks. The balancer picks others only if none of
+    /// these is left.
     pub healthy: bool,
     /// Active requests.
     pub active: u64,

@@ -38,7 +38,7 @@ pub struct RequestSpan {
     tracing_span: Span,
     /// For the exporter.
     exported_span: Option<ExportedSpan>,
-    /// The span ends with its stream.
+    /// The request has a stream. The span ends with it, unless too many spans were open: then with the response's head.
     has_stream: bool,
 }
 
@@ -230,7 +230,8 @@ impl RequestSpan {
         self.exported_span.is_some() || !self.tracing_span.is_disabled()
     }
 
-    /// Returns whether the span ends with its stream.
+    /// Returns whether the request has a stream. The span ends with it, unless too many spans were open: then with
+    /// the response's head.
     #[must_use]
     pub const fn has_stream(&self) -> bool {
         self.has_stream

@@ -178,8 +178,9 @@ impl Agent {
     }
 
     /// Shuts down gracefully: stops accepting, and lets active exchanges finish; those still active
-    /// after `drain_timeout` are reset. Then the last spans are sent, for three seconds at most.
-    pub async fn shutdown(mut self, drain_timeout: Duration) {
+    /// after `drain_timeout` are reset. Then the last spans are sent, for three seconds at most. Returns the final
+    /// counters.
+    pub async fn shutdown(mut self, drain_timeout: Duration) -> smig::Stats {
         self.shutdown_sender.send_replace(true);
         self.uplink.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
@@ -190,6 +191,7 @@ impl Agent {
         if let Some(telemetry) = self.telemetry {
             telemetry.shutdown(telemetry::FLUSH_TIMEOUT).await;
         }
+        self.uplink.stats()
     }
 }
 

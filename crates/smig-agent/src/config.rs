@@ -169,6 +169,7 @@ impl AgentConfig {
     /// Every fault, in the file's order.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
+        let has_gateway = document.contains("gateway");
         let gateway = document.take::<GatewaySpec>("gateway").map(|section| section.value);
         let listen = document.take::<LocalListeners>("listen");
         let listen = listen.map(|section| section.value).unwrap_or_default();
@@ -178,12 +179,12 @@ impl AgentConfig {
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
             document.report(&["listen".to_owned()], "no addresses; add http, socks or forward");
         }
-        if gateway.is_none() && !document.has_diagnostics() {
+        if !has_gateway {
             let what = "no gateway; add [gateway] with url = \"https://...\"";
             document.report(&["gateway".to_owned()], what);
         }
         document.finish(&KEYS)?;
-        // A missing gateway was reported as a fault above.
+        // A gateway that is missing or invalid was reported as a fault above.
         let mut gateway = gateway.ok_or_else(Vec::new)?;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let directory = absolute.parent().unwrap_or(&absolute);
@@ -259,5 +260,9 @@ mod tests {
         assert_eq!(no_addresses, ["3: listen: no addresses; add http, socks or forward"]);
         let no_gateway = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
         assert!(no_gateway[0].contains("gateway: no gateway"), "{no_gateway:?}");
+        let neither = parse("[listen]\nhttp = []\n").unwrap_err();
+        assert_eq!(neither.len(), 2, "{neither:?}");
+        assert!(neither[0].contains("gateway: no gateway"), "{neither:?}");
+        assert!(neither[1].contains("listen: no addresses"), "{neither:?}");
     }
 }

@@ -74,7 +74,8 @@ impl LocalSocket {
     }
 
     /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
-    /// returned again by the next read. Silence for `timeout`, end of file and errors count as a mismatch.
+    /// returned again by the next read. A preface that is incomplete after `timeout`, end of file and errors count as
+    /// a mismatch.
     pub(crate) async fn detect_preface(&mut self, preface: &[u8], timeout: Duration) -> bool {
         let mut first_bytes = BytesMut::with_capacity(preface.len());
         let deadline = Instant::now() + timeout;

@@ -29,7 +29,7 @@ use smig_proxy::ORIGIN_PROTOCOL;
 
 /// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long a client may be silent before it is assumed to wait for the server's first bytes.
+/// How long a client may take for the preface before it is assumed to wait for the server's first bytes.
 const DETECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Serves a local connection to its end.

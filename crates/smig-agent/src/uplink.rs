@@ -36,9 +36,10 @@ const MAX_ERROR_TEXT_BYTES: usize = 4 << 10;
 /// The state of the connection to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UplinkState {
-    /// The agent connects for the first time, or again after the connection was lost.
+    /// The agent connects for the first time, or again after a request found the connection lost.
     Connecting,
-    /// The gateway is connected, with this protocol.
+    /// The gateway is connected, with this protocol, or is being connected again after a loss that no request has
+    /// found.
     Up(NegotiatedProtocol),
     /// The gateway is unreachable, and why; the agent keeps trying.
     Unreachable(Arc<str>),

@@ -1,4 +1,4 @@
-//! The access log: one line per response, written when its body has ended.
+//! The access log: one line per request, written when the body of its response has ended.
 
 mod writer;
 
@@ -130,7 +130,8 @@ pub struct AccessLogEntry {
     referer: Option<HeaderValue>,
     user_agent: Option<HeaderValue>,
     upstream: Option<Arc<str>>,
-    status: StatusCode,
+    /// `None`: the request was cancelled before its response began.
+    status: Option<StatusCode>,
     bytes_sent: u64,
     outcome: BodyOutcome,
     started_at: Instant,
@@ -170,14 +171,14 @@ impl AccessLogEntry {
             referer: field(REFERER),
             user_agent: field(USER_AGENT),
             upstream: None,
-            status: StatusCode::OK,
+            status: None,
             bytes_sent: 0,
             outcome: BodyOutcome::Aborted,
             started_at: Instant::now(),
         }
     }
 
-    /// Sets the upstream that responded.
+    /// Sets the upstream of the request's route. The gateway itself may have responded.
     pub fn set_upstream(&mut self, upstream: &Arc<str>) {
         self.upstream = Some(Arc::clone(upstream));
     }
@@ -196,7 +197,8 @@ impl AccessLogEntry {
         };
         let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
         let date = httpdate::fmt_http_date(SystemTime::now());
-        let (method, status, bytes_sent) = (&self.method, self.status.as_u16(), self.bytes_sent);
+        let (method, bytes_sent) = (&self.method, self.bytes_sent);
+        let status = self.status.as_ref().map_or("-", StatusCode::as_str);
         let (version, outcome) = (self.version, self.outcome.as_str());
         match format {
             AccessLogFormat::Json => {
@@ -212,7 +214,7 @@ impl AccessLogEntry {
                     "host": host,
                     "path": target,
                     "protocol": format!("{version:?}"),
-                    "status": status,
+                    "status": self.status.map(|status| status.as_u16()),
                     "bytes_sent": bytes_sent,
                     "duration_ms": (duration_ms * 1e3).round() / 1e3,
                     "outcome": outcome,
@@ -288,7 +290,7 @@ pub fn log_response<B: Body>(
     let Some(mut entry) = entry else {
         return response.map(|body| LoggedBody { body, entry: None });
     };
-    entry.status = response.status();
+    entry.status = Some(response.status());
     if entry.method == Method::HEAD || response.body().is_end_stream() {
         entry.outcome = BodyOutcome::Complete;
     }
@@ -343,13 +345,18 @@ impl<B: Body<Data = Bytes>> Body for LoggedBody<B> {
 mod tests {
     use super::*;
 
-    fn line(format: AccessLogFormat) -> String {
+    fn entry() -> AccessLogEntry {
         let log = AccessLog::new(AccessLogFormat::Off, None).unwrap();
         let request = Request::get("https://a.example/x\"\u{9b}31m?y=1")
             .header(USER_AGENT, "bad\"agent\\")
             .body(())
             .unwrap();
-        let mut entry = AccessLogEntry::new(log, &request);
+        AccessLogEntry::new(log, &request)
+    }
+
+    fn line(format: AccessLogFormat) -> String {
+        let mut entry = entry();
+        entry.status = Some(StatusCode::OK);
         entry.bytes_sent = 5;
         entry.outcome = BodyOutcome::Complete;
         entry.format_line(format)
@@ -370,5 +377,17 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&line(AccessLogFormat::Json)).unwrap();
         assert_eq!(json["bytes_sent"], 5);
         assert_eq!(json["outcome"], "complete");
+        assert_eq!(json["status"], 200);
+    }
+
+    #[test]
+    fn a_request_without_a_response_has_no_status() {
+        let text = entry().format_line(AccessLogFormat::Text);
+        assert!(text.contains(" HTTP/1.1\" - 0 "), "{text}");
+        let combined = entry().format_line(AccessLogFormat::Combined);
+        assert!(combined.contains(" HTTP/1.1\" - 0 "), "{combined}");
+        let json = entry().format_line(AccessLogFormat::Json);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(json["status"].is_null() && json["outcome"] == "aborted", "{json}");
     }
 }

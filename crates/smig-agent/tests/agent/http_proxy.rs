@@ -180,7 +180,8 @@ async fn shutdown_waits_for_active_tunnels() {
         client_socket.read_to_string(&mut echoed).await.unwrap();
         assert_eq!(echoed, "last words");
     };
-    tokio::join!(agent.shutdown(Duration::from_secs(60)), echo_exchange);
+    let (stats, ()) = tokio::join!(agent.shutdown(Duration::from_secs(60)), echo_exchange);
+    assert_eq!(stats.streams_opened, 1);
 }
 
 #[tokio::test]

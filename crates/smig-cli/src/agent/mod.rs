@@ -92,7 +92,7 @@ pub(crate) struct AgentArgs {
     /// Accept every certificate: anyone on the path can read and change the traffic
     #[arg(short = 'k', long, help_heading = "Gateway")]
     insecure: bool,
-    /// Give up on a connection attempt after this many seconds
+    /// Timeout of connecting by TCP, and again of the TLS handshake
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Gateway")]
     connect_timeout: Duration,
     /// Use plain HTTP/2: streams do not migrate
@@ -139,6 +139,7 @@ fn parse_listen(text: &str) -> Result<HttpListen, String> {
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     let _stderr_guard = stderr::spawn_writer();
     crate::logging::start(match args.verbose {
+        0 if args.quiet => crate::logging::Level::Errors,
         0 => crate::logging::Level::Warnings,
         _ => crate::logging::Level::Debug,
     });
@@ -193,14 +194,13 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
             limits.drain_timeout.as_secs()
         ));
-        let stats = agent.stats();
-        tokio::select! {
-            () = agent.shutdown(limits.drain_timeout) => {}
+        let stats = tokio::select! {
+            stats = agent.shutdown(limits.drain_timeout) => stats,
             (name, number) = signals.next() => {
                 print_line(format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
-        }
+        };
         print_line(format!(
             "stopped after {} streams, {} migrations",
             stats.streams_opened, stats.migrations
@@ -312,14 +312,14 @@ fn print_listeners(agent: &Agent, forwards: &[PortForward], print_line: impl Fn(
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {
-        stderr::print_line(&format!(
+        print_line(format!(
             "{} anyone who can reach {addr} can use the gateway as you; listen on 127.0.0.1 unless you intend that",
             paint::error("warning:")
         ));
     }
 }
 
-/// Prints the state of the connection to the gateway whenever it changes.
+/// Prints that the gateway is connected or unreachable, if that was not printed last.
 async fn print_uplink_changes(
     mut uplink: watch::Receiver<UplinkState>,
     via: &str,

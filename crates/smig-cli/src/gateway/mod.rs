@@ -35,7 +35,7 @@ use signals::{SignalAction, Signals};
 Examples:
   smig gateway --to http://127.0.0.1:8080                 on https://localhost:8443
   smig gateway --to h2c://127.0.0.1:50051 --listen [::]:8443 --cert chain.pem --key key.pem
-  smig gateway --to unix:/run/app.sock --access-log json
+  smig gateway --to unix:/run/app.sock --access-log=json
   smig config example gateway > gateway.toml
   smig config check gateway.toml
   smig gateway --config gateway.toml
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let config = load_config(args, &print_line)?;
     let mut drain_timeout = config.server.drain_timeout;
     let collector = config.telemetry.as_ref().map(TelemetrySpec::traces_url);
-    // Installed before other threads start, so that no signal during startup is lost.
+    // Signal handlers are installed before the gateway starts. A signal before that ends the process.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             "{name}: waiting up to {} s for running streams; a second signal stops at once",
             drain_timeout.as_secs()
         ));
-        let stats = gateway.stats();
+        let view = gateway.view();
         tokio::select! {
             ended = gateway.drain(drain_timeout) => ended?,
             (name, number) = signals.next_stop() => {
@@ -163,6 +163,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(128 + number));
             }
         }
+        let stats = view.stats();
         print_line(&format!(
             "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.migrations
@@ -279,5 +280,22 @@ fn to_cli_error(error: GatewayError) -> anyhow::Error {
         GatewayError::Config(faults) => CliError::new(Exit::Usage, faults.to_string()).into(),
         GatewayError::Server(error) => CliError::new(Exit::Usage, error.to_string()).into(),
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_accepted() {
+        let command = GatewayArgs::augment_args(clap::Command::new("gateway"));
+        let help = command.get_after_help().unwrap().to_string();
+        let examples = help.lines().filter_map(|line| line.trim().strip_prefix("smig gateway "));
+        for example in examples {
+            let arguments = example.split("  ").next().unwrap();
+            let words = ["gateway"].into_iter().chain(arguments.split(' '));
+            command.clone().try_get_matches_from(words).unwrap();
+        }
     }
 }

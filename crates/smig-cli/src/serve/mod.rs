@@ -73,7 +73,10 @@ impl Verbosity {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let _stderr_guard = stderr::spawn_writer();
-    crate::logging::start(crate::logging::Level::Warnings);
+    crate::logging::start(match verbosity {
+        Verbosity::Quiet => crate::logging::Level::Errors,
+        Verbosity::Normal => crate::logging::Level::Warnings,
+    });
     let settings = load_settings(args).map_err(|why| CliError::new(Exit::Usage, why))?;
     let open_files = OpenFilesLimit::raise();
     let root = settings.root.clone().ok_or_else(|| {
@@ -83,7 +86,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         )
     })?;
     let files = open_root(&root, &settings)?;
-    // Installed before other threads start, so that no signal during startup is lost.
+    // Signal handlers are installed before the server starts. A signal before that ends the process.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = AccessLog::new(settings.access_log, None)?;
     let result = runtime.block_on(async {

@@ -50,7 +50,7 @@ impl StopSignals {
             "{name}: waiting up to {} s for running transfers; a second signal stops at once",
             limit.as_secs()
         ));
-        let stats = server.stats();
+        let view = server.view();
         let shutdown = async {
             let deadline = Instant::now() + limit;
             let ended = server.shutdown(limit).await;
@@ -66,6 +66,7 @@ impl StopSignals {
                 return Ok(ExitCode::from(128 + number));
             }
         }
+        let stats = view.stats();
         verbosity.print_line(&format!(
             "stopped after {} connections, {} streams, {} migrations",
             stats.connections_opened, stats.streams_opened, stats.migrations

@@ -1,7 +1,7 @@
 //! `smig agent`: its output, its shutdown, and its errors.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -119,4 +119,19 @@ fn a_file_configures_listeners_and_the_admin_page() {
     );
     agent.signal(Signal::TERM);
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_quiet_agent_prints_no_warning() {
+    let sandbox = Sandbox::new();
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let via = format!("https://{}", gateway.local_addr().unwrap());
+    let args = ["agent", "--via", &via, "--listen", "0.0.0.0:0", "--quiet"];
+    let child = sandbox.smig(&args).stderr(Stdio::piped()).spawn().unwrap();
+    // It connects after it has started.
+    drop(gateway.accept().unwrap());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

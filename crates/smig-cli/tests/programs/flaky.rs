@@ -36,7 +36,7 @@ pub(crate) struct ReceivedRequest {
 }
 
 impl FlakyServer {
-    /// Starts the server. Paths: /cut truncates the first response, and serves the rest afterwards;
+    /// Starts the server. "First" is the first request to the server, whatever its path. Paths: /cut truncates the first response, and serves the rest afterwards;
     /// /changed serves another file the second time; /shifted resumes at a wrong offset; /silent
     /// stalls after one byte; /busy responds with 503 the first time; /post accepts bodies.
     pub(crate) fn start() -> Self {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use smig::{AuthorityCheck, ListenerId, Server, ServerTls, Stats};
+use smig::{AuthorityCheck, ListenerId, Server, ServerTls, ServerView, Stats};
 use smig_admin::access_log::AccessLog;
 use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
@@ -247,6 +247,12 @@ impl Gateway {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.server.stats()
+    }
+
+    /// Returns a handle for the counters, which remains valid after [`drain`](Self::drain).
+    #[must_use]
+    pub fn view(&self) -> ServerView {
+        self.server.view()
     }
 
     /// Shuts down gracefully: accepts nothing new and lets running streams finish; streams that are still open after

@@ -149,8 +149,10 @@ async fn draining_lets_streams_finish() {
     let client = Client::builder().trust(Trust::Pem(ca.pem.clone().into())).build().unwrap();
     let request = Request::get(target_url).body(Full::<Bytes>::default()).unwrap();
     let body = client.request(request).await.unwrap().into_body();
+    let view = gateway.view();
     let (drained, body) = tokio::join!(gateway.drain(HOUR), body.collect());
     drained.unwrap();
+    assert_eq!(view.stats().streams_opened, 1);
     assert_eq!(body.unwrap().to_bytes().len(), BODY_BYTES);
 }
 
