@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
+    TransmitLimits,
 };
 
 use crate::connection::ConnectionInfo;
@@ -282,10 +283,12 @@ impl DriverConn {
                     }
                 }
             }
-            if total_taken >= MAX_SENT_BYTES_PER_TURN || !session.wants_transmit(self.id) {
+            if total_taken >= MAX_SENT_BYTES_PER_TURN || session.transmit_demand(self.id).is_none()
+            {
                 break;
             }
-            let taken = session.poll_transmit(now, self.id, self.batch_bytes, &mut self.output);
+            let limits = TransmitLimits::any(self.batch_bytes);
+            let taken = session.poll_transmit(now, self.id, limits, &mut self.output).bytes;
             if taken == 0 && self.output.is_empty() {
                 break;
             }
