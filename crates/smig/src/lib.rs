@@ -131,7 +131,7 @@
 //! | in a handler | [`Incoming`], [`ConnectionInfo`], [`InformationalSender`], [`UpgradedIo`], [`Reset`] |
 //! | migration | [`MigrationConfig`], [`MigrationPolicy`], [`MigrationHint`], [`StreamInfo`], [`Segment`] |
 //! | operating | [`Observer`], [`ObserverEvent`], [`Stats`], [`ServerView`], [`Snapshot`] |
-//! | HTTP/2 and TCP | [`Config`], [`Priority`], [`SocketOptions`], [`Pacing`] |
+//! | HTTP/2 and TCP | [`Config`], [`Priority`], [`SocketOptions`], [`Pacing`], [`BulkPolicy`] |
 //! | failures | [`Error`], [`TlsError`], [`ErrorCode`], [`Processed`] |
 //!
 //! # Layers
@@ -207,5 +207,6 @@ pub use smig_proto::policy::MigrationHint;
 pub use smig_proto::policy::{MigrationPolicy, MigrationReason, StayReason};
 #[doc(inline)]
 pub use smig_proto::{
-    Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey, is_host_and_port,
+    BulkHint, BulkPolicy, BulkReason, Config, ConnId, ErrorCode, Mover, Priority, Processed,
+    Protocol, StreamKey, is_host_and_port,
 };
