@@ -264,4 +264,51 @@ mod tests {
         bucket.refill(at_us(3000), RATE / 2, PACKET);
         assert_eq!(bucket.allowance, 1250 + 625);
     }
+
+    /// A bottleneck of [`RATE`] with a queue.
+    struct Link {
+        queued: u64,
+        now: Instant,
+        delivered: u64,
+    }
+
+    impl Link {
+        fn advance(&mut self, now: Instant) {
+            let bytes = bytes_in(RATE, now.saturating_duration_since(self.now));
+            let sent = self.queued.min(bytes);
+            (self.queued, self.delivered, self.now) =
+                (self.queued - sent, self.delivered + sent, now);
+        }
+    }
+
+    #[test]
+    fn small_responses_find_a_short_queue_and_the_path_stays_full() {
+        // A pacer slightly below the path's rate, and timers with a resolution of 1 ms.
+        let cap = RATE / 100 * 99;
+        let mut bucket = BulkBucket::new(at_us(0), cap, Duration::from_millis(25));
+        let mut link = Link { queued: 0, now: at_us(0), delivered: 0 };
+        let (mut wake, mut worst_queue) = (0, 0);
+        for millis in 0..20_000 {
+            let now = at_us(millis * 1000);
+            let responds = millis % 500 == 250;
+            if !responds && millis < wake {
+                continue;
+            }
+            link.advance(now);
+            bucket.refill(now, cap, PACKET);
+            if responds {
+                worst_queue = worst_queue.max(link.queued);
+                link.queued += 10_000;
+                bucket.on_interactive(10_000);
+            }
+            while let Some(piece) = bucket.piece() {
+                bucket.consume(piece);
+                link.queued += piece;
+            }
+            bucket.set_waiting(true);
+            wake = bucket.deadline().unwrap().as_nanos().div_ceil(1_000_000);
+        }
+        assert!(worst_queue <= 2 * PIECE, "{worst_queue} bytes before a response");
+        assert!(link.delivered > RATE * 20 / 100 * 98, "{} bytes", link.delivered);
+    }
 }
