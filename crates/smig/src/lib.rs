@@ -191,6 +191,18 @@ pub use snapshot::{
 pub use socket::{ConnectionAddrs, Dscp, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
+/// The application's own decision on whether the body of a response is bulk, set as an extension of the response: bulk
+/// is sent behind everything else, and no faster than the measured rate of the path ([`Pacing`]).
+///
+/// ```
+/// use smig::BulkHint;
+///
+/// let mut response = http::Response::new(http_body_util::Full::new(bytes::Bytes::from_static(b"video")));
+/// // A player waits for it: it competes with everything else.
+/// response.extensions_mut().insert(BulkHint::Interactive);
+/// ```
+#[doc(inline)]
+pub use smig_proto::BulkHint;
 /// The application's own decision on whether a stream migrates. A server's handler sets it as an extension of its
 /// response, a client as one of its request; it is not sent to the peer.
 ///
@@ -207,6 +219,6 @@ pub use smig_proto::policy::MigrationHint;
 pub use smig_proto::policy::{MigrationPolicy, MigrationReason, StayReason};
 #[doc(inline)]
 pub use smig_proto::{
-    BulkHint, BulkPolicy, BulkReason, Config, ConnId, ErrorCode, Mover, Priority, Processed,
-    Protocol, StreamKey, is_host_and_port,
+    BulkPolicy, BulkReason, Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol,
+    StreamKey, is_host_and_port,
 };
