@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use smig::{ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
+use smig::{BulkReason, ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
 
 /// Maximum number of sessions shown: sessions with migration first, then those with the most streams.
 const MAX_SESSIONS: usize = 64;
@@ -66,6 +66,8 @@ struct Stream {
     migrations: u8,
     migrating: bool,
     decision: Option<String>,
+    /// Why it is bulk, if it is.
+    bulk: Option<&'static str>,
 }
 
 impl Sessions {
@@ -140,6 +142,7 @@ impl Stream {
             migrations: stream.migrations,
             migrating: stream.migrating,
             decision: stream.decision.map(|decision| decision.to_string()),
+            bulk: stream.bulk.map(BulkReason::as_str),
         }
     }
 }

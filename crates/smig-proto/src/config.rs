@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::bulk::BulkPolicy;
 use crate::wire::CodePoints;
 
 /// The settings that an endpoint announces, and what it tolerates. Each session has its own.
@@ -22,6 +23,8 @@ pub struct Config {
     pub connect_protocol: ConnectProtocol,
     /// Number of bytes that a stream buffers for sending before its send capacity is 0.
     pub send_buffer: usize,
+    /// Which streams are bulk, so that the scheduler keeps them apart; `None`: no stream is.
+    pub bulk: Option<BulkPolicy>,
     /// Settings of the extension; `None` disables it.
     pub smig: Option<SmigConfig>,
     /// Limits on what the peer may cause.
@@ -184,6 +187,7 @@ impl Config {
             push: Push::Disabled,
             connect_protocol: ConnectProtocol::Enabled,
             send_buffer: 64 << 10,
+            bulk: Some(BulkPolicy::default()),
             smig: Some(SmigConfig::default()),
             limits: Limits::default(),
         }

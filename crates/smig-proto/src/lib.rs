@@ -17,6 +17,7 @@
 )]
 
 mod body;
+mod bulk;
 mod config;
 mod conn;
 mod error;
@@ -33,6 +34,7 @@ mod stream;
 mod time;
 mod wire;
 
+pub use bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
 pub use conn::{ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
@@ -43,7 +45,8 @@ pub use migrate::{MigrateError, MigrationTarget, Mover, policy};
 pub use priority::Priority;
 pub use session::{
     ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
-    PushError, ReadResult, SendError, Session, StreamView,
+    PushError, ReadResult, SendError, Session, StreamView, TransmitDemand, TransmitLimits,
+    Transmitted,
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use smig::{Config, MigrationConfig, Pacing, Server, ServerBuilder, SocketOptions};
-use smig_proto::SmigConfig;
+use smig_proto::{BulkPolicy, SmigConfig};
 
 /// Whether the SMig extension is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,8 @@ pub struct ServerSettings {
     pub smig: SmigConfig,
     /// When streams migrate.
     pub migration: MigrationConfig,
-    /// Whether connections with migrated streams are paced near the path's rate.
+    /// Whether bulk is limited to the path's rate.
     pub pace_bulk: bool,
-    /// Whether connections without migrated streams are paced too.
-    pub pace_unmigrated: bool,
     /// How long one interactive response may delay bulk data.
     pub max_bulk_deferral: Duration,
     /// Socket options of interactive connections.
@@ -66,7 +64,6 @@ impl Default for ServerSettings {
             smig: SmigConfig::default(),
             migration: MigrationConfig::default(),
             pace_bulk: true,
-            pace_unmigrated: false,
             max_bulk_deferral: Duration::from_millis(25),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
@@ -76,14 +73,6 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
-    const fn pacing_mode(&self) -> Pacing {
-        match (self.pace_unmigrated, self.pace_bulk) {
-            (true, _) => Pacing::All,
-            (false, true) => Pacing::Migrated,
-            (false, false) => Pacing::Off,
-        }
-    }
-
     /// Returns a server builder with these settings, without an address.
     #[must_use]
     pub fn builder(&self) -> ServerBuilder {
@@ -91,12 +80,13 @@ impl ServerSettings {
             Extension::Off => None,
             Extension::On => Some(self.smig.clone()),
         };
+        let bulk = BulkPolicy { min_size: self.migration.policy.min_size, ..BulkPolicy::default() };
         let builder = Server::builder()
-            .engine(Config { smig, ..self.engine.clone() })
+            .engine(Config { smig, bulk: Some(bulk), ..self.engine.clone() })
             .migration(self.migration.clone())
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
-            .pacing(self.pacing_mode())
+            .pacing(if self.pace_bulk { Pacing::On } else { Pacing::Off })
             .max_bulk_deferral(self.max_bulk_deferral)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)

@@ -163,24 +163,11 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "pace-bulk",
             kind: ValueKind::Bool,
             value_name: "BOOL",
-            help: "Pace migrated streams near the measured rate of the path; false, unless pace_unmigrated: send as fast as congestion \
-            control allows",
+            help: "Send large bodies no faster than the measured rate of the path, also without migration; \
+            false: as fast as congestion control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
                 s.pace_bulk = parse_bool(last_value(v))?;
-                Ok(())
-            },
-        },
-        Setting {
-            key: "migration.pace_unmigrated",
-            flag: "pace-unmigrated",
-            kind: ValueKind::Bool,
-            value_name: "BOOL",
-            help: "Pace connections without migrated streams too, small and large bodies alike (for \
-            comparisons)",
-            show: |s| s.pace_unmigrated.to_string(),
-            set: |s, v| {
-                s.pace_unmigrated = parse_bool(last_value(v))?;
                 Ok(())
             },
         },

@@ -37,6 +37,8 @@ fn default_sequence_count() -> u64 {
 /// the test does not cover the case any more.
 const MIN_CASE_PERMILLE: &[(&str, u64)] = &[
     ("accepting answer", 200),
+    ("bulk", 300),
+    ("bulk held back", 100),
     ("collision", 100),
     ("connection closed to cancel", 5),
     ("cut", 150),

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use smig_proto::{
     AppId, Config, ConnId, ConnectionSpec, EndStream, Event, Identity, Instant, JoinRefusal,
     KeyingRequest, MigrationTarget, OutputBuffer, RequestHead, ResponseHead, Security, Session,
-    StreamKey,
+    StreamKey, TransmitLimits,
 };
 
 const PAGE: &str = include_str!("../../../spec/vectors.md");
@@ -110,7 +110,7 @@ struct EngineEnd<'a> {
 impl EngineEnd<'_> {
     fn take_output(&mut self) -> Vec<u8> {
         let mut out = OutputBuffer::new();
-        self.session.poll_transmit(NOW, self.conn, usize::MAX, &mut out);
+        self.session.poll_transmit(NOW, self.conn, TransmitLimits::any(usize::MAX), &mut out);
         let mut slices = [IoSlice::new(&[]); 64];
         let used = out.chunks(&mut slices);
         slices[..used].iter().flat_map(|slice| slice.to_vec()).collect()

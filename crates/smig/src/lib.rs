@@ -131,7 +131,7 @@
 //! | in a handler | [`Incoming`], [`ConnectionInfo`], [`InformationalSender`], [`UpgradedIo`], [`Reset`] |
 //! | migration | [`MigrationConfig`], [`MigrationPolicy`], [`MigrationHint`], [`StreamInfo`], [`Segment`] |
 //! | operating | [`Observer`], [`ObserverEvent`], [`Stats`], [`ServerView`], [`Snapshot`] |
-//! | HTTP/2 and TCP | [`Config`], [`Priority`], [`SocketOptions`], [`Pacing`] |
+//! | HTTP/2 and TCP | [`Config`], [`Priority`], [`SocketOptions`], [`Pacing`], [`BulkPolicy`] |
 //! | failures | [`Error`], [`TlsError`], [`ErrorCode`], [`Processed`] |
 //!
 //! # Layers
@@ -191,6 +191,18 @@ pub use snapshot::{
 pub use socket::{ConnectionAddrs, Dscp, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
+/// The application's own decision on whether the body of a response is bulk, set as an extension of the response: bulk
+/// is sent behind everything else, and no faster than the measured rate of the path ([`Pacing`]).
+///
+/// ```
+/// use smig::BulkHint;
+///
+/// let mut response = http::Response::new(http_body_util::Full::new(bytes::Bytes::from_static(b"video")));
+/// // A player waits for it: it competes with everything else.
+/// response.extensions_mut().insert(BulkHint::Interactive);
+/// ```
+#[doc(inline)]
+pub use smig_proto::BulkHint;
 /// The application's own decision on whether a stream migrates. A server's handler sets it as an extension of its
 /// response, a client as one of its request; it is not sent to the peer.
 ///
@@ -207,5 +219,6 @@ pub use smig_proto::policy::MigrationHint;
 pub use smig_proto::policy::{MigrationPolicy, MigrationReason, StayReason};
 #[doc(inline)]
 pub use smig_proto::{
-    Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey, is_host_and_port,
+    BulkPolicy, BulkReason, Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol,
+    StreamKey, is_host_and_port,
 };

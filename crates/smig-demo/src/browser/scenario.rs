@@ -41,8 +41,12 @@ allow = ["10.99.0.1"]
 
 const fn compared_settings(variant: Variant) -> &'static str {
     match variant {
-        Variant::PlainHttp2 => "[smig]\nenabled = false\n[interactive]\nnotsent_lowat = 0\n",
-        Variant::NotsentLowat => "[smig]\nenabled = false\n[interactive]\nnotsent_lowat = 16384\n",
+        Variant::PlainHttp2 => {
+            "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 0\n"
+        }
+        Variant::NotsentLowat => {
+            "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 16384\n"
+        }
         Variant::Smig => "",
     }
 }

@@ -108,6 +108,9 @@ pub struct RouteSpec {
     /// Whether responses migrate.
     #[serde(default)]
     pub migrate: RouteMigration,
+    /// Whether long responses are limited to the rate of the path.
+    #[serde(default = "default_pace_bulk")]
+    pub pace_bulk: bool,
     /// Changes to the fields of requests to the upstream.
     #[serde(default)]
     pub request_headers: HeaderSpec,
@@ -118,6 +121,10 @@ pub struct RouteSpec {
 
 fn default_path() -> String {
     "/".to_owned()
+}
+
+const fn default_pace_bulk() -> bool {
+    true
 }
 
 /// One string, or a list of strings.

@@ -101,6 +101,9 @@ impl Service<Request<Incoming>> for GatewayService {
                 if route.hint != smig::MigrationHint::None {
                     response.extensions_mut().insert(route.hint);
                 }
+                if route.bulk_hint != smig::BulkHint::None {
+                    response.extensions_mut().insert(route.bulk_hint);
+                }
                 if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &route.action) {
                     entry.set_upstream(name);
                 }

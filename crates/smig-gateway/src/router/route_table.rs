@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::uri::Authority;
-use smig::{ListenerId, MigrationHint};
+use smig::{BulkHint, ListenerId, MigrationHint};
 use smig_admin::access_log::AccessLog;
 use smig_proxy::tunnel::TunnelRegistry;
 use smig_settings::Diagnostics;
@@ -37,6 +37,7 @@ pub(super) struct CompiledRoute {
     pub(super) request_rules: HeaderRules,
     pub(super) response_rules: HeaderRules,
     pub(super) hint: MigrationHint,
+    pub(super) bulk_hint: BulkHint,
 }
 
 #[derive(Debug)]
@@ -139,6 +140,7 @@ impl RouteTable {
                     RouteMigration::Always => MigrationHint::Migrate,
                     RouteMigration::Never => MigrationHint::Stay,
                 },
+                bulk_hint: if spec.pace_bulk { BulkHint::None } else { BulkHint::Interactive },
             });
         }
         Ok(Self {

@@ -9,13 +9,12 @@ use toml::{Table, Value};
 use super::spec::Scenario;
 
 /// Section and key now, and at the time of the published results.
-const PUBLISHED_KEYS: [([&str; 2], [&str; 2]); 8] = [
+const PUBLISHED_KEYS: [([&str; 2], [&str; 2]); 7] = [
     (["migration", "mode"], ["policy", "migrate"]),
     (["migration", "min_concurrent"], ["policy", "min_concurrent"]),
     (["migration", "min_transfer_time"], ["policy", "max_blocking"]),
     (["migration", "max_bulk_deferral"], ["policy", "max_hold"]),
     (["migration", "pace_bulk"], ["policy", "pace_bulk"]),
-    (["migration", "pace_unmigrated"], ["policy", "pace_unmoved"]),
     (["interactive", "notsent_lowat"], ["interactive", "not_sent_low_water"]),
     (["bulk", "notsent_lowat"], ["bulk", "not_sent_low_water"]),
 ];
@@ -47,7 +46,23 @@ fn with_published_keys(settings: &Table) -> Table {
             }
         }
     }
+    pace_without_migration(&mut published_settings);
     published_settings
+}
+
+/// Without the extension, `pace_bulk` had no effect: a key of its own paced connections without migrated streams.
+fn pace_without_migration(published_settings: &mut Table) {
+    let is_without_extension = published_settings
+        .get("smig")
+        .and_then(|section| section.get("enabled"))
+        .is_some_and(|enabled| enabled.as_bool() == Some(false));
+    if is_without_extension
+        && let Some(Value::Table(policy)) = published_settings.get_mut("policy")
+        && policy.get("pace_bulk").and_then(Value::as_bool) == Some(true)
+    {
+        policy.insert("pace_bulk".to_owned(), false.into());
+        policy.insert("pace_unmoved".to_owned(), true.into());
+    }
 }
 
 #[cfg(test)]
@@ -68,5 +83,19 @@ mod tests {
                 .unwrap();
         assert_eq!(with_published_keys(&current_settings), earlier_settings);
         assert_eq!(with_published_keys(&earlier_settings), earlier_settings);
+    }
+
+    #[test]
+    fn one_paced_connection_was_another_key() {
+        let settings: Table =
+            "smig = { enabled = false }\nmigration = { pace_bulk = true }".parse().unwrap();
+        let earlier: Table =
+            "smig = { enabled = false }\npolicy = { pace_bulk = false, pace_unmoved = true }"
+                .parse()
+                .unwrap();
+        assert_eq!(with_published_keys(&settings), earlier);
+        let with_extension: Table = "migration = { pace_bulk = true }".parse().unwrap();
+        let earlier: Table = "policy = { pace_bulk = true }".parse().unwrap();
+        assert_eq!(with_published_keys(&with_extension), earlier);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
 pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
-pub(crate) use scheduler::Scheduler;
+pub(crate) use scheduler::{Scheduler, SendClass};
 pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
 

@@ -5,6 +5,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::bulk::BulkHint;
 use crate::priority::Priority;
 
 /// The thresholds of a server or a client. Sizes are in bytes.
@@ -69,6 +70,16 @@ pub enum MigrationHint {
     Migrate,
     /// Never move.
     Stay,
+}
+
+/// What should migrate is bulk. What must stay may be bulk too.
+impl From<MigrationHint> for BulkHint {
+    fn from(hint: MigrationHint) -> Self {
+        match hint {
+            MigrationHint::Migrate => Self::Bulk,
+            MigrationHint::None | MigrationHint::Stay => Self::None,
+        }
+    }
 }
 
 /// Observations of a stream and its surroundings.

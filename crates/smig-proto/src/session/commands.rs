@@ -5,6 +5,7 @@ use core::fmt;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
+use crate::bulk::BulkHint;
 use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
@@ -327,6 +328,21 @@ impl Session {
             wire::write_priority_update(&mut conn.control_queue.frames, addr.id, priority);
         }
         self.set_priority(key, priority);
+    }
+
+    /// Overrides the policy that decides whether what this side sends on a stream is bulk. Applies to
+    /// what is framed from now on.
+    pub fn set_bulk_hint(&mut self, key: StreamKey, hint: BulkHint) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.send.set_bulk_hint(hint);
+        let (scheduled_conn_id, priority) = (stream.binding.scheduled_on(), stream.priority);
+        // A stream that waits for the connection's window is classified when it is scheduled again.
+        if let Some(conn) = scheduled_conn_id.and_then(|id| self.conns.find_known_mut(id))
+            && conn.scheduler.remove(key, priority)
+        {
+            stream.binding.take_scheduled();
+            self.schedule(key);
+        }
     }
 
     /// Server: promises the response to `head` on the stream `parent` (RFC 9113 section 8.4). The

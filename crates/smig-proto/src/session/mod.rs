@@ -32,6 +32,7 @@ pub use commands::{OpenError, PushError, SendError};
 pub use event::{Event, LostReason};
 pub use join::{DetachedConnection, JoinProof, KeyingRequest};
 pub use read::ReadResult;
+pub use transmit::{TransmitDemand, TransmitLimits, Transmitted};
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
@@ -45,9 +46,8 @@ use join::SessionKey;
 
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
-/// After each `handle_*` or command: drain [`Session::poll_event`]. Then, for each connection for
-/// which [`Session::wants_transmit`] returns true, call [`Session::poll_transmit`] until the
-/// transport is full. Then wait for the transport or for [`Session::poll_timeout`].
+/// After each `handle_*` or command: drain [`Session::poll_event`]. Then, for each connection
+/// with a [`Session::transmit_demand`], call [`Session::poll_transmit`] until the transport is full. Then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
     pub(crate) side: Side,
@@ -248,7 +248,7 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn a_session_its_connections_and_streams_fit_their_size_classes() {
         assert!(size_of::<Connection>() <= 1792, "Connection: {}", size_of::<Connection>());
-        assert!(size_of::<Stream>() <= 528, "Stream: {}", size_of::<Stream>());
+        assert!(size_of::<Stream>() <= 544, "Stream: {}", size_of::<Stream>());
         assert!(size_of::<Session>() <= 320, "Session: {}", size_of::<Session>());
     }
 }

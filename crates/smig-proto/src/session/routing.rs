@@ -1,6 +1,6 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{Connection, IdState};
+use crate::conn::{Connection, IdState, SendClass};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
 use crate::priority::Priority;
@@ -172,8 +172,16 @@ impl Session {
             return;
         }
         let (addr, priority) = (stream.binding.send_addr(), stream.priority);
+        if let Some(policy) = &self.config.bulk {
+            let is_tunnel = stream.exchange_kind == ExchangeKind::Tunnel;
+            stream.send.classify(policy, priority, is_tunnel);
+        }
+        let class = match stream.send.is_held_as_bulk() {
+            true => SendClass::Bulk,
+            false => SendClass::Interactive,
+        };
         let Some(conn) = self.conns.find_known_mut(addr.conn) else { return };
         stream.binding.set_scheduled(addr.conn);
-        conn.scheduler.push(addr.id, key, priority);
+        conn.scheduler.push(class, addr.id, key, priority);
     }
 }

@@ -1,6 +1,7 @@
-//! Bytes to a transport: control frames first, then DATA in the order of the scheduler.
+//! Bytes to a transport: control frames first, then DATA in the order of the scheduler. Bulk waits
+//! until the driver allows it.
 
-use crate::conn::OutputBuffer;
+use crate::conn::{ControlQueue, OutputBuffer, SendClass};
 use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
@@ -16,62 +17,108 @@ const MIN_ORDINARY_DATA_BYTES: usize = 1024;
 /// Maximum capacity that a connection reserves for its next frames, in bytes.
 const MAX_RESERVED_BYTES: usize = 4 << 10;
 
-impl Session {
-    /// Returns whether [`Self::poll_transmit`] may have output for this connection.
+/// What a connection has to send. There may be less: a window that was reduced is noticed when its
+/// stream is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransmitDemand {
+    /// Whether there is something that is not bulk.
+    pub interactive: bool,
+    /// Whether there is bulk.
+    pub bulk: bool,
+}
+
+impl TransmitDemand {
+    /// Returns whether there is nothing to send.
     #[must_use]
-    pub fn wants_transmit(&self, conn_id: ConnId) -> bool {
-        self.conns.find(conn_id).is_some_and(|conn| {
-            !conn.control_queue.frames.is_empty() || (!conn.is_dead() && !conn.scheduler.is_empty())
-        })
+    pub const fn is_none(self) -> bool {
+        !self.interactive && !self.bulk
+    }
+}
+
+/// How much [`Session::poll_transmit`] may append, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransmitLimits {
+    /// Of DATA frames, approximately. Control frames, field blocks and trailers are not limited.
+    pub bytes: usize,
+    /// Of these, DATA frames of bulk. No bulk is sent below 1 KiB.
+    pub bulk_bytes: usize,
+}
+
+impl TransmitLimits {
+    /// About `bytes` bytes of whatever is next.
+    #[must_use]
+    pub const fn any(bytes: usize) -> Self {
+        Self { bytes, bulk_bytes: usize::MAX }
     }
 
-    /// Appends frames to `out`: all control frames, then DATA until about `limit` bytes were
-    /// appended. Returns the number of bytes. Data that is not taken yet can still be dropped by a
-    /// reset, or overtaken by more urgent data, so a driver should take no more than the transport
-    /// accepts soon.
+    /// About `bytes` bytes that are not bulk.
+    #[must_use]
+    pub const fn interactive(bytes: usize) -> Self {
+        Self { bytes, bulk_bytes: 0 }
+    }
+}
+
+/// How much [`Session::poll_transmit`] has appended, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transmitted {
+    /// Of all frames.
+    pub bytes: usize,
+    /// Of these, DATA frames of bulk.
+    pub bulk_bytes: usize,
+}
+
+impl Session {
+    /// Returns what [`Self::poll_transmit`] may have for this connection.
+    #[must_use]
+    pub fn transmit_demand(&self, conn_id: ConnId) -> TransmitDemand {
+        let Some(conn) = self.conns.find(conn_id) else { return TransmitDemand::default() };
+        let may_send_data = !conn.is_dead();
+        let has_control_frames = !conn.control_queue.frames.is_empty();
+        TransmitDemand {
+            interactive: has_control_frames || (may_send_data && conn.scheduler.has_interactive()),
+            bulk: may_send_data && conn.scheduler.has_bulk(),
+        }
+    }
+
+    /// Appends frames to `out`: all control frames, then DATA within `limits`. Returns the number of
+    /// bytes. Data that is not taken yet can still be dropped by a reset, or overtaken by more
+    /// urgent data, so a driver should take no more than the transport accepts soon.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
         conn_id: ConnId,
-        limit: usize,
+        limits: TransmitLimits,
         out: &mut OutputBuffer,
-    ) -> usize {
+    ) -> Transmitted {
         let len_before = out.len();
-        let Some(conn) = self.conns.find_mut(conn_id) else { return 0 };
-        if !conn.control_queue.frames.is_empty() {
-            let frames = &mut conn.control_queue.frames;
-            out.append_with(|open| {
-                if open.is_empty() {
-                    let used = frames.len();
-                    core::mem::swap(open, frames);
-                    // The next frames will be as long: growing by doubling would copy them each
-                    // time.
-                    if frames.capacity() < used {
-                        frames.reserve(used.min(MAX_RESERVED_BYTES));
-                    }
-                } else {
-                    open.extend_from_slice(frames);
-                    frames.clear();
-                }
-            });
-        }
-        conn.control_queue.reset_counters();
+        let Some(conn) = self.conns.find_mut(conn_id) else { return Transmitted::default() };
+        take_control_frames(&mut conn.control_queue, out);
+        let mut bulk_bytes = 0;
         if conn.is_dead() {
-            return out.len() - len_before;
+            return Transmitted { bytes: out.len() - len_before, bulk_bytes };
         }
         if !conn.scheduler.is_empty() {
             out.restore_capacity();
         }
-        while out.len() - len_before < limit {
-            let room = limit - (out.len() - len_before);
-            let Some(key) =
-                self.conns.find_known_mut(conn_id).and_then(|conn| conn.scheduler.pop())
-            else {
-                break;
-            };
+        while out.len() - len_before < limits.bytes {
+            let mut room = limits.bytes - (out.len() - len_before);
+            let bulk_room = limits.bulk_bytes.saturating_sub(bulk_bytes);
+            let next = self
+                .conns
+                .find_known_mut(conn_id)
+                .and_then(|conn| conn.scheduler.pop(bulk_room >= MIN_ORDINARY_DATA_BYTES));
+            let Some((key, class)) = next else { break };
+            if class == SendClass::Bulk {
+                // With its header, the frame should fill packets.
+                room = room.min(bulk_room.saturating_sub(wire::FRAME_HEADER_BYTES));
+            }
+            let frame_start = out.len();
             self.transmit_stream(now, conn_id, key, room, out);
+            if class == SendClass::Bulk {
+                bulk_bytes += out.len() - frame_start;
+            }
         }
-        out.len() - len_before
+        Transmitted { bytes: out.len() - len_before, bulk_bytes }
     }
 
     /// Sends one frame of the stream that is next.
@@ -119,6 +166,9 @@ impl Session {
         }
         let limit = window.min(conn.peer_max_frame_size()).min(room.max(MIN_ORDINARY_DATA_BYTES));
         let payload = stream.send.take(limit);
+        if let Some(policy) = &self.config.bulk {
+            stream.send.track_pauses(now, policy, payload.bytes);
+        }
         // `room` is at least that, so only a window can be the reason.
         let is_small = payload.bytes < MIN_ORDINARY_DATA_BYTES && stream.send.queued_bytes() > 0;
         // CVE-2019-9511
@@ -157,6 +207,27 @@ impl Session {
         }
         self.stop_if_due(key);
     }
+}
+
+/// Moves the control frames of a connection to its output.
+fn take_control_frames(queue: &mut ControlQueue, out: &mut OutputBuffer) {
+    let frames = &mut queue.frames;
+    if !frames.is_empty() {
+        out.append_with(|open| {
+            if open.is_empty() {
+                let used = frames.len();
+                core::mem::swap(open, frames);
+                // The next frames will be as long: growing by doubling would copy them each time.
+                if frames.capacity() < used {
+                    frames.reserve(used.min(MAX_RESERVED_BYTES));
+                }
+            } else {
+                open.extend_from_slice(frames);
+                frames.clear();
+            }
+        });
+    }
+    queue.reset_counters();
 }
 
 fn write_data(out: &mut OutputBuffer, stream_id: StreamId, payload: &Payload) {

@@ -1,5 +1,6 @@
 //! Snapshots of connections and streams for the driver.
 
+use crate::bulk::BulkReason;
 use crate::conn::{ConnState, Connection, ConnectionRole, Membership};
 use crate::error::ErrorCode;
 use crate::ids::{Cid, ConnId, StreamId};
@@ -60,6 +61,8 @@ pub struct StreamView {
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
     pub is_migrating: bool,
+    /// Why what it sends is bulk, if it is.
+    pub bulk: Option<BulkReason>,
     /// Whether it is a CONNECT tunnel.
     pub is_tunnel: bool,
     /// The stream's send window, in bytes, which may be negative.
@@ -151,6 +154,7 @@ fn stream_view(stream: &Stream) -> StreamView {
         priority: stream.priority,
         migrations: stream.binding.migration_count(),
         is_migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
+        bulk: stream.send.bulk(),
         is_tunnel: stream.exchange_kind == ExchangeKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),

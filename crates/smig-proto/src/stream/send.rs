@@ -6,10 +6,17 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::replay::{Replay, SendBeforeAnswer};
+use crate::bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 use crate::flow::SendWindow;
 use crate::head::ResponseHead;
 use crate::invariant::DebugExpect;
+use crate::priority::Priority;
+use crate::time::Instant;
 use crate::wire::EndStream;
+
+/// At most this many bytes at the end of a body are not held back as bulk: the receiver waits for
+/// the end, and they are less than a packet.
+const MAX_UNHELD_END_BYTES: usize = 1024;
 
 /// Progress of the direction on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +67,14 @@ pub(crate) struct SendHalf {
     pub(crate) awaits_capacity: bool,
     /// Frames that were sent after this side's barrier, while the answer is outstanding.
     replay: Option<Box<Replay>>,
+    /// Why the direction is bulk, if it is. It belongs to this half, not to the binding: it follows
+    /// from the body, and a direction that returns from a declined carrier is as long as before.
+    bulk: Option<BulkReason>,
+    bulk_hint: BulkHint,
+    /// Bytes that were framed since the queue was last empty.
+    bytes_since_pause: u32,
+    /// Since when the queue is empty, if `bytes_since_pause` is 0.
+    paused_at: Instant,
 }
 
 impl SendHalf {
@@ -75,6 +90,10 @@ impl SendHalf {
             has_sent_body: false,
             awaits_capacity: false,
             replay: None,
+            bulk: None,
+            bulk_hint: BulkHint::None,
+            bytes_since_pause: 0,
+            paused_at: Instant::from_nanos(0),
         }
     }
 
@@ -153,6 +172,52 @@ impl SendHalf {
             !matches!(self.end, SendEnd::Open)
         } else {
             self.window.available() > 0
+        }
+    }
+
+    /// Returns why the direction is bulk, if it is.
+    pub(crate) const fn bulk(&self) -> Option<BulkReason> {
+        self.bulk
+    }
+
+    pub(crate) const fn set_bulk_hint(&mut self, hint: BulkHint) {
+        self.bulk_hint = hint;
+        self.bulk = None;
+    }
+
+    /// Decides whether the direction is bulk.
+    pub(crate) fn classify(&mut self, policy: &BulkPolicy, priority: Priority, is_tunnel: bool) {
+        let queued = self.queued_bytes as u64;
+        self.bulk = policy.decide(&BulkInput {
+            length: self.unqueued_bytes.map(|left| self.sent_bytes + queued + left),
+            bytes_without_pause: u64::from(self.bytes_since_pause) + queued,
+            current: self.bulk,
+            is_tunnel,
+            priority,
+            hint: self.bulk_hint,
+        });
+    }
+
+    /// Returns whether the next frame must wait until bulk may be sent. Trailers and an empty end
+    /// do not wait, nor does the last fraction of a packet.
+    pub(crate) fn is_held_as_bulk(&self) -> bool {
+        let is_last =
+            !matches!(self.end, SendEnd::Open) && self.queued_bytes <= MAX_UNHELD_END_BYTES;
+        self.bulk.is_some() && self.queued_bytes > 0 && !is_last
+    }
+
+    /// Records how many bytes were framed, and whether more are queued: a direction of unknown
+    /// length that pauses is not bulk, or not any more after a long pause.
+    pub(crate) fn track_pauses(&mut self, now: Instant, policy: &BulkPolicy, bytes: usize) {
+        if self.bytes_since_pause == 0 {
+            let is_quiet = now.saturating_duration_since(self.paused_at) >= policy.quiet_time;
+            self.bulk = self.bulk.filter(|_| !is_quiet);
+        }
+        self.bytes_since_pause =
+            self.bytes_since_pause.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.queued_bytes == 0 {
+            self.bytes_since_pause = 0;
+            self.paused_at = now;
         }
     }
 

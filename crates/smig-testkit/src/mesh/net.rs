@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use bytes::BytesMut;
 use smig_proto::{
     AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
-    LostReason, OutputBuffer, Session,
+    LostReason, OutputBuffer, Session, TransmitLimits,
 };
 
 use crate::mesh::frame_inspector::{FrameInspector, FrameSource};
@@ -130,19 +130,26 @@ impl Mesh {
         true
     }
 
-    /// Takes about `bytes` bytes of frames from an engine. Returns the number taken.
-    pub(crate) fn take_frames(&mut self, link: usize, side: Side, bytes: usize) -> usize {
+    /// Takes frames from an engine, within `limits`. Returns the number of bytes.
+    pub(crate) fn take_frames(&mut self, link: usize, side: Side, limits: TransmitLimits) -> usize {
         let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return 0 };
         let now = self.now;
         let mut scratch = std::mem::take(&mut self.scratch);
         let engine = self.session_mut(side, session);
-        let wants_transmit = engine.wants_transmit(conn);
-        let taken_bytes = engine.poll_transmit(now, conn, bytes, &mut scratch);
-        if taken_bytes > 0 && !wants_transmit {
-            self.inspector
-                .violations
-                .push(format!("link {link}: {side:?} sends, but does not want to"));
+        let demand = engine.transmit_demand(conn);
+        let taken = engine.poll_transmit(now, conn, limits, &mut scratch);
+        let taken_bytes = taken.bytes;
+        let may_send = demand.interactive || (demand.bulk && limits.bulk_bytes > 0);
+        if (taken_bytes > 0 && !may_send) || (limits.bulk_bytes == 0 && taken.bulk_bytes > 0) {
+            self.inspector.violations.push(format!(
+                "link {link}: {side:?} sends {taken:?} of {limits:?}, with {demand:?} to send"
+            ));
+        }
+        if taken.bulk_bytes > 0 {
+            self.inspector.cases.insert("bulk");
+        } else if demand.bulk && limits.bulk_bytes == 0 {
+            self.inspector.cases.insert("bulk held back");
         }
         let mut output = Vec::with_capacity(taken_bytes);
         while !scratch.is_empty() {
@@ -164,16 +171,21 @@ impl Mesh {
         taken_bytes
     }
 
-    /// Takes frames and writes up to `bytes` bytes; closes the connection when its engine requests it.
-    pub(crate) fn transmit(&mut self, link: usize, side: Side, bytes: usize) -> usize {
+    /// Takes frames and writes within `limits`; closes the connection when its engine requests it.
+    pub(crate) fn transmit(&mut self, link: usize, side: Side, limits: TransmitLimits) -> usize {
         let capacity = self.setup.pipe_capacity as usize;
         let mut taken_bytes = 0;
         let backlog = self.links[link].pipes[side.index()].backlog.len();
-        if backlog < bytes && self.links[link].pipes[side.index()].in_flight.len() < capacity {
-            taken_bytes = self.take_frames(link, side, bytes - backlog);
+        if backlog < limits.bytes && self.links[link].pipes[side.index()].in_flight.len() < capacity
+        {
+            taken_bytes = self.take_frames(
+                link,
+                side,
+                TransmitLimits { bytes: limits.bytes - backlog, ..limits },
+            );
         }
         let pipe = &mut self.links[link].pipes[side.index()];
-        let written_bytes = pipe.write(bytes, capacity);
+        let written_bytes = pipe.write(limits.bytes, capacity);
         let flushed = pipe.backlog.is_empty();
         let LinkEnd { session, conn } = self.links[link].ends[side.index()];
         if let Some(conn) = conn
@@ -250,7 +262,7 @@ impl Mesh {
 
     /// Writes the rest at `side` and closes.
     pub(crate) fn close(&mut self, link: usize, side: Side) {
-        while self.take_frames(link, side, 1 << 20) > 0 {}
+        while self.take_frames(link, side, TransmitLimits::any(1 << 20)) > 0 {}
         let pipe = &mut self.links[link].pipes[side.index()];
         pipe.write(usize::MAX, usize::MAX);
         pipe.is_closed = true;

@@ -1,7 +1,7 @@
 //! The steps of random sequences. Indices are taken modulo the number of objects, so that a sequence stays
 //! valid when steps are removed.
 
-use smig_proto::JoinRefusal;
+use smig_proto::{BulkHint, JoinRefusal};
 
 use crate::mesh::link::Side;
 use crate::mesh::plan::Plan;
@@ -28,6 +28,8 @@ pub enum Op {
     Open { on: Option<u8>, plan: Plan },
     /// An engine writes on a connection.
     Transmit { link: u8, side: Side, bytes: u32 },
+    /// An engine writes on a connection, but no bulk.
+    TransmitInteractive { link: u8, side: Side, bytes: u32 },
     /// Bytes arrive.
     Deliver { link: u8, to: Side, bytes: u32 },
     /// Both engines write, and everything arrives.
@@ -56,6 +58,8 @@ pub enum Op {
     Push { exchange: u8, plan: Plan },
     /// An end changes a priority.
     Reprioritize { exchange: u8, side: Side, urgency: u8 },
+    /// An end decides whether what it sends is bulk.
+    SetBulkHint { exchange: u8, side: Side, hint: BulkHint },
     /// An end sends PING.
     Ping { link: u8, side: Side },
     /// An end drains a connection.
@@ -104,7 +108,8 @@ impl Op {
         match rng.below(1000) {
             0..50 => Self::Connect,
             50..150 => Self::Open { on: rng.chance(30).then_some(link), plan: Plan::random(rng) },
-            150..340 => Self::Transmit { link, side, bytes: random_byte_count(rng) },
+            150..310 => Self::Transmit { link, side, bytes: random_byte_count(rng) },
+            310..340 => Self::TransmitInteractive { link, side, bytes: random_byte_count(rng) },
             340..540 => Self::Deliver { link, to: side, bytes: random_byte_count(rng) },
             540..610 => Self::Flush { link },
             610..630 => Self::Respond { exchange },
@@ -117,7 +122,12 @@ impl Op {
             955..965 if mix == OpMix::Calm => Self::Pause { exchange, side },
             955..965 => Self::StopUpload { exchange },
             965..985 => Self::Settle,
-            985..990 => Self::Ping { link, side },
+            985..988 => Self::Ping { link, side },
+            988..993 => Self::SetBulkHint {
+                exchange,
+                side,
+                hint: rng.pick(&[BulkHint::None, BulkHint::Bulk, BulkHint::Interactive]),
+            },
             _ => Self::Sleep { millis: rng.pick(&[10, 500, 1500]) },
         }
     }

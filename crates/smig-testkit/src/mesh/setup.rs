@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use smig_proto::{Config, Push, Security};
+use smig_proto::{BulkPolicy, Config, Push, Security};
 
 use crate::mesh::rng::Rng;
 
@@ -44,6 +44,8 @@ pub struct Setup {
     pub max_streams: u32,
     /// Whether the client accepts pushes.
     pub push: Push,
+    /// Length from which a body is bulk; those of unknown length after half of it.
+    pub bulk_min_size: u32,
 }
 
 impl Default for Setup {
@@ -66,6 +68,7 @@ impl Default for Setup {
             unbound_timeout_s: 10,
             max_streams: 100,
             push: Push::Enabled,
+            bulk_min_size: 256 << 10,
         }
     }
 }
@@ -101,6 +104,7 @@ impl Setup {
             unbound_timeout_s: rng.pick(&[10, 10, 10, 1]),
             max_streams: rng.pick(&[2, 100, 100, 100]),
             push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
+            bulk_min_size: rng.pick(&[0, 2000, 20_000, 256 << 10]),
         }
     }
 
@@ -121,6 +125,14 @@ impl Setup {
         config.max_concurrent_streams = self.max_streams;
         config.push = self.push;
         config.send_buffer = self.send_buffer as usize;
+        let min_size = self.bulk_min_size.into();
+        config.bulk = Some(BulkPolicy {
+            min_size,
+            urgent_min_size: 2 * min_size,
+            unknown_length_after: min_size / 2,
+            tunnel_after: min_size / 2,
+            quiet_time: Duration::from_millis(100),
+        });
         // Disable limits against hostile peers: here drivers are slow at random, and windows tiny.
         config.limits.max_small_data_frames = u32::MAX;
         config.limits.max_queued_control_frames = u32::MAX;

@@ -1,6 +1,6 @@
 //! Implements each step of a sequence.
 
-use smig_proto::{EndStream, ErrorCode, MigrationTarget, Priority};
+use smig_proto::{BulkHint, EndStream, ErrorCode, MigrationTarget, Priority, TransmitLimits};
 
 use crate::mesh::exchange::ExchangeModel;
 use crate::mesh::link::{CloseCause, Side};
@@ -16,8 +16,10 @@ impl World {
             Op::Connect => self.connect(),
             Op::Open { on, plan } => self.open(on, plan),
             Op::Transmit { link, side, bytes } => {
-                let link = self.link_index(link);
-                self.mesh.transmit(link, side, bytes as usize);
+                self.transmit(link, side, TransmitLimits::any(bytes as usize));
+            }
+            Op::TransmitInteractive { link, side, bytes } => {
+                self.transmit(link, side, TransmitLimits::interactive(bytes as usize));
             }
             Op::Deliver { link, to, bytes } => {
                 let link = self.link_index(link);
@@ -63,24 +65,21 @@ impl World {
             }
             Op::Reprioritize { exchange, side, urgency } => self
                 .with_exchange(exchange, |world, number| world.reprioritize(number, side, urgency)),
+            Op::SetBulkHint { exchange, side, hint } => {
+                self.with_exchange(exchange, |world, number| {
+                    world.set_bulk_hint(number, side, hint)
+                });
+            }
             Op::Ping { link, side } => {
                 self.with_conn(link, side, |session, conn| session.ping(conn))
             }
-            Op::Drain { link, side } => {
-                self.add_case("drain");
-                let now = self.mesh.now;
-                self.with_conn(link, side, |session, conn| session.drain(now, conn));
-            }
+            Op::Drain { link, side } => self.drain(link, side),
             Op::Shutdown { side } => {
                 self.add_case("shutdown");
                 self.shutdown(side);
             }
             Op::Close { link, side } => self.close(link, side),
-            Op::Cut { link, delivered_permille } => {
-                let link = self.link_index(link);
-                self.add_case("cut");
-                self.mesh.cut(link, delivered_permille);
-            }
+            Op::Cut { link, delivered_permille } => self.cut(link, delivered_permille),
             Op::RefuseJoin(reason) => self.mesh.join_refusals.push_back(reason),
             Op::Sleep { millis } => self.sleep(millis),
             Op::Settle => {
@@ -88,6 +87,27 @@ impl World {
                 self.check_quiescent();
             }
         }
+    }
+
+    fn transmit(&mut self, link: u8, side: Side, limits: TransmitLimits) {
+        let link = self.link_index(link);
+        self.mesh.transmit(link, side, limits);
+    }
+
+    fn cut(&mut self, link: u8, delivered_permille: [u16; 2]) {
+        let link = self.link_index(link);
+        self.add_case("cut");
+        self.mesh.cut(link, delivered_permille);
+    }
+
+    fn drain(&mut self, link: u8, side: Side) {
+        self.add_case("drain");
+        let now = self.mesh.now;
+        self.with_conn(link, side, |session, conn| session.drain(now, conn));
+    }
+
+    fn set_bulk_hint(&mut self, number: usize, side: Side, hint: BulkHint) {
+        self.with_stream(number, side, |session, key| session.set_bulk_hint(key, hint));
     }
 
     fn reprioritize(&mut self, number: usize, side: Side, urgency: u8) {
@@ -107,7 +127,7 @@ impl World {
     fn flush(&mut self, link: u8) {
         let link = self.link_index(link);
         for side in Side::BOTH {
-            self.mesh.transmit(link, side, UNLIMITED_BYTES);
+            self.mesh.transmit(link, side, TransmitLimits::any(UNLIMITED_BYTES));
             self.mesh.deliver(link, side.other(), UNLIMITED_BYTES);
         }
     }

@@ -1,7 +1,7 @@
 //! A mesh with applications at both ends: applies steps, handles events, and records violations.
 
 use bytes::Bytes;
-use smig_proto::{Session, StreamKey};
+use smig_proto::{Session, StreamKey, TransmitLimits};
 
 use crate::mesh::exchange::ExchangeModel;
 use crate::mesh::link::Side;
@@ -152,7 +152,7 @@ impl World {
             let link = (first_link + turn) % links;
             for side in Side::BOTH {
                 let bytes = chunk_size(&mut self.rng);
-                progress += self.mesh.transmit(link, side, bytes);
+                progress += self.mesh.transmit(link, side, TransmitLimits::any(bytes));
                 let bytes = chunk_size(&mut self.rng);
                 progress += self.mesh.deliver(link, side.other(), bytes);
             }

@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use bytes::BytesMut;
 use smig_proto::{
     AppId, Cid, ConnId, ConnectionSpec, Event, Instant, LostReason, OutputBuffer, Session, Side,
+    TransmitLimits, Transmitted,
 };
 
 use super::codec::{self, FrameReader};
@@ -273,8 +274,18 @@ impl Peer {
 
     /// Takes up to `limit` bytes of output from a paused connection.
     pub fn take_output(&mut self, handle: ConnHandle, limit: usize) {
-        self.transmit(handle, limit);
+        self.take_output_within(handle, TransmitLimits::any(limit));
+    }
+
+    /// Takes output of a paused connection, within limits. Returns how much.
+    pub fn take_output_within(
+        &mut self,
+        handle: ConnHandle,
+        limits: TransmitLimits,
+    ) -> Transmitted {
+        let taken = self.transmit(handle, limits);
         self.parse(handle);
+        taken
     }
 
     /// Advances the time; the engine's timers run when they are due.
@@ -305,7 +316,8 @@ impl Peer {
             }
             for handle in (0..self.links.len()).map(ConnHandle) {
                 if self.link(handle).output_state == OutputState::Running {
-                    progress |= self.transmit(handle, self.transmit_limit) > 0;
+                    progress |=
+                        self.transmit(handle, TransmitLimits::any(self.transmit_limit)).bytes > 0;
                 }
             }
             if !progress {
@@ -329,15 +341,15 @@ impl Peer {
         }
     }
 
-    fn transmit(&mut self, handle: ConnHandle, limit: usize) -> usize {
+    fn transmit(&mut self, handle: ConnHandle, limits: TransmitLimits) -> Transmitted {
         let link = &mut self.links[handle.0];
         let session = &mut self.sessions[link.session];
-        if !session.wants_transmit(link.conn) {
-            return 0;
+        if session.transmit_demand(link.conn).is_none() {
+            return Transmitted::default();
         }
         let mut out = OutputBuffer::new();
-        let taken_bytes = session.poll_transmit(self.now, link.conn, limit, &mut out);
-        assert_eq!(taken_bytes, out.len(), "poll_transmit returns how much it appended");
+        let taken = session.poll_transmit(self.now, link.conn, limits, &mut out);
+        assert_eq!(taken.bytes, out.len(), "poll_transmit returns how much it appended");
         while !out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
             let filled = out.chunks(&mut slices);
@@ -345,7 +357,7 @@ impl Peer {
             link.output.extend_from_slice(&bytes);
             out.advance(bytes.len());
         }
-        taken_bytes
+        taken
     }
 
     fn parse(&mut self, handle: ConnHandle) {

@@ -135,8 +135,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the connections whose uploads are paced near the measured rate of the path; default: those to which
-    /// streams have migrated. On connections without pacing,
+    /// Sets whether bulk uploads are limited to the measured rate of their path (default). Without pacing,
     /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
@@ -242,11 +241,12 @@ impl ClientBuilder {
         entropy::check()?;
         let max_connections =
             self.engine_config.smig.as_ref().map_or(1, |smig| smig.max_connections);
+        let engine_config = self.pacing.apply_to(self.engine_config);
         let inner = Arc::new(Inner {
             trust: self.trust.load()?,
             resolver: self.resolver,
             pool: Arc::new(SessionPool::default()),
-            engine_config: Arc::new(self.engine_config),
+            engine_config: Arc::new(engine_config),
             migration: self.migration,
             conn_options: Arc::new(ConnOptions {
                 interactive_options: self.interactive_options,

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use smig_pace::BulkBucket;
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
+    TransmitLimits,
 };
 
 use crate::connection::ConnectionInfo;
@@ -31,6 +33,9 @@ const MAX_READS_PER_TURN: usize = 4;
 const UNSENT_MS: u64 = 4;
 /// The same for bulk, which is paced and must not run dry while this process waits for a CPU.
 const BULK_UNSENT_MS: u64 = 24;
+/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released at the path's rate: hardly anything waits in the
+/// socket then, and what does should be short if congestion control allows less.
+const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
 /// Maximum value for TCP_NOTSENT_LOWAT.
 const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
@@ -101,12 +106,28 @@ pub(crate) struct DriverConn {
     /// The role's own limit on the pacing rate, and the current limit.
     role_pacing_rate: Option<u64>,
     applied_cap: Option<u64>,
+    /// The rate at which bulk is released, if it is limited before the socket.
+    release_rate: Option<u64>,
     /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
     last_acknowledged: Option<u64>,
-    /// Bytes given to the transport since the last call of [`DriverConn::take_sent`].
-    sent: u64,
+    /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
+    interactive_sent: u64,
+    /// When the connection last had bulk to send, and whether it still has some that was not taken.
+    pub(super) last_bulk_at: Option<Instant>,
+    has_bulk_waiting: bool,
     blocked: bool,
     peer_state: PeerState,
+}
+
+/// What a connection may send now.
+#[derive(Debug)]
+pub(super) enum Release<'a> {
+    /// Everything.
+    All,
+    /// Everything but bulk.
+    Interactive,
+    /// Bulk, piece by piece as the bucket allows.
+    Bulk(&'a mut BulkBucket),
 }
 
 impl DriverConn {
@@ -127,8 +148,11 @@ impl DriverConn {
             applied_lowat: 0,
             role_pacing_rate: None,
             applied_cap: None,
+            release_rate: None,
             last_acknowledged: None,
-            sent: 0,
+            interactive_sent: 0,
+            last_bulk_at: None,
+            has_bulk_waiting: false,
             blocked: false,
             peer_state: PeerState::Open,
         }
@@ -146,7 +170,7 @@ impl DriverConn {
         self.applied_lowat = self.notsent_lowat;
         socket::apply(self.transport.tcp(), options);
         self.role_pacing_rate = options.pacing_rate;
-        self.applied_cap = None;
+        (self.applied_cap, self.release_rate) = (None, None);
     }
 
     /// Limits the sending rate to `cap` bytes per second, or the role's own limit; `u64::MAX` is no limit.
@@ -160,6 +184,11 @@ impl DriverConn {
         }
     }
 
+    /// Records the rate at which bulk is released on a shared connection, in bytes per second; `u64::MAX` is no limit.
+    pub(super) fn set_release_rate(&mut self, rate: u64) {
+        self.release_rate = (rate != u64::MAX && self.last_bulk_at.is_some()).then_some(rate);
+    }
+
     /// Returns the bytes acknowledged between the samples of the previous call and of this one.
     pub(super) fn take_acknowledged(&mut self) -> u64 {
         let total = self.sample.acknowledged;
@@ -168,9 +197,23 @@ impl DriverConn {
         total.saturating_sub(last)
     }
 
-    /// Returns the bytes given to the transport since the previous call.
-    pub(super) fn take_sent(&mut self) -> u64 {
-        core::mem::take(&mut self.sent)
+    /// Returns the bytes of interactive data that were sent since the previous call.
+    pub(super) fn take_interactive_sent(&mut self) -> u64 {
+        core::mem::take(&mut self.interactive_sent)
+    }
+
+    /// Records whether the connection has bulk to send; returns it.
+    pub(super) fn note_bulk(&mut self, session: &Session, now: Instant) -> bool {
+        self.has_bulk_waiting = session.transmit_demand(self.id).bulk;
+        if self.has_bulk_waiting {
+            self.last_bulk_at = Some(now);
+        }
+        self.has_bulk_waiting
+    }
+
+    /// Returns whether bulk waits to be sent.
+    pub(super) const fn has_bulk_waiting(&self) -> bool {
+        self.has_bulk_waiting
     }
 
     /// Returns whether output waits for the socket.
@@ -257,12 +300,13 @@ impl DriverConn {
         session.handle_lost(now, self.id, LostReason::Failed(error.to_string()));
     }
 
-    /// Sends what the engine has, as far as the socket takes it.
+    /// Sends what the engine has and `release` allows, as far as the socket takes it.
     pub(super) fn transmit(
         &mut self,
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
+        mut release: Release<'_>,
     ) -> Progress {
         if matches!(self.close_state, CloseState::Lingering(_) | CloseState::Closed) {
             return Progress::No;
@@ -282,21 +326,48 @@ impl DriverConn {
                     }
                 }
             }
-            if total_taken >= MAX_SENT_BYTES_PER_TURN || !session.wants_transmit(self.id) {
+            if total_taken >= MAX_SENT_BYTES_PER_TURN {
                 break;
             }
-            let taken = session.poll_transmit(now, self.id, self.batch_bytes, &mut self.output);
-            if taken == 0 && self.output.is_empty() {
+            let demand = session.transmit_demand(self.id);
+            self.has_bulk_waiting = demand.bulk;
+            let limits = match &release {
+                Release::All if !demand.is_none() => TransmitLimits::any(self.batch_bytes),
+                Release::Interactive if demand.interactive => {
+                    TransmitLimits::interactive(self.batch_bytes)
+                }
+                Release::Bulk(bucket) if demand.bulk => {
+                    let Some(limits) = self.bulk_limits(bucket) else { break };
+                    limits
+                }
+                Release::All | Release::Interactive | Release::Bulk(_) => break,
+            };
+            let taken = session.poll_transmit(now, self.id, limits, &mut self.output);
+            if taken.bytes == 0 && self.output.is_empty() {
                 break;
             }
-            if taken >= self.batch_bytes {
-                self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
+            match &mut release {
+                Release::Bulk(bucket) => {
+                    bucket.consume(self.transport.sealed_bytes(taken.bytes) as u64);
+                }
+                Release::All | Release::Interactive => {
+                    if taken.bytes >= self.batch_bytes {
+                        self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
+                    }
+                    self.interactive_sent += (taken.bytes - taken.bulk_bytes) as u64;
+                }
             }
-            total_taken += taken;
-            self.bytes_since_sample += taken;
+            total_taken += taken.bytes;
+            self.bytes_since_sample += taken.bytes;
         }
-        self.sent += total_taken as u64;
         if total_taken > 0 { Progress::Yes } else { Progress::No }
+    }
+
+    /// Returns the limits for the next piece of bulk, if the bucket allows one: with its framing it fills packets.
+    fn bulk_limits(&self, bucket: &BulkBucket) -> Option<TransmitLimits> {
+        let piece = usize::try_from(bucket.piece()?).unwrap_or(MAX_BATCH_BYTES);
+        let bytes = self.transport.unsealed_bytes(piece.min(MAX_BATCH_BYTES));
+        Some(TransmitLimits { bytes, bulk_bytes: bytes })
     }
 
     /// Releases excess output memory, before the session's task goes idle.
@@ -327,8 +398,11 @@ impl DriverConn {
             ConnectionRole::Bulk => BULK_UNSENT_MS,
         };
         let lowat = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let target =
-            lowat.clamp(self.notsent_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
+        let min_lowat = match self.release_rate {
+            Some(_) => self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES),
+            None => self.notsent_lowat,
+        };
+        let target = lowat.clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
         // Follow changes of the rate, not its noise.
         let current = self.applied_lowat;
         if target > current.saturating_mul(2) || target < current / 2 {
@@ -357,7 +431,11 @@ impl DriverConn {
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
-            pacing_cap: self.applied_cap.or(self.role_pacing_rate).filter(|&cap| cap != u64::MAX),
+            pacing_cap: self
+                .release_rate
+                .or(self.applied_cap)
+                .or(self.role_pacing_rate)
+                .filter(|&cap| cap != u64::MAX),
             sent: view.data_bytes_sent,
             received: view.data_bytes_received,
             streams: view.stream_count,

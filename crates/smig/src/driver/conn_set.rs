@@ -1,37 +1,24 @@
 //! All connections of a session: the order of sending, and their roles.
 //!
-//! Interactive connections send first. The rate of bulk connections is limited ([`Pacer`]), so that the queue
-//! of the path that they share stays short, and more so while interactive bytes are sent ([`BulkDeferral`]).
+//! Interactive connections send first, and on each of them what is not bulk. Bulk is limited ([`super::pacing`]), so
+//! that the queue of the path that all share stays short.
 
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use smig_pace::{BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample};
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant,
     OutputBuffer, Session,
 };
 
-use super::conn::{CloseState, DetachedConn, DriverConn, Progress};
+use super::conn::{CloseState, DetachedConn, DriverConn, Progress, Release};
+use super::pacing::{BulkPacing, Pacing};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::throttled;
 use crate::transport::Transport;
-
-/// Which connections are paced near the measured rate of their path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pacing {
-    /// None: all send as fast as congestion control allows.
-    Off,
-    /// Those that a stream has migrated to.
-    #[default]
-    Migrated,
-    /// All that have more to send than their socket takes, whatever their role. For measurements of pacing
-    /// without migration.
-    All,
-}
 
 /// Options for the connections of a session.
 #[derive(Clone, Debug)]
@@ -43,28 +30,17 @@ pub(crate) struct ConnOptions {
     pub(crate) max_bulk_deferral: Duration,
 }
 
-impl Pacing {
-    /// Returns whether pacing, where it is active, limits connections of this role.
-    const fn applies_to(self, role: ConnectionRole) -> bool {
-        matches!((self, role), (Self::All, _) | (_, ConnectionRole::Bulk))
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct ConnSet {
     conns: Vec<DriverConn>,
     options: Arc<ConnOptions>,
-    deferral: BulkDeferral,
-    /// Limits the rate of bulk; `None` while nothing is paced, or the path's RTT is short.
-    pacer: Option<Pacer>,
-    /// Bytes acknowledged on all connections.
-    acknowledged: u64,
+    pacing: BulkPacing,
 }
 
 impl ConnSet {
     pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
-        let deferral = BulkDeferral::new(options.max_bulk_deferral);
-        Self { conns: Vec::with_capacity(1), options, deferral, pacer: None, acknowledged: 0 }
+        let pacing = BulkPacing::new(Arc::clone(&options));
+        Self { conns: Vec::with_capacity(1), options, pacing }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -159,7 +135,7 @@ impl ConnSet {
                     && conn.role == ConnectionRole::Interactive
                 {
                     conn.set_role(ConnectionRole::Bulk, &options.bulk_options);
-                    self.start_pacing(now);
+                    self.pacing.on_bulk(now, &mut self.conns);
                 }
             }
             _ => {}
@@ -179,104 +155,47 @@ impl ConnSet {
         resumed.or(conn.receive(session, now, cx))
     }
 
-    /// Sends: on interactive connections first, then on bulk connections.
+    /// Sends: interactive data first, then bulk on the same connections, as far as it is allowed now, then what bulk
+    /// connections have.
     pub(super) fn transmit(
         &mut self,
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
+        let Self { conns, pacing, .. } = self;
+        let mut has_bulk = false;
+        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+            has_bulk |= conn.note_bulk(session, now);
+        }
+        if has_bulk {
+            pacing.on_bulk(now, conns);
+        }
         let mut progress = Progress::No;
-        let mut bytes = 0;
-        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-            progress = progress.or(conn.transmit(session, now, cx));
-            bytes += conn.take_sent();
+        let mut interactive_bytes = 0;
+        let is_limiting = pacing.is_limiting();
+        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+            let release = if is_limiting { Release::Interactive } else { Release::All };
+            progress = progress.or(conn.transmit(session, now, cx, release));
+            interactive_bytes += conn.take_interactive_sent();
         }
-        if self.options.pacing == Pacing::All && self.conns.iter().any(DriverConn::is_blocked) {
-            self.start_pacing(now);
+        pacing.update(now, conns, interactive_bytes);
+        if is_limiting {
+            let bucket = pacing.bucket();
+            for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+                progress = progress.or(conn.transmit(session, now, cx, Release::Bulk(bucket)));
+            }
+            let waits = |conn: &DriverConn| {
+                conn.role == ConnectionRole::Interactive
+                    && conn.has_bulk_waiting()
+                    && !conn.is_blocked()
+            };
+            pacing.bucket().set_waiting(conns.iter().any(waits));
         }
-        if self.paced_conns().next().is_none() {
-            self.pacer = None;
-            self.deferral.cancel();
-            return progress;
-        }
-        self.limit_bulk(now, bytes);
-        for conn in self.conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
-            progress = progress.or(conn.transmit(session, now, cx));
+        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
+            progress = progress.or(conn.transmit(session, now, cx, Release::All));
         }
         progress
-    }
-
-    /// Sets the rate limit of bulk, after interactive connections have sent `bytes` bytes.
-    fn limit_bulk(&mut self, now: Instant, bytes: u64) {
-        let Some(mut pacer) = self.pacer.take() else { return };
-        if pacer.is_due(now) {
-            self.update_pacer(now, &mut pacer);
-        }
-        // With `All`, interactive connections are paced too: their own output must not defer them.
-        if self.options.pacing != Pacing::All {
-            self.deferral.on_interactive(now, bytes, pacer.capacity());
-        }
-        let mut cap = pacer.cap();
-        if self.deferral.is_active(now) {
-            cap = cap.min(pacer.capacity() / DEFERRED_RATE_DIVISOR);
-        }
-        self.pacer = Some(pacer);
-        let active = self.paced_conns().filter(|conn| conn.is_blocked()).count();
-        let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
-        let pacing = self.options.pacing;
-        for conn in self.conns.iter_mut().filter(|conn| pacing.applies_to(conn.role)) {
-            conn.set_cap(share);
-        }
-    }
-
-    /// Returns the connections whose rate is limited.
-    fn paced_conns(&self) -> impl Iterator<Item = &DriverConn> + Clone {
-        self.conns.iter().filter(|conn| self.options.pacing.applies_to(conn.role))
-    }
-
-    /// Samples every connection, and passes the result to the pacer.
-    fn update_pacer(&mut self, now: Instant, pacer: &mut Pacer) {
-        let Some(min_rtt) = self.sample_all() else { return };
-        let newly_acknowledged: u64 =
-            self.conns.iter_mut().map(DriverConn::take_acknowledged).sum();
-        self.acknowledged += newly_acknowledged;
-        let in_flight = |conn: &DriverConn| conn.sample.in_flight;
-        let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
-        let paced = self.paced_conns();
-        let in_flight = paced.clone().map(in_flight).sum();
-        let sending = paced.filter(|conn| conn.sample.in_flight > 0);
-        let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
-            pacer.on_idle(now);
-            return;
-        };
-        let sample = RateSample {
-            acknowledged: self.acknowledged,
-            sent: self.acknowledged + all_in_flight,
-            rtt: conn.sample.rtt,
-            rtt_deviation: conn.sample.rtt_deviation,
-            min_rtt,
-            mss: conn.sample.mss,
-            in_flight,
-        };
-        pacer.on_sample(now, sample);
-    }
-
-    /// Samples all connections; returns the lowest minimum RTT.
-    fn sample_all(&mut self) -> Option<Duration> {
-        let sample = |conn: &mut DriverConn| {
-            conn.take_sample();
-            conn.sample.min_rtt
-        };
-        self.conns.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
-    }
-
-    /// Starts pacing, if it is enabled and the path's RTT is long enough.
-    fn start_pacing(&mut self, now: Instant) {
-        if self.options.pacing != Pacing::Off && self.pacer.is_none() {
-            let min_rtt = self.sample_all().filter(|&base| base >= MIN_PACED_RTT);
-            self.pacer = min_rtt.map(|base| Pacer::new(now, base));
-        }
     }
 
     /// Advances connections that are being closed, and removes those that are closed.
@@ -311,7 +230,6 @@ impl ConnSet {
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let closing = self.conns.iter().filter_map(DriverConn::deadline).min();
-        let pacer = self.pacer.as_ref().and_then(Pacer::deadline);
-        [closing, self.deferral.deadline(), pacer].into_iter().flatten().min()
+        [closing, self.pacing.deadline()].into_iter().flatten().min()
     }
 }

@@ -3,12 +3,13 @@
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses; `server::session` and `client::session` implement it.
 //!
-//! [`conn_set`] holds the connections, each a [`conn`], and limits the rate of those that streams have migrated to.
+//! [`conn_set`] holds the connections, each a [`conn`]; [`pacing`] limits the rate of bulk.
 //! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the session's timer; [`report`] reports events
 //! to the observer.
 
 mod conn;
 mod conn_set;
+mod pacing;
 mod report;
 mod slots;
 mod timer;
@@ -26,8 +27,8 @@ use crate::mailbox::{Mailbox, Slot, Woken};
 
 pub(crate) use conn::DetachedConn;
 use conn::Progress;
-pub use conn_set::Pacing;
 pub(crate) use conn_set::{ConnOptions, ConnSet};
+pub use pacing::Pacing;
 pub(crate) use report::Migration;
 pub(crate) use slots::Slots;
 

@@ -177,8 +177,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets which connections are paced near the measured rate of their path, so that their bytes do not queue
-    /// before small responses (default: those that streams have migrated to). Without pacing,
+    /// Sets whether bulk is limited to the measured rate of its path (default), so that its bytes do not queue before
+    /// small responses. [`Config::bulk`] says what bulk is. Without pacing,
     /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
@@ -373,9 +373,10 @@ impl ServerBuilder {
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
         let time_limits =
             TimeLimits::new(&self.engine_config.limits, self.body_timeout, self.idle_timeout);
+        let engine_config = self.pacing.apply_to(self.engine_config);
         Ok(Arc::new(ServerShared {
             registry: Registry::default(),
-            engine_config: Arc::new(self.engine_config),
+            engine_config: Arc::new(engine_config),
             migration: self.migration,
             conn_options: Arc::new(ConnOptions {
                 interactive_options: self.interactive_options,

@@ -71,5 +71,6 @@ fn stream(
         migrations: view.migrations,
         migrating: view.is_migrating,
         decision: record.and_then(|record| record.decision),
+        bulk: view.bulk,
     }
 }

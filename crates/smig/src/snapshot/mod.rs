@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use smig_proto::{ConnId, StreamKey};
+use smig_proto::{BulkReason, ConnId, StreamKey};
 
 pub(crate) use capture::capture;
 pub(crate) use collect::{SnapshotSender, collect};
@@ -79,7 +79,8 @@ pub struct ConnectionSnapshot {
     pub unsent: u64,
     /// The delivery rate that TCP reports, bytes per second.
     pub delivery_rate: Option<u64>,
-    /// The pacing limit that is set now, bytes per second.
+    /// The limit of the rate of bulk now, bytes per second: of the whole connection if bulk migrated to it, otherwise of
+    /// its bulk alone.
     pub pacing_cap: Option<u64>,
     /// Bytes of bodies sent.
     pub sent: u64,
@@ -116,6 +117,9 @@ pub struct StreamSnapshot {
     pub migrating: bool,
     /// The last decision of the rules; `None` if they do not track it: it is small, or they are off.
     pub decision: Option<PolicyDecision>,
+    /// Why what this end sends on it is bulk, if it is: its connection then sends it no faster than
+    /// [`ConnectionSnapshot::pacing_cap`].
+    pub bulk: Option<BulkReason>,
 }
 
 /// What a connection is used for.

@@ -32,6 +32,11 @@ use tls_io::Socket;
 /// Maximum number of slices per write call: more than the frames of a turn.
 const MAX_SLICES: usize = 64;
 
+/// Longest payload of a TLS record, and what a record adds in TLS 1.3: header, content type and tag (RFC 8446
+/// section 5.2).
+const MAX_RECORD_BYTES: usize = 16 << 10;
+const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
+
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveOutcome {
@@ -222,6 +227,25 @@ impl Transport {
     /// Returns whether sealed bytes wait for the socket.
     pub(crate) fn has_sealed(&self) -> bool {
         self.tls().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Returns the bytes on the wire for `bytes` bytes of output that are sealed at once.
+    pub(crate) const fn sealed_bytes(&self, bytes: usize) -> usize {
+        match &self.channel {
+            Channel::Cleartext => bytes,
+            Channel::Tls(_) => bytes + bytes.div_ceil(MAX_RECORD_BYTES) * RECORD_OVERHEAD_BYTES,
+        }
+    }
+
+    /// Returns how many bytes of output, sealed at once, take at most `bytes` bytes on the wire.
+    pub(crate) const fn unsealed_bytes(&self, bytes: usize) -> usize {
+        match &self.channel {
+            Channel::Cleartext => bytes,
+            Channel::Tls(_) => {
+                let records = bytes.div_ceil(MAX_RECORD_BYTES + RECORD_OVERHEAD_BYTES);
+                bytes.saturating_sub(records * RECORD_OVERHEAD_BYTES)
+            }
+        }
     }
 
     /// Seals all of `output` (TLS), so that [`Self::poll_flush`] sends it.

@@ -20,7 +20,7 @@ use smig::{
 };
 use smig_proto::{
     AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
-    OutputBuffer, Security, Session,
+    OutputBuffer, Security, Session, TransmitLimits,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -516,7 +516,7 @@ impl ManualConn {
             if is_done(session, &events) {
                 return;
             }
-            session.poll_transmit(Self::NOW, self.id, usize::MAX, &mut output);
+            session.poll_transmit(Self::NOW, self.id, TransmitLimits::any(usize::MAX), &mut output);
             while !output.is_empty() {
                 let mut slices = [IoSlice::new(&[]); 1];
                 output.chunks(&mut slices);

@@ -3,8 +3,9 @@
 use crate::support::{EventRecorder, answer, digest, get, pair, url, wait_for_event};
 use http::{Request, Response};
 use smig::{
-    BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
-    MigrationMode, MigrationReason, ObserverEvent, PolicyDecision, SessionSnapshot, Snapshot,
+    BoxError, BulkHint, BulkReason, ConnectionRole, Incoming, MigrationCause, MigrationConfig,
+    MigrationHint, MigrationMode, MigrationReason, ObserverEvent, Pacing, PolicyDecision,
+    SessionSnapshot, Snapshot,
 };
 use tower::service_fn;
 
@@ -91,6 +92,42 @@ async fn both_endpoints_show_a_stream_and_its_migration() {
     let bulk = session_after.connections.iter().find(|conn| conn.id == to).unwrap();
     assert_eq!((bulk.role, bulk.streams), (ConnectionRole::Bulk, 1));
     assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
+}
+
+/// Serves the path with the hint that the query names.
+async fn answer_with_bulk_hint(
+    request: Request<Incoming>,
+) -> Result<Response<crate::support::Body>, BoxError> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let mut response = answer(request).await?;
+    match &*query {
+        "interactive" => drop(response.extensions_mut().insert(BulkHint::Interactive)),
+        "migrate" => drop(response.extensions_mut().insert(MigrationHint::Migrate)),
+        _ => {}
+    }
+    Ok(response)
+}
+
+#[tokio::test]
+async fn snapshots_say_why_a_stream_is_bulk() {
+    for (pacing, path, bulk) in [
+        (Pacing::On, "/bytes/8388608", Some(BulkReason::Size)),
+        (Pacing::On, "/bytes/8388608?interactive", None),
+        (Pacing::On, "/bytes/8388608?migrate", Some(BulkReason::Hint)),
+        (Pacing::Off, "/bytes/8388608", None),
+    ] {
+        let (server, client) = pair();
+        let mut engine = smig::Config::server();
+        engine.smig = None;
+        let server =
+            server.engine(engine).pacing(pacing).start(service_fn(answer_with_bulk_hint)).unwrap();
+        let client = client.engine(small_window()).build().unwrap();
+        let response = client.request(get(url(&server, path))).await.unwrap();
+        let session = only_session(server.view().sessions().await);
+        assert_eq!(session.streams[0].bulk, bulk, "{path}");
+        assert_eq!(session.connections[0].pacing_cap, None, "this path is too short for pacing");
+        assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
+    }
 }
 
 /// The same response, with a hint to migrate it.

@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, StatusCode};
+use smig_proto::BulkHint;
 
+use super::pacing::ResponseExtent;
 use super::timeouts::NextProtocol;
 
 /// The shared state of one connection.
@@ -22,6 +24,9 @@ pub(super) struct State {
     responses: u64,
     /// The protocol after the last response.
     next_protocol: NextProtocol,
+    /// The last response's length, and whether it is bulk.
+    response_length: Option<u64>,
+    response_hint: BulkHint,
     /// Of a reader that waits for the response to the last request.
     reader_waker: Option<Waker>,
 }
@@ -49,6 +54,18 @@ pub(super) enum BodyState {
     Complete,
 }
 
+impl State {
+    /// Returns what decides whether the last response is bulk.
+    pub(super) const fn response_extent(&self) -> ResponseExtent {
+        ResponseExtent {
+            number: self.responses,
+            length: self.response_length,
+            hint: self.response_hint,
+            is_tunnel: matches!(self.next_protocol, NextProtocol::Tunnel),
+        }
+    }
+}
+
 impl Http1ConnState {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -61,9 +78,15 @@ impl Http1ConnState {
         state.request = RequestState::Open;
     }
 
-    /// Records the final response, and the protocol after it.
-    pub(super) fn on_response(&self, next_protocol: NextProtocol) {
+    /// Records the final response, with the length of its body if known, and the protocol after it.
+    pub(super) fn on_response(
+        &self,
+        next_protocol: NextProtocol,
+        length: Option<u64>,
+        hint: BulkHint,
+    ) {
         let mut state = self.lock();
+        (state.response_length, state.response_hint) = (length, hint);
         (state.request, state.next_protocol) = (RequestState::Answered, next_protocol);
         state.responses += 1;
         if let Some(reader) = state.reader_waker.take() {

@@ -15,6 +15,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use super::boundaries::{MessageBoundaries, ScanStop};
 use super::conn_state::{BodyState, Http1ConnState, RequestState};
 use super::linger::LingerSlot;
+use super::pacing::ResponsePacing;
 use super::timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 use crate::clock;
 use crate::deadlines::ProgressClock;
@@ -33,6 +34,7 @@ pub(super) struct Http1Io {
     conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
     timer: Timer,
+    pacing: ResponsePacing,
     /// Progress of output that waits for the client to make room.
     write_progress: Option<ProgressClock>,
     /// Progress of a response whose end was sent and is not acknowledged.
@@ -69,6 +71,7 @@ impl Http1Io {
             Arc<Http1Timeouts>,
             Arc<LingerSlot>,
         ),
+        pacing: ResponsePacing,
         token: TaskToken,
     ) -> Self {
         Self {
@@ -77,6 +80,7 @@ impl Http1Io {
             conn_state,
             timeouts,
             timer: Timer::default(),
+            pacing,
             write_progress: None,
             delivery_progress: None,
             _token: token,
@@ -124,7 +128,11 @@ impl Http1Io {
                     .write_progress
                     .get_or_insert_with(|| ProgressClock::new(min_progress, now))
                     .tick();
+            let next = self.pacing.deadline().map_or(next, |at| next.min(at));
             ready!(self.timer.poll(cx, Some(next)));
+            if let Some(transport) = &self.transport {
+                self.pacing.sample_if_due(clock::now(), transport.tcp());
+            }
             let acked = self.tcp_info().map_or(0, |info| info.bytes_acked);
             if self
                 .write_progress
@@ -188,11 +196,16 @@ impl Http1Io {
                 self.unsent_informational = bytes.into();
             }
         }
+        let response = state.response_extent();
         drop(state);
         self.flushed = false;
         self.delivery_progress = None;
         ready!(self.poll_informational(cx))?;
-        Pin::new(self.transport()?).poll_write(cx, buf)
+        let transport = self.transport.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        self.pacing.before_write(clock::now(), transport.tcp(), response);
+        let written = ready!(Pin::new(self.transport()?).poll_write(cx, buf))?;
+        self.pacing.after_write(written);
+        Poll::Ready(Ok(written))
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

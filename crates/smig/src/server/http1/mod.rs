@@ -2,13 +2,15 @@
 //!
 //! Below hyper, [`io`] inserts informational responses and [`boundaries`] rejects ambiguous input;
 //! handlers and I/O share [`conn_state`]. [`timeouts`] limits what the server waits for, [`body`]
-//! tracks a response's body, [`mod@linger`] closes, and [`upgraded`] is a connection after hyper.
+//! tracks a response's body, [`pacing`] limits the rate of long ones, [`mod@linger`] closes, and
+//! [`upgraded`] is a connection after hyper.
 
 mod body;
 mod boundaries;
 mod conn_state;
 mod io;
 mod linger;
+mod pacing;
 mod timeouts;
 mod upgraded;
 
@@ -23,6 +25,7 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use smig_proto::BulkHint;
 use smig_proto::policy::MigrationHint;
 use tokio::sync::Notify;
 use tower_service::Service;
@@ -49,6 +52,7 @@ pub use upgraded::UpgradedIo;
 use body::TrackedBody;
 use io::Http1Io;
 use linger::{LingerEnd, LingerSlot, linger};
+use pacing::ResponsePacing;
 use timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
 
 /// Serves one connection until it ends.
@@ -65,7 +69,8 @@ pub(super) async fn serve<S, B>(
     let token = worker.task_token();
     let linger_slot = Arc::<LingerSlot>::default();
     let parts = (Arc::clone(&conn_state), Arc::clone(&timeouts), Arc::clone(&linger_slot));
-    let io = Http1Io::new(transport, parts, token);
+    let pacing = ResponsePacing::new(worker.shared.engine_config.bulk.clone());
+    let io = Http1Io::new(transport, parts, pacing, token);
     let first_request = Rc::new(FirstRequest::default());
     let peer = info.peer_addr();
     let service = ServiceAdapter {
@@ -251,9 +256,11 @@ impl PendingResponse {
             RequestKind::Other | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
         let next = if is_tunnel { NextProtocol::Tunnel } else { NextProtocol::Http };
-        self.conn_state.on_response(next);
+        let hint = response.extensions_mut().remove::<MigrationHint>().unwrap_or_default();
+        let bulk_hint = response.extensions_mut().remove::<BulkHint>();
+        let bulk_hint = bulk_hint.unwrap_or_else(|| hint.into());
+        self.conn_state.on_response(next, response.body().size_hint().exact(), bulk_hint);
         self.timeouts.on_response(next);
-        response.extensions_mut().remove::<MigrationHint>();
         let conn_state = Some(&self.conn_state).filter(|_| self.until_close);
         response.map(|body| TrackedBody::new(body, conn_state, &self.timeouts))
     }

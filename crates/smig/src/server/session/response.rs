@@ -4,7 +4,7 @@ use std::task::Context;
 
 use http::Response;
 use smig_proto::policy::{MigrationHint, Transfer};
-use smig_proto::{EndStream, ErrorCode};
+use smig_proto::{BulkHint, EndStream, ErrorCode};
 
 use super::ServerSession;
 use crate::driver::{Migration, TurnCx};
@@ -66,6 +66,7 @@ where
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let (mut parts, body) = response.into_parts();
         let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
+        let bulk_hint = parts.extensions.remove::<BulkHint>().unwrap_or_else(|| hint.into());
         let date = worker.date.value(turn.now);
         let prepared = heads::prepare_response(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
@@ -86,6 +87,9 @@ where
                 worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
             return self.release_if_complete(turn, slot);
+        }
+        if bulk_hint != BulkHint::None {
+            turn.session.set_bulk_hint(exchange.key, bulk_hint);
         }
         exchange.length = length;
         exchange.work.set(Work::Body { body });

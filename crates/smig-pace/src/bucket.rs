@@ -1,0 +1,314 @@
+//! How much bulk a connection that carries interactive data too may send now: a token bucket.
+//!
+//! A limit on the socket's rate (SO_MAX_PACING_RATE) would hold back interactive data behind bulk, so such a
+//! connection is paced before the socket: the owner writes a piece of bulk, a few packets, whenever the bucket
+//! allows one. Interactive data is sent at once and consumes from the bucket too, so that the two together send
+//! what the path carries. No I/O, no clock, no timer of its own.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+/// The time that a piece takes on the path. Also about the resolution of the owner's timer.
+const PIECE_TIME: Duration = Duration::from_millis(2);
+/// The engine sends no bulk below 1 KiB.
+const MIN_PIECE_BYTES: u64 = 1200;
+/// Bytes of a full packet, if that is unknown.
+const USUAL_PACKET_BYTES: u32 = 1448;
+/// The longest delay of the owner for which bulk makes up, when it waited for the bucket. What the path could have
+/// carried meanwhile is sent at once, so it is queued for at most this time.
+const MAX_CATCH_UP: Duration = Duration::from_millis(20);
+/// While interactive data is being paid off, bulk gets this part of what the bucket earns.
+const DEFERRED_SHARE_DIVISOR: u64 = 4;
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// The allowance for bulk, in bytes.
+#[derive(Debug)]
+pub struct BulkBucket {
+    /// Bytes per second; `u64::MAX` is no limit.
+    rate: u64,
+    piece_bytes: u64,
+    allowance: u64,
+    /// Bytes of interactive data that bulk still makes room for.
+    debt: u64,
+    max_deferral: Duration,
+    refilled_at: Instant,
+    /// Earned since then and less than a byte, in bytes divided by [`NANOS_PER_SECOND`].
+    fraction: u128,
+    /// Bulk waits for the allowance, and nothing else.
+    is_waiting: bool,
+}
+
+impl BulkBucket {
+    /// Creates a bucket with one piece. Interactive data defers bulk for `max_deferral` at most; zero: not at all.
+    pub fn new(now: Instant, rate: u64, max_deferral: Duration) -> Self {
+        let mut bucket = Self {
+            rate,
+            piece_bytes: 0,
+            allowance: 0,
+            debt: 0,
+            max_deferral,
+            refilled_at: now,
+            fraction: 0,
+            is_waiting: false,
+        };
+        bucket.set_rate(rate, 0);
+        bucket.allowance = bucket.piece_bytes;
+        bucket
+    }
+
+    /// Adds what was earned up to now at the previous rate; from now on the rate is `rate` bytes per second, and a
+    /// packet holds `packet_bytes`.
+    pub fn refill(&mut self, now: Instant, rate: u64, packet_bytes: u32) {
+        let elapsed = now.saturating_duration_since(self.refilled_at);
+        self.refilled_at = self.refilled_at.max(now);
+        if self.rate != u64::MAX {
+            let earned = u128::from(self.rate) * elapsed.as_nanos() + self.fraction;
+            self.fraction = earned % NANOS_PER_SECOND;
+            let earned = u64::try_from(earned / NANOS_PER_SECOND).unwrap_or(u64::MAX);
+            let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
+            self.debt -= paid;
+            self.allowance = self.allowance.saturating_add(earned - paid).min(self.capacity());
+        }
+        self.set_rate(rate, packet_bytes);
+    }
+
+    fn set_rate(&mut self, rate: u64, packet_bytes: u32) {
+        let packet = u64::from(if packet_bytes == 0 { USUAL_PACKET_BYTES } else { packet_bytes });
+        self.rate = rate;
+        // Whole packets, one at least: on a slow path, more would be a queue of its own.
+        let packets = (bytes_in(rate, PIECE_TIME) + packet / 2) / packet;
+        let min_packets = MIN_PIECE_BYTES.div_ceil(packet);
+        self.piece_bytes = packets.max(min_packets).saturating_mul(packet);
+    }
+
+    /// Returns the largest allowance: the current piece, and what the owner's delay has missed.
+    fn capacity(&self) -> u64 {
+        let missed = if self.is_waiting { bytes_in(self.rate, MAX_CATCH_UP) } else { 0 };
+        self.piece_bytes.saturating_add(missed)
+    }
+
+    /// Records that interactive data was sent.
+    pub fn on_interactive(&mut self, bytes: u64) {
+        let paid = self.allowance.min(bytes);
+        self.allowance -= paid;
+        self.debt = (self.debt + (bytes - paid)).min(bytes_in(self.rate, self.max_deferral));
+    }
+
+    /// Returns the size of the piece of bulk that may be sent now, in bytes with all framing; `None` if there is none
+    /// yet.
+    pub fn piece(&self) -> Option<u64> {
+        (self.allowance >= self.piece_bytes).then_some(self.piece_bytes)
+    }
+
+    /// Records that bulk was sent. One piece may exceed the allowance slightly.
+    pub fn consume(&mut self, bytes: u64) {
+        let excess = bytes.saturating_sub(self.allowance);
+        self.allowance = self.allowance.saturating_sub(bytes);
+        self.debt = self.debt.saturating_add(excess);
+    }
+
+    /// Records whether bulk waits for the bucket, and for nothing else. Only then does it make up for the owner's
+    /// delays.
+    pub fn set_waiting(&mut self, is_waiting: bool) {
+        self.is_waiting = is_waiting;
+    }
+
+    /// Returns when the next piece may be sent; `None` if bulk does not wait for that.
+    pub fn deadline(&self) -> Option<Instant> {
+        if !self.is_waiting || self.rate == u64::MAX {
+            return None;
+        }
+        let missing = self.piece_bytes.saturating_sub(self.allowance);
+        // The debt is paid from all but a part of what is earned, which bulk gets meanwhile.
+        let earned_meanwhile = self.debt / (DEFERRED_SHARE_DIVISOR - 1);
+        let bytes = match missing.checked_sub(earned_meanwhile) {
+            Some(after_debt) => self.debt + earned_meanwhile + after_debt,
+            None => missing * DEFERRED_SHARE_DIVISOR,
+        };
+        let nanos = (u128::from(bytes) * NANOS_PER_SECOND).div_ceil(u128::from(self.rate.max(1)));
+        Some(self.refilled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Returns the bytes that `rate` bytes per second send in `time`.
+fn bytes_in(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * time.as_nanos() / NANOS_PER_SECOND;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10 Mbit/s: two packets are a piece.
+    const RATE: u64 = 1_250_000;
+    const PACKET: u32 = 1448;
+    const PIECE: u64 = 2 * 1448;
+
+    fn at_us(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    fn ten_mbit_bucket() -> BulkBucket {
+        let mut bucket = BulkBucket::new(at_us(0), RATE, Duration::from_millis(25));
+        bucket.refill(at_us(0), RATE, PACKET);
+        bucket
+    }
+
+    /// Sends bulk whenever the bucket allows it, with an owner that is `late` each time; returns the bytes.
+    fn send_until(bucket: &mut BulkBucket, from: Instant, end: Instant, late: Duration) -> u64 {
+        let (mut now, mut sent) = (from, 0);
+        while now < end {
+            bucket.refill(now, RATE, PACKET);
+            while let Some(piece) = bucket.piece() {
+                bucket.consume(piece);
+                sent += piece;
+            }
+            bucket.set_waiting(true);
+            let next = bucket.deadline().unwrap();
+            assert!(next > now, "a wake-up must be in the future");
+            now = next + late;
+        }
+        sent
+    }
+
+    #[test]
+    fn bulk_is_sent_piece_by_piece_at_the_rate() {
+        let mut bucket = ten_mbit_bucket();
+        assert_eq!(bucket.piece(), Some(PIECE));
+        bucket.consume(PIECE);
+        assert_eq!(bucket.piece(), None);
+        assert_eq!(bucket.deadline(), None, "nothing waits");
+        bucket.set_waiting(true);
+        // 2896 bytes take 2316.8 microseconds.
+        assert_eq!(bucket.deadline(), Some(Instant::from_nanos(2_316_800)));
+        bucket.refill(Instant::from_nanos(2_316_799), RATE, PACKET);
+        assert_eq!(bucket.piece(), None);
+        bucket.refill(Instant::from_nanos(2_316_800), RATE, PACKET);
+        assert_eq!(bucket.piece(), Some(PIECE));
+    }
+
+    #[test]
+    fn a_piece_is_whole_packets_for_two_milliseconds() {
+        for (mbit, packets) in [(1, 1), (2, 1), (10, 2), (30, 5), (100, 17), (1000, 173)] {
+            let rate = mbit * 125_000;
+            let mut bucket = BulkBucket::new(at_us(0), rate, Duration::ZERO);
+            bucket.refill(at_us(0), rate, PACKET);
+            assert_eq!(bucket.piece_bytes, packets * u64::from(PACKET), "{mbit} Mbit/s");
+        }
+    }
+
+    #[test]
+    fn a_late_owner_makes_up_for_its_delay_up_to_a_bound() {
+        let mut punctual = ten_mbit_bucket();
+        let sent = send_until(&mut punctual, at_us(0), at_us(1_000_000), Duration::ZERO);
+        assert!(sent.abs_diff(RATE) <= 2 * PIECE, "{sent}");
+        let mut late = ten_mbit_bucket();
+        let sent = send_until(&mut late, at_us(0), at_us(1_000_000), Duration::from_millis(15));
+        assert!(sent.abs_diff(RATE) <= 15 * PIECE, "{sent}");
+        let mut starved = ten_mbit_bucket();
+        starved.consume(PIECE);
+        starved.set_waiting(true);
+        starved.refill(at_us(500_000), RATE, PACKET);
+        assert_eq!(starved.allowance, PIECE + 25_000, "20 ms");
+    }
+
+    #[test]
+    fn time_in_which_bulk_did_not_wait_is_not_made_up_for() {
+        let mut bucket = ten_mbit_bucket();
+        bucket.consume(PIECE);
+        bucket.refill(at_us(500_000), RATE, PACKET);
+        assert_eq!(bucket.allowance, PIECE);
+    }
+
+    #[test]
+    fn bulk_makes_room_for_interactive_data() {
+        let mut bucket = ten_mbit_bucket();
+        bucket.on_interactive(10_000);
+        assert_eq!(bucket.piece(), None);
+        assert_eq!(bucket.debt, 10_000 - PIECE);
+        let sent = send_until(&mut bucket, at_us(0), at_us(100_000), Duration::ZERO);
+        let total = sent + 10_000;
+        assert!(total.abs_diff(RATE / 10) <= 2 * PIECE, "{total}");
+        // Meanwhile a quarter is bulk, so that its acknowledgements keep arriving.
+        let mut bucket = ten_mbit_bucket();
+        bucket.on_interactive(20_000);
+        let sent = send_until(&mut bucket, at_us(0), at_us(10_000), Duration::ZERO);
+        assert!((1..=RATE / 100 / 4).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn much_interactive_data_defers_bulk_for_a_limited_time() {
+        let mut bucket = ten_mbit_bucket();
+        bucket.on_interactive(10_000_000);
+        assert_eq!(bucket.debt, 31_250, "25 ms");
+        bucket.set_waiting(true);
+        let deadline = bucket.deadline().unwrap();
+        assert!(deadline <= at_us(34_000), "{deadline:?}");
+        let mut disabled = BulkBucket::new(at_us(0), RATE, Duration::ZERO);
+        disabled.on_interactive(10_000);
+        assert_eq!(disabled.debt, 0);
+    }
+
+    #[test]
+    fn a_change_of_rate_applies_from_now_on() {
+        let mut bucket = ten_mbit_bucket();
+        bucket.consume(PIECE);
+        bucket.set_waiting(true);
+        bucket.refill(at_us(1000), u64::MAX, PACKET);
+        assert_eq!(bucket.allowance, 1250);
+        assert_eq!(bucket.deadline(), None);
+        bucket.refill(at_us(2000), RATE / 2, PACKET);
+        assert_eq!(bucket.allowance, 1250, "without a limit, nothing is saved");
+        bucket.refill(at_us(3000), RATE / 2, PACKET);
+        assert_eq!(bucket.allowance, 1250 + 625);
+    }
+
+    /// A bottleneck of [`RATE`] with a queue.
+    struct Link {
+        queued: u64,
+        now: Instant,
+        delivered: u64,
+    }
+
+    impl Link {
+        fn advance(&mut self, now: Instant) {
+            let bytes = bytes_in(RATE, now.saturating_duration_since(self.now));
+            let sent = self.queued.min(bytes);
+            (self.queued, self.delivered, self.now) =
+                (self.queued - sent, self.delivered + sent, now);
+        }
+    }
+
+    #[test]
+    fn small_responses_find_a_short_queue_and_the_path_stays_full() {
+        // A pacer slightly below the path's rate, and timers with a resolution of 1 ms.
+        let cap = RATE / 100 * 99;
+        let mut bucket = BulkBucket::new(at_us(0), cap, Duration::from_millis(25));
+        let mut link = Link { queued: 0, now: at_us(0), delivered: 0 };
+        let (mut wake, mut worst_queue) = (0, 0);
+        for millis in 0..20_000 {
+            let now = at_us(millis * 1000);
+            let responds = millis % 500 == 250;
+            if !responds && millis < wake {
+                continue;
+            }
+            link.advance(now);
+            bucket.refill(now, cap, PACKET);
+            if responds {
+                worst_queue = worst_queue.max(link.queued);
+                link.queued += 10_000;
+                bucket.on_interactive(10_000);
+            }
+            while let Some(piece) = bucket.piece() {
+                bucket.consume(piece);
+                link.queued += piece;
+            }
+            bucket.set_waiting(true);
+            wake = bucket.deadline().unwrap().as_nanos().div_ceil(1_000_000);
+        }
+        assert!(worst_queue <= 2 * PIECE, "{worst_queue} bytes before a response");
+        assert!(link.delivered > RATE * 20 / 100 * 98, "{} bytes", link.delivered);
+    }
+}
