@@ -262,6 +262,8 @@ fn build_client(
         .engine(config)
         .migration(migration)
         .spares(spec.spares.unwrap_or(1))
+        // One session has one connection, whatever server it meets.
+        .plain_connections(1)
         .idle_timeout(Duration::from_secs(3600))
         .observer(addresses)
         .build()

@@ -45,6 +45,7 @@ pub struct ClientBuilder {
     max_bulk_deferral: Duration,
     cleartext: Cleartext,
     target_spares: usize,
+    max_plain_connections: usize,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -78,6 +79,7 @@ impl Default for ClientBuilder {
             max_bulk_deferral: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             target_spares: 1,
+            max_plain_connections: 2,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -163,6 +165,17 @@ impl ClientBuilder {
     #[must_use]
     pub fn spares(mut self, spares: usize) -> Self {
         self.target_spares = spares;
+        self
+    }
+
+    /// Sets how many connections a client has at most with a server over HTTP/2 that does not support SMig (default
+    /// 2). Nothing migrates there. So while a connection carries bulk, by the thresholds of the
+    /// [migration policy](Self::migration), and other requests share it, a second one is opened beside it, and new
+    /// requests go to the connection with the least bulk. Each connection is a session of its own. It closes after 30
+    /// seconds without a request, or earlier by [`idle_timeout`](Self::idle_timeout). 1: there is only one.
+    #[must_use]
+    pub fn plain_connections(mut self, max: usize) -> Self {
+        self.max_plain_connections = max.max(1);
         self
     }
 
@@ -257,6 +270,7 @@ impl ClientBuilder {
             cleartext: self.cleartext,
             target_spares: self.target_spares,
             max_session_connections: max_connections,
+            max_plain_connections: self.max_plain_connections,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,

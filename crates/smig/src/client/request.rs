@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
+use super::bulk::BulkWatch;
 use super::informational::OnInformational;
 use crate::error::Error;
 use crate::limits::QueuePermit;
@@ -53,6 +54,8 @@ pub(super) struct OpenRequest {
     pub(super) send_state: BodySendState,
     pub(super) after_response: AfterResponse,
     pub(super) candidate: Option<Candidate>,
+    /// `None` if the client opens no second connection.
+    pub(super) bulk_watch: Option<BulkWatch>,
     pub(super) on_informational: Option<OnInformational>,
     pub(super) record: StreamRecord,
 }

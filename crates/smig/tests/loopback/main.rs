@@ -12,6 +12,7 @@ mod limits;
 mod migration;
 mod other_protocols;
 mod retries;
+mod second_connection;
 mod shutdown;
 mod snapshot;
 mod support;

@@ -288,6 +288,7 @@ impl SessionHandler for ClientSession {
             self.open_queued(turn);
         }
         if turn.session.has_peer_settings() {
+            self.context.load.set_ready();
             for sender in self.protocol_waiters.drain(..) {
                 // The caller may have dropped the receiver.
                 let _ = sender.send(Ok(self.protocol));

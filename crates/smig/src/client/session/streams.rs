@@ -6,7 +6,8 @@ use std::task::Context;
 
 use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
-use super::ClientSession;
+use super::{ClientSession, NegotiatedProtocol, SessionState};
+use crate::client::bulk::{BulkRest, BulkWatch};
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
@@ -45,6 +46,8 @@ impl ClientSession {
         }
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
+        let bulk_watch =
+            (self.context.max_plain_connections > 1).then(|| BulkWatch::new(transfer, turn.now));
         // Without a body, the head is all there is to send.
         let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
@@ -57,6 +60,7 @@ impl ClientSession {
             send_state,
             after_response: AfterResponse::KeepSending,
             candidate,
+            bulk_watch,
             on_informational: options.on_informational,
             record: StreamRecord::new(turn.now, label),
         });
@@ -82,7 +86,7 @@ impl ClientSession {
         let mut cx = Context::from_waker(waker);
         let body = Pin::new(&mut request.body);
         match stream::send_body(turn.session, request.key, body, &mut request.length, &mut cx) {
-            SendProgress::Pending => {}
+            SendProgress::Pending => self.watch_bulk(turn, slot),
             SendProgress::Done => {
                 request.send_state = BodySendState::Ended;
                 request.body = RequestBody::default();
@@ -119,6 +123,9 @@ impl ClientSession {
     ) {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
+        if let Some(watch) = &mut request.bulk_watch {
+            watch.on_response(turn.now, announced);
+        }
         // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
         request.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
@@ -133,6 +140,7 @@ impl ClientSession {
         if request.recv_state == BodyRecvState::Open {
             request.recv_state = stream::deliver(turn.session, request.key, &request.shared);
         }
+        self.watch_bulk(turn, slot);
         self.release_if_complete(turn, slot);
     }
 
@@ -230,6 +238,26 @@ impl ClientSession {
         counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
         self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
+    }
+
+    /// Notes whether the stream is bulk. If it is, and others share its connection, a second connection is opened.
+    fn watch_bulk(&mut self, turn: &TurnCx<'_>, slot: Slot) {
+        if self.protocol != NegotiatedProtocol::Http2 || self.state != SessionState::Open {
+            return;
+        }
+        let open_streams = self.slots.len();
+        let Some((request, _)) = self.slots.entry(slot) else { return };
+        let Some(watch) = &mut request.bulk_watch else { return };
+        let Some(view) = turn.session.stream(request.key) else { return };
+        let (context, policy) = (&self.context, &self.context.migration.policy);
+        let progress = (view.sent_bytes + view.received_bytes, view.priority);
+        let Some(BulkRest::Long) = watch.evaluate(turn.now, progress, policy, &context.load) else {
+            return;
+        };
+        if self.recent_streams.count_other_streams(turn.now, open_streams) >= policy.min_concurrent
+        {
+            context.spawn_beside(self.spares.addr(), turn.now);
+        }
     }
 
     /// Applies the migration rules to each candidate.
