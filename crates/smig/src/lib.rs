@@ -125,7 +125,7 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`ResponseFuture`], [`on_informational`] |
+//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`ResponseFuture`], [`on_informational`], [`strong_validator`], [`ContentRange`] |
 //! | limits of clients | [`QueueLimit`], [`ConnectionLimit`], [`Resolver`] |
 //! | serving | [`ServerBuilder`], [`Server`], [`Serve`], [`ConnectionServer`], [`ServerTls`], [`ClientCertificates`] |
 //! | in a handler | [`Incoming`], [`ConnectionInfo`], [`InformationalSender`], [`UpgradedIo`], [`Reset`] |
@@ -168,8 +168,9 @@ pub mod throttled;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, LoadedTrust, NegotiatedProtocol, Origin, ResponseFuture,
-    Trust, connect_any, is_last_request, is_last_response, on_informational,
+    Cleartext, Client, ClientBuilder, ContentRange, LoadedTrust, NegotiatedProtocol, Origin,
+    ResponseFuture, Trust, connect_any, is_last_request, is_last_response, on_informational,
+    strong_validator,
 };
 pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;

@@ -24,6 +24,7 @@ mod session_load;
 mod spares;
 mod tls;
 mod unfinished_uploads;
+mod validator;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub use origin::Origin;
 pub use response_future::ResponseFuture;
 pub use session::NegotiatedProtocol;
 pub use tls::{LoadedTrust, Trust};
+pub use validator::{ContentRange, strong_validator};
 
 pub(crate) use informational::OnInformational;
 
