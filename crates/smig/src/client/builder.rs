@@ -8,6 +8,7 @@ use smig_proto::Config;
 
 use super::dial::DialTimeouts;
 use super::pool::SessionPool;
+use super::range_continuation::RangeContinuation;
 use super::tls::Trust;
 use super::{Client, Inner};
 use crate::connection::CleartextTrust;
@@ -46,6 +47,7 @@ pub struct ClientBuilder {
     cleartext: Cleartext,
     target_spares: usize,
     max_plain_connections: usize,
+    range_continuation: RangeContinuation,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -80,6 +82,7 @@ impl Default for ClientBuilder {
             cleartext: Cleartext::default(),
             target_spares: 1,
             max_plain_connections: 2,
+            range_continuation: RangeContinuation::Off,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -179,6 +182,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether a long download, from a server over HTTP/2 that does not support SMig, continues on another
+    /// connection when streams that are open already share its connection (default: never). The rest is requested by a
+    /// range request; the application sees one response. [`plain_connections`](Self::plain_connections) must be at
+    /// least 2.
+    #[must_use]
+    pub fn range_continuation(mut self, when: RangeContinuation) -> Self {
+        self.range_continuation = when;
+        self
+    }
+
     /// Sets the timeout for name resolution and the TCP connection.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
@@ -271,6 +284,7 @@ impl ClientBuilder {
             target_spares: self.target_spares,
             max_session_connections: max_connections,
             max_plain_connections: self.max_plain_connections,
+            range_continuation: self.range_continuation,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,

@@ -25,6 +25,7 @@ const MAX_STEP_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct BulkWatch {
     transfer: Transfer,
+    hint: MigrationHint,
     started_at: Instant,
     evaluated_at: Instant,
     next_evaluation_offset: u64,
@@ -32,19 +33,29 @@ pub(super) struct BulkWatch {
     bulk: Option<BulkGuard>,
 }
 
-/// What is left of a bulk stream.
+/// Progress of a bulk stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BulkRest {
-    /// It ends before another connection would be ready.
-    Short,
-    /// It takes so long that another connection is worth its handshake.
-    Long,
+pub(super) struct BulkProgress {
+    /// Its rate so far; 0 if that is not known.
+    pub(super) bytes_per_s: u64,
+    /// Time to its end at that rate; [`Duration::MAX`] if that is not known.
+    pub(super) remaining_time: Duration,
+}
+
+impl BulkProgress {
+    /// Returns whether the rest takes so long that another connection is worth its handshake.
+    pub(super) fn is_worth_connection(self) -> bool {
+        self.remaining_time >= MIN_TIME_FOR_CONNECTION
+    }
 }
 
 impl BulkWatch {
-    pub(super) const fn new(transfer: Transfer, now: Instant) -> Self {
+    pub(super) fn new(transfer: Transfer, hint: MigrationHint, now: Instant) -> Self {
+        // `Stay` is about the stream's own migration, not about requests that would wait for it.
+        let hint = if hint == MigrationHint::Migrate { hint } else { MigrationHint::None };
         Self {
             transfer,
+            hint,
             started_at: now,
             evaluated_at: now,
             next_evaluation_offset: EVALUATION_STEP_BYTES,
@@ -64,14 +75,14 @@ impl BulkWatch {
         }
     }
 
-    /// Evaluates the stream if enough of it was transferred since the last time. Returns what is left if it is bulk.
+    /// Evaluates the stream if enough of it was transferred since the last time. Returns its progress if it is bulk.
     pub(super) fn evaluate(
         &mut self,
         now: Instant,
         (transferred_bytes, priority): (u64, Priority),
         policy: &MigrationPolicy,
         load: &Arc<SessionLoad>,
-    ) -> Option<BulkRest> {
+    ) -> Option<BulkProgress> {
         if transferred_bytes < self.next_evaluation_offset {
             return None;
         }
@@ -88,8 +99,7 @@ impl BulkWatch {
             // The request that comes next is the other stream.
             other_streams: usize::MAX,
             delivery_bytes_per_s: rate,
-            // A hint is about the stream's own migration, not about requests that wait for it.
-            hint: MigrationHint::None,
+            hint: self.hint,
         });
         let is_slow = step_time > MAX_STEP_TIME && !matches!(self.transfer, Transfer::Sized(_));
         match decision {
@@ -103,21 +113,29 @@ impl BulkWatch {
             }
             Decision::Migrate(_) => {
                 self.bulk.get_or_insert_with(|| BulkGuard::new(load));
-                Some(self.rest(transferred_bytes, rate))
+                Some(self.progress(transferred_bytes, rate))
             }
         }
     }
 
-    fn rest(&self, transferred_bytes: u64, rate: Option<u64>) -> BulkRest {
+    /// Returns whether the application requests that the stream leaves its connection.
+    pub(super) fn must_leave(&self) -> bool {
+        self.hint == MigrationHint::Migrate
+    }
+
+    /// Returns whether the stream was bulk when it was last evaluated.
+    pub(super) const fn is_bulk(&self) -> bool {
+        self.bulk.is_some()
+    }
+
+    fn progress(&self, transferred_bytes: u64, rate: Option<u64>) -> BulkProgress {
         let (Transfer::Sized(size), Some(rate)) = (self.transfer, rate) else {
-            return BulkRest::Long;
+            return BulkProgress { bytes_per_s: rate.unwrap_or(0), remaining_time: Duration::MAX };
         };
-        let bytes_in_time = u128::from(rate) * MIN_TIME_FOR_CONNECTION.as_millis() / 1000;
-        if u128::from(size.saturating_sub(transferred_bytes)) < bytes_in_time {
-            BulkRest::Short
-        } else {
-            BulkRest::Long
-        }
+        let remaining_bytes = size.saturating_sub(transferred_bytes);
+        let millis = u128::from(remaining_bytes) * 1000 / u128::from(rate.max(1));
+        let remaining_time = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+        BulkProgress { bytes_per_s: rate, remaining_time }
     }
 }
 
@@ -133,6 +151,14 @@ fn bytes_per_s(bytes: u64, time: Duration) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// What a watch says: whether the stream is bulk, and if so whether it lasts.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Bulk {
+        No,
+        Short,
+        Long,
+    }
+
     const STEP: u64 = EVALUATION_STEP_BYTES;
 
     /// A watch, its clock and its session's load.
@@ -145,17 +171,22 @@ mod tests {
     impl Watched {
         fn download(length: Option<u64>) -> Self {
             let now = Instant::from_nanos(0);
-            let mut watch = BulkWatch::new(Transfer::Sized(0), now);
+            let mut watch = BulkWatch::new(Transfer::Sized(0), MigrationHint::None, now);
             watch.on_response(now, length);
             Self { watch, now, load: Arc::default() }
         }
 
         /// Evaluates after some time, when `bytes` bytes have been transferred.
-        fn after(&mut self, time: Duration, bytes: u64) -> (Option<BulkRest>, usize) {
+        fn after(&mut self, time: Duration, bytes: u64) -> (Bulk, usize) {
             self.now = self.now + time;
             let (policy, priority) = (MigrationPolicy::default(), Priority::default());
-            let rest = self.watch.evaluate(self.now, (bytes, priority), &policy, &self.load);
-            (rest, self.load.bulk_streams())
+            let progress = self.watch.evaluate(self.now, (bytes, priority), &policy, &self.load);
+            let bulk = match progress {
+                None => Bulk::No,
+                Some(progress) if progress.is_worth_connection() => Bulk::Long,
+                Some(_) => Bulk::Short,
+            };
+            (bulk, self.load.bulk_streams())
         }
     }
 
@@ -164,34 +195,34 @@ mod tests {
         const LENGTH: u64 = 10 << 20;
         let time = Duration::from_millis(30);
         let mut watched = Watched::download(Some(LENGTH));
-        assert_eq!(watched.after(time, STEP - 1), (None, 0), "too early to tell");
-        assert_eq!(watched.after(time, STEP), (Some(BulkRest::Long), 1));
-        assert_eq!(watched.after(time, STEP + 1), (None, 1), "not evaluated again so soon");
-        assert_eq!(watched.after(time, LENGTH - STEP), (None, 0));
+        assert_eq!(watched.after(time, STEP - 1), (Bulk::No, 0), "too early to tell");
+        assert_eq!(watched.after(time, STEP), (Bulk::Long, 1));
+        assert_eq!(watched.after(time, STEP + 1), (Bulk::No, 1), "not evaluated again so soon");
+        assert_eq!(watched.after(time, LENGTH - STEP), (Bulk::No, 0));
         let mut fast = Watched::download(Some(LENGTH));
-        assert_eq!(fast.after(time, LENGTH / 2), (Some(BulkRest::Short), 1));
+        assert_eq!(fast.after(time, LENGTH / 2), (Bulk::Short, 1));
         drop(fast.watch);
         assert_eq!(fast.load.bulk_streams(), 0);
         let mut small = Watched::download(Some(2 * STEP));
-        assert_eq!(small.after(time, STEP), (None, 0));
+        assert_eq!(small.after(time, STEP), (Bulk::No, 0));
     }
 
     #[test]
     fn a_stream_of_unknown_length_is_bulk_while_it_is_fast() {
         let mut watched = Watched::download(None);
         let fast = Duration::from_millis(100);
-        assert_eq!(watched.after(fast, STEP), (None, 0));
-        assert_eq!(watched.after(fast, 4 * STEP), (Some(BulkRest::Long), 1));
-        assert_eq!(watched.after(2 * MAX_STEP_TIME, 5 * STEP), (None, 0), "a watch");
-        assert_eq!(watched.after(fast, 6 * STEP), (Some(BulkRest::Long), 1));
+        assert_eq!(watched.after(fast, STEP), (Bulk::No, 0));
+        assert_eq!(watched.after(fast, 4 * STEP), (Bulk::Long, 1));
+        assert_eq!(watched.after(2 * MAX_STEP_TIME, 5 * STEP), (Bulk::No, 0), "a watch");
+        assert_eq!(watched.after(fast, 6 * STEP), (Bulk::Long, 1));
     }
 
     #[test]
     fn an_upload_stays_one_when_its_response_arrives() {
         let now = Instant::from_nanos(0);
-        let watch = BulkWatch::new(Transfer::Sized(10 << 20), now);
+        let watch = BulkWatch::new(Transfer::Sized(10 << 20), MigrationHint::Stay, now);
         let mut watched = Watched { watch, now, load: Arc::default() };
         watched.watch.on_response(now, Some(5));
-        assert_eq!(watched.after(Duration::from_millis(30), STEP), (Some(BulkRest::Long), 1));
+        assert_eq!(watched.after(Duration::from_millis(30), STEP), (Bulk::Long, 1));
     }
 }

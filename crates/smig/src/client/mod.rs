@@ -5,7 +5,7 @@
 //! - [`builder`]: settings. [`service`]: the client as a tower service.
 //! - [`request`], [`response_future`], [`informational`]: a request before and while it is sent.
 //! - [`origin`], [`pool`]: the session that takes it, by its [`session_load`]. [`dial`], [`tls`]: the session's connections.
-//! - [`session`]: its task over HTTP/2, with [`spares`], [`bulk`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over
+//! - [`session`]: its task over HTTP/2, with [`spares`], [`bulk`], [`range_continuation`] by [`validator`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over
 //!   HTTP/1.1.
 
 mod builder;
@@ -15,6 +15,7 @@ mod http1;
 mod informational;
 mod origin;
 mod pool;
+mod range_continuation;
 mod request;
 mod reset_rate;
 mod response_future;
@@ -45,6 +46,7 @@ pub use dial::connect_any;
 pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
 pub use origin::Origin;
+pub use range_continuation::RangeContinuation;
 pub use response_future::ResponseFuture;
 pub use session::NegotiatedProtocol;
 pub use tls::{LoadedTrust, Trust};
@@ -89,6 +91,7 @@ struct Inner {
     target_spares: usize,
     max_session_connections: usize,
     max_plain_connections: usize,
+    range_continuation: RangeContinuation,
     queue_limit: QueueLimit,
     queue_timeout: Option<Duration>,
     connection_limit: Option<ConnectionLimit>,
@@ -297,9 +300,11 @@ impl Client {
                 target_spares: inner.target_spares,
                 max_session_connections: inner.max_session_connections,
                 max_plain_connections: inner.max_plain_connections,
+                range_continuation: inner.range_continuation,
                 order: SessionOrder::First,
                 load: Arc::clone(load),
                 connection_limit: inner.connection_limit.clone(),
+                queue_limit: inner.queue_limit.clone(),
                 queue_timeout: inner.queue_timeout,
                 idle_timeout: inner.idle_timeout,
                 request_label_limit: inner.request_label_limit,

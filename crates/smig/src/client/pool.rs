@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::dial::{self, DialTimeouts};
 use super::origin::{Origin, OriginSecurity};
+use super::range_continuation::RangeContinuation;
 use super::session::{ClientSession, Command, RetireIf};
 use super::session_load::SessionLoad;
 use super::spares::{CLIENT_IDENTITY, Spares, attach_permit};
@@ -22,10 +23,10 @@ use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
 use crate::driver::{ConnOptions, ConnSet, Driver};
 use crate::error::{Error, ErrorKind, TimeoutPhase};
-use crate::limits::{ConnectionLimit, ConnectionPermit};
+use crate::limits::{ConnectionLimit, ConnectionPermit, QueueLimit};
 use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
-use crate::observer::Counters;
+use crate::observer::{Counters, ObserverEvent};
 use crate::resolve::Resolver;
 use crate::throttled;
 use crate::transport::Transport;
@@ -141,6 +142,23 @@ impl SessionPool {
         true
     }
 
+    /// Returns the session of the origin, other than that of `mailbox`, that can take bulk without delaying other streams:
+    /// of several the one with most bulk already.
+    fn find_apart_from(
+        &self,
+        origin: &Origin,
+        mailbox: &Arc<Mailbox<Command>>,
+    ) -> Option<Arc<Mailbox<Command>>> {
+        let origins = self.lock();
+        let others = origins
+            .get(origin)?
+            .sessions
+            .iter()
+            .filter(|other| !Arc::ptr_eq(&other.mailbox, mailbox) && other.load.is_apart());
+        let found = others.max_by_key(|other| other.load.bulk_streams())?;
+        Some(Arc::clone(&found.mailbox))
+    }
+
     /// Returns the origin's sessions, the oldest first.
     pub(super) fn get(&self, origin: &Origin) -> Vec<Arc<Mailbox<Command>>> {
         let origins = self.lock();
@@ -190,9 +208,11 @@ pub(super) struct OriginContext {
     pub(super) max_session_connections: usize,
     /// Maximum number of sessions with a server that does not support SMig.
     pub(super) max_plain_connections: usize,
+    pub(super) range_continuation: RangeContinuation,
     pub(super) order: SessionOrder,
     pub(super) load: Arc<SessionLoad>,
     pub(super) connection_limit: Option<ConnectionLimit>,
+    pub(super) queue_limit: QueueLimit,
     pub(super) queue_timeout: Option<Duration>,
     pub(super) idle_timeout: Duration,
     pub(super) request_label_limit: usize,
@@ -217,7 +237,16 @@ impl OriginContext {
             && pool.spawn_beside(self, addr, now)
         {
             tracing::debug!(origin = %self.origin, "second connection is opened beside bulk");
+            self.counters.on_event(&ObserverEvent::SecondConnection);
         }
+    }
+
+    /// Returns another session that can take bulk of the session of `mailbox`.
+    pub(super) fn find_apart_from(
+        &self,
+        mailbox: &Arc<Mailbox<Command>>,
+    ) -> Option<Arc<Mailbox<Command>>> {
+        self.pool.upgrade()?.find_apart_from(&self.origin, mailbox)
     }
 
     /// Removes the session from the map, so that new requests start a new one.
@@ -327,6 +356,7 @@ fn fail_queued(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: 
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
             Command::Dialed(_)
+            | Command::RangeAnswer(_)
             | Command::Retire(_)
             | Command::SetAddresses(_)
             | Command::Snapshot(_) => {}

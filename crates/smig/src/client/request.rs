@@ -7,6 +7,7 @@ use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::bulk::BulkWatch;
 use super::informational::OnInformational;
+use super::session::ContinuationState;
 use crate::error::Error;
 use crate::limits::QueuePermit;
 use crate::migration::Candidate;
@@ -56,6 +57,7 @@ pub(super) struct OpenRequest {
     pub(super) candidate: Option<Candidate>,
     /// `None` if the client opens no second connection.
     pub(super) bulk_watch: Option<BulkWatch>,
+    pub(super) continuation: ContinuationState,
     pub(super) on_informational: Option<OnInformational>,
     pub(super) record: StreamRecord,
 }

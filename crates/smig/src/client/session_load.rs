@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(super) struct SessionLoad {
     is_ready: AtomicBool,
     bulk_streams: AtomicUsize,
+    open_streams: AtomicUsize,
 }
 
 impl SessionLoad {
@@ -18,6 +19,16 @@ impl SessionLoad {
 
     pub(super) fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Relaxed)
+    }
+
+    /// Records the number of open streams.
+    pub(super) fn set_open_streams(&self, count: usize) {
+        self.open_streams.store(count, Ordering::Relaxed);
+    }
+
+    /// Returns whether more bulk would delay no other stream.
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_ready() && self.open_streams.load(Ordering::Relaxed) <= self.bulk_streams()
     }
 
     /// Returns the number of streams behind whose bytes other responses would wait.

@@ -15,6 +15,9 @@ pub struct Segment {
     pub start: u64,
     /// Offset after the last byte so far.
     pub end: u64,
+    /// Whether the bytes are the answer to a range request ([`RangeContinuation`](crate::RangeContinuation)). The
+    /// connection is then one of another session, which has numbers of its own.
+    pub is_continuation: bool,
 }
 
 /// A handle of an open stream. It does not keep the stream open.

@@ -11,6 +11,7 @@ mod http2;
 mod limits;
 mod migration;
 mod other_protocols;
+mod range_continuation;
 mod retries;
 mod second_connection;
 mod shutdown;

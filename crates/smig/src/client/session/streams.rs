@@ -6,8 +6,8 @@ use std::task::Context;
 
 use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
-use super::{ClientSession, NegotiatedProtocol, SessionState};
-use crate::client::bulk::{BulkRest, BulkWatch};
+use super::{ClientSession, ContinuationState, NegotiatedProtocol, SessionState};
+use crate::client::bulk::BulkWatch;
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
@@ -44,10 +44,11 @@ impl ClientSession {
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
         }
+        let continuation = ContinuationState::of_request(&self.context, head, &body, options.hint);
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
-        let bulk_watch =
-            (self.context.max_plain_connections > 1).then(|| BulkWatch::new(transfer, turn.now));
+        let bulk_watch = (self.context.max_plain_connections > 1)
+            .then(|| BulkWatch::new(transfer, options.hint, turn.now));
         // Without a body, the head is all there is to send.
         let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
@@ -61,6 +62,7 @@ impl ClientSession {
             after_response: AfterResponse::KeepSending,
             candidate,
             bulk_watch,
+            continuation,
             on_informational: options.on_informational,
             record: StreamRecord::new(turn.now, label),
         });
@@ -126,6 +128,7 @@ impl ClientSession {
         if let Some(watch) = &mut request.bulk_watch {
             watch.on_response(turn.now, announced);
         }
+        request.continuation.on_response(&head);
         // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
         request.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
@@ -141,6 +144,7 @@ impl ClientSession {
             request.recv_state = stream::deliver(turn.session, request.key, &request.shared);
         }
         self.watch_bulk(turn, slot);
+        self.continue_if_reached(turn, slot);
         self.release_if_complete(turn, slot);
     }
 
@@ -240,8 +244,9 @@ impl ClientSession {
         self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
     }
 
-    /// Notes whether the stream is bulk. If it is, and others share its connection, a second connection is opened.
-    fn watch_bulk(&mut self, turn: &TurnCx<'_>, slot: Slot) {
+    /// Notes whether the stream is bulk. If it is, and others share its connection, a second connection is opened, and
+    /// the response may continue there.
+    fn watch_bulk(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         if self.protocol != NegotiatedProtocol::Http2 || self.state != SessionState::Open {
             return;
         }
@@ -250,13 +255,17 @@ impl ClientSession {
         let Some(watch) = &mut request.bulk_watch else { return };
         let Some(view) = turn.session.stream(request.key) else { return };
         let (context, policy) = (&self.context, &self.context.migration.policy);
-        let progress = (view.sent_bytes + view.received_bytes, view.priority);
-        let Some(BulkRest::Long) = watch.evaluate(turn.now, progress, policy, &context.load) else {
+        let transferred = (view.sent_bytes + view.received_bytes, view.priority);
+        let Some(progress) = watch.evaluate(turn.now, transferred, policy, &context.load) else {
             return;
         };
-        if self.recent_streams.count_other_streams(turn.now, open_streams) >= policy.min_concurrent
-        {
+        let recent = &self.recent_streams;
+        let is_wanted = watch.must_leave()
+            || (progress.is_worth_connection()
+                && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
+        if is_wanted {
             context.spawn_beside(self.spares.addr(), turn.now);
+            self.consider_continuation(turn, slot, progress);
         }
     }
 
