@@ -196,7 +196,7 @@ impl Download {
         server.chunks.add_permits(2);
         let until = self.data.len() + 2 * CHUNK;
         while self.data.len() < until {
-            self.next().await.unwrap();
+            self.next().await.unwrap().unwrap();
         }
     }
 
