@@ -287,7 +287,7 @@ impl Client {
 
     fn session_mailbox(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
-        inner.pool.get_or_spawn(origin, |mailbox, load| {
+        inner.pool.get_or_spawn(origin, |mailbox, load, number| {
             let context = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
@@ -301,6 +301,7 @@ impl Client {
                 max_session_connections: inner.max_session_connections,
                 max_plain_connections: inner.max_plain_connections,
                 range_continuation: inner.range_continuation,
+                number,
                 order: SessionOrder::First,
                 load: Arc::clone(load),
                 connection_limit: inner.connection_limit.clone(),

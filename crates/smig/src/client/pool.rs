@@ -47,6 +47,8 @@ pub(super) struct SessionPool(Mutex<FxHashMap<Origin, OriginSessions>>);
 struct OriginSessions {
     /// The oldest first.
     sessions: Vec<PooledSession>,
+    /// Number of the last session that was opened.
+    last_number: u32,
     last_beside: Option<BesideAttempt>,
 }
 
@@ -97,7 +99,7 @@ impl SessionPool {
     pub(super) fn get_or_spawn(
         &self,
         origin: &Origin,
-        start: impl FnOnce(&Arc<Mailbox<Command>>, &Arc<SessionLoad>),
+        start: impl FnOnce(&Arc<Mailbox<Command>>, &Arc<SessionLoad>, u32),
     ) -> Arc<Mailbox<Command>> {
         let mut origins = self.lock();
         if let Some(sessions) = origins.get_mut(origin) {
@@ -107,8 +109,9 @@ impl SessionPool {
             }
         }
         let (mailbox, load) = (Mailbox::new(), Arc::default());
-        start(&mailbox, &load);
         let sessions = origins.entry(origin.clone()).or_default();
+        sessions.last_number += 1;
+        start(&mailbox, &load, sessions.last_number);
         sessions.sessions.push(PooledSession { mailbox: Arc::clone(&mailbox), load });
         mailbox
     }
@@ -129,7 +132,9 @@ impl SessionPool {
         }
         let Some(backoff) = sessions.next_backoff(now) else { return false };
         let (mailbox, load) = (Mailbox::new(), Arc::<SessionLoad>::default());
+        sessions.last_number += 1;
         let context = OriginContext {
+            number: sessions.last_number,
             order: SessionOrder::Beside(addr),
             load: Arc::clone(&load),
             idle_timeout: context.idle_timeout.min(BESIDE_IDLE_TIMEOUT),
@@ -209,6 +214,8 @@ pub(super) struct OriginContext {
     /// Maximum number of sessions with a server that does not support SMig.
     pub(super) max_plain_connections: usize,
     pub(super) range_continuation: RangeContinuation,
+    /// The session's number at its origin, from 1.
+    pub(super) number: u32,
     pub(super) order: SessionOrder,
     pub(super) load: Arc<SessionLoad>,
     pub(super) connection_limit: Option<ConnectionLimit>,

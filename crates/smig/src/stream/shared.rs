@@ -54,6 +54,8 @@ struct State {
     requests: HandleRequests,
     /// Offsets in the body from which a connection carries it.
     segment_starts: Vec<(u64, ConnId)>,
+    /// Number of the client's session at the origin; 0 at a server.
+    session: u32,
     received_bytes: u64,
     rest_stream: Option<RestStream>,
 }
@@ -238,6 +240,11 @@ impl SharedStream {
         wake_reader(state);
     }
 
+    /// Records which of the client's sessions carries the stream.
+    pub(crate) fn set_session(&self, number: u32) {
+        self.lock().session = number;
+    }
+
     /// Returns the number of bytes of the body that have arrived here.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.lock().received_bytes
@@ -415,6 +422,7 @@ impl SharedStream {
         let ends = state.segment_starts.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
         let segments =
             state.segment_starts.iter().zip(ends).map(|(&(start, connection), end)| Segment {
+                session: state.session,
                 connection,
                 start: start.min(received),
                 end: end.min(received),

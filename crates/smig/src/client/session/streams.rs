@@ -41,6 +41,7 @@ impl ClientSession {
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
         let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
         self.recent_streams.on_open(turn.now);
+        shared.set_session(self.context.number);
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
         }
