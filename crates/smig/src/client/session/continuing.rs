@@ -31,8 +31,11 @@ const MIN_RESPONSE_BYTES: u64 = 1 << 20;
 const MIN_REMAINING_TIME: Duration = Duration::from_secs(2);
 /// A response is continued for streams that have been open for this time. Requests that come later avoid it anyway.
 const MIN_COMPANY_AGE: Duration = Duration::from_secs(1);
-/// The range begins this far ahead of what arrives within a round trip.
-const MARGIN_BYTES: u64 = 64 << 10;
+/// The range begins this far ahead...
+const MIN_LEAD_BYTES: u64 = 64 << 10;
+/// ...and as far as the first response gets in these round trips: it fills the link while the other connection, which
+/// is new, is in slow start.
+const LEAD_ROUND_TRIPS: u32 = 6;
 
 /// Whether a request's response can be continued, and how far that is.
 #[derive(Debug)]
@@ -133,8 +136,8 @@ impl ClientSession {
         let state = core::mem::replace(&mut request.continuation, ContinuationState::Impossible);
         let ContinuationState::Response(response) = state else { return };
         let rtt = turn.conns.sample(view.connection).rtt;
-        let first_pos =
-            view.received_bytes + bytes_within(progress.bytes_per_s, rtt) + MARGIN_BYTES;
+        let lead_bytes = bytes_within(progress.bytes_per_s, rtt * LEAD_ROUND_TRIPS);
+        let first_pos = view.received_bytes + lead_bytes.max(MIN_LEAD_BYTES);
         let stream = SharedStream::without_slot(Arc::clone(target.notifier()));
         let queued_request = QueuedRequest {
             head: response.request_from(first_pos),
