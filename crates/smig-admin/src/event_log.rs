@@ -108,6 +108,20 @@ fn describe(event: &ObserverEvent) -> Value {
         ObserverEvent::StreamReset { stream, .. } => {
             entry_json("reset", stream, "ended with an error".to_owned())
         }
+        ObserverEvent::SecondConnection => {
+            let text =
+                "second connection: the first carries bulk, and the server does not support SMig";
+            entry_json("second", &None, text.to_owned())
+        }
+        ObserverEvent::ResponseContinued { stream, offset, repeated } => {
+            let text = format!(
+                "continues on another connection at {offset} bytes, by a range request; {repeated} repeated"
+            );
+            entry_json("continued", stream, text)
+        }
+        ObserverEvent::ContinuationFailed { stream, why } => {
+            entry_json("stays", stream, format!("stays on its connection: {why}"))
+        }
         ObserverEvent::SessionEstablished => {
             entry_json("session", &None, "session established: both ends support SMig".to_owned())
         }

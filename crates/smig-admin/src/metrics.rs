@@ -87,7 +87,7 @@ impl Collector for ScrapeCollector {
     }
 }
 
-fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
+fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
     [
         ("connections_opened", "Connections accepted or opened", stats.connections_opened),
         ("connections_closed", "Connections closed", stats.connections_closed),
@@ -99,6 +99,17 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 11] {
         ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
         ("migrations_declined", "Migrations declined by the peer", stats.migrations_declined),
+        (
+            "second_connections",
+            "Connections opened beside one that carries bulk",
+            stats.second_connections,
+        ),
+        ("responses_continued", "Responses continued by range requests", stats.responses_continued),
+        (
+            "continuations_failed",
+            "Range requests that did not return the rest of a response",
+            stats.continuations_failed,
+        ),
         ("panics", "Panics in handlers and bodies", stats.panics),
     ]
 }

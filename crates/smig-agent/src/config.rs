@@ -1,6 +1,7 @@
 //! The agent's configuration file.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -58,6 +59,9 @@ pub struct GatewaySpec {
     /// Number of spare connections kept open for migrations.
     #[serde(default = "default_spares")]
     pub spares: usize,
+    /// Maximum number of connections with a gateway that speaks plain HTTP/2; unless set 2, or 1 without
+    /// [`migrate`](Self::migrate).
+    pub plain_connections: Option<NonZeroUsize>,
 }
 
 /// Local ports.
@@ -133,7 +137,15 @@ impl GatewaySpec {
             connect_timeout: default_connect_timeout(),
             migrate: default_migrate(),
             spares: default_spares(),
+            plain_connections: None,
         }
+    }
+
+    /// Returns the maximum number of connections with a gateway that speaks plain HTTP/2.
+    #[must_use]
+    pub fn max_plain_connections(&self) -> usize {
+        let default = if self.migrate { 2 } else { 1 };
+        self.plain_connections.map_or(default, NonZeroUsize::get)
     }
 
     /// Returns the gateway's origin from its URL.

@@ -125,8 +125,8 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`ResponseFuture`], [`on_informational`] |
-//! | limits of clients | [`QueueLimit`], [`ConnectionLimit`], [`Resolver`] |
+//! | requests | [`Client`], [`ClientBuilder`], [`Origin`], [`Trust`], [`ResponseFuture`], [`on_informational`], [`strong_validator`], [`ContentRange`] |
+//! | limits of clients | [`QueueLimit`], [`ConnectionLimit`], [`Resolver`], [`RangeContinuation`] |
 //! | serving | [`ServerBuilder`], [`Server`], [`Serve`], [`ConnectionServer`], [`ServerTls`], [`ClientCertificates`] |
 //! | in a handler | [`Incoming`], [`ConnectionInfo`], [`InformationalSender`], [`UpgradedIo`], [`Reset`] |
 //! | migration | [`MigrationConfig`], [`MigrationPolicy`], [`MigrationHint`], [`StreamInfo`], [`Segment`] |
@@ -168,8 +168,9 @@ pub mod throttled;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, LoadedTrust, NegotiatedProtocol, Origin, ResponseFuture,
-    Trust, connect_any, is_last_request, is_last_response, on_informational,
+    Cleartext, Client, ClientBuilder, ContentRange, LoadedTrust, NegotiatedProtocol, Origin,
+    RangeContinuation, ResponseFuture, Trust, connect_any, is_last_request, is_last_response,
+    on_informational, strong_validator,
 };
 pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;

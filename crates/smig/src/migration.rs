@@ -92,7 +92,7 @@ impl RecentStreams {
 
     /// Returns the number of streams beside an open one: the larger of `open_streams` and of the number opened within
     /// the last second, minus one.
-    fn count_other_streams(&self, now: Instant, open_streams: usize) -> usize {
+    pub(crate) fn count_other_streams(&self, now: Instant, open_streams: usize) -> usize {
         let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
         let recent = self.open_times.iter().flatten().filter(is_recent).count();
         recent.max(open_streams).saturating_sub(1)

@@ -96,6 +96,24 @@ pub enum ObserverEvent {
         /// The stream.
         stream: Option<StreamRef>,
     },
+    /// A client opens a second connection with a server that does not support SMig, because the first carries bulk.
+    SecondConnection,
+    /// A client's response continues on another connection, by a range request.
+    ResponseContinued {
+        /// The stream that it leaves.
+        stream: Option<StreamRef>,
+        /// Bytes of body that have arrived there.
+        offset: u64,
+        /// Bytes of body that the other connection repeats.
+        repeated: u64,
+    },
+    /// A client's response stays on its connection: a range request did not return its rest.
+    ContinuationFailed {
+        /// The stream.
+        stream: Option<StreamRef>,
+        /// Why it stays.
+        why: String,
+    },
     /// A handler or a body panicked.
     Panicked,
     /// A limit was hit; its name.
@@ -158,6 +176,9 @@ pub struct Stats {
     /// Migrations of which this end was the mover.
     pub migrations_initiated: u64,
     pub migrations_declined: u64,
+    pub second_connections: u64,
+    pub responses_continued: u64,
+    pub continuations_failed: u64,
     pub panics: u64,
     pub limits_hit: u64,
 }
@@ -179,6 +200,9 @@ enum CounterId {
     /// Migrations of which this end was the mover.
     MigrationInitiated,
     MigrationDeclined,
+    SecondConnection,
+    ResponseContinued,
+    ContinuationFailed,
     Panicked,
     LimitHit,
 }
@@ -200,6 +224,9 @@ impl CounterId {
             ObserverEvent::PolicyDecided { .. } => Self::PolicyDecided,
             ObserverEvent::Migrated { .. } => Self::Migrated,
             ObserverEvent::MigrationDeclined { .. } => Self::MigrationDeclined,
+            ObserverEvent::SecondConnection => Self::SecondConnection,
+            ObserverEvent::ResponseContinued { .. } => Self::ResponseContinued,
+            ObserverEvent::ContinuationFailed { .. } => Self::ContinuationFailed,
             ObserverEvent::Panicked => Self::Panicked,
             ObserverEvent::LimitHit(_) => Self::LimitHit,
         }
@@ -276,6 +303,9 @@ impl Counters {
             migrations: count(CounterId::Migrated),
             migrations_initiated: count(CounterId::MigrationInitiated),
             migrations_declined: count(CounterId::MigrationDeclined),
+            second_connections: count(CounterId::SecondConnection),
+            responses_continued: count(CounterId::ResponseContinued),
+            continuations_failed: count(CounterId::ContinuationFailed),
             panics: count(CounterId::Panicked),
             limits_hit: count(CounterId::LimitHit),
         }

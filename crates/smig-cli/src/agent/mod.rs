@@ -1,6 +1,7 @@
 //! `smig agent`: a local proxy whose traffic travels in one session to a gateway.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,7 +34,8 @@ const TOKEN_VARIABLE: &str = "SMIG_AGENT_TOKEN";
         connection while they run, so that small ones are not delayed. The agent does not decrypt \
         the TLS connections of its clients.\n\nThe gateway resolves host names. If the gateway \
         becomes unreachable, running transfers are reset and the agent reconnects; until then, \
-        requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream migrates.",
+        requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream migrates: new \
+        tunnels and requests avoid a connection that carries bulk, by a second connection.",
     after_help = "\
 Examples:
   smig agent --via https://gateway.example:8443
@@ -62,7 +64,7 @@ pub(crate) struct AgentArgs {
     /// Read the configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "via", "listen", "socks", "forward", "admin", "token_file", "user", "cacert", "insecure",
-        "connect_timeout", "no_migrate", "spares", "max_connections", "tunnel_idle_timeout", "drain_timeout",
+        "connect_timeout", "no_migrate", "spares", "plain_connections", "max_connections", "tunnel_idle_timeout", "drain_timeout",
     ])]
     config: Option<PathBuf>,
     /// Address of the HTTP proxy, may be repeated; none disables it
@@ -95,9 +97,12 @@ pub(crate) struct AgentArgs {
     /// Timeout of connecting by TCP, and again of the TLS handshake
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Gateway")]
     connect_timeout: Duration,
-    /// Use plain HTTP/2: streams do not migrate
+    /// Use plain HTTP/2 over one connection: streams do not migrate
     #[arg(long, help_heading = "Gateway")]
     no_migrate: bool,
+    /// Maximum number of connections with a gateway that speaks plain HTTP/2 [default: 2; 1 with --no-migrate]
+    #[arg(long, value_name = "N", help_heading = "Gateway")]
+    plain_connections: Option<NonZeroUsize>,
     /// Number of spare connections to keep ready for migrations
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gateway")]
     spares: usize,
@@ -159,6 +164,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         .trust(trust)
         .engine(engine)
         .spares(gateway.spares)
+        .plain_connections(gateway.max_plain_connections())
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
     let options = AgentOptions {
@@ -249,6 +255,7 @@ fn configuration(args: &AgentArgs) -> Result<AgentConfig> {
             connect_timeout: args.connect_timeout,
             migrate: !args.no_migrate,
             spares: args.spares,
+            plain_connections: args.plain_connections,
         },
         listen,
         limits: AgentLimits {

@@ -13,7 +13,11 @@ use smig_settings::value::{parse_seconds, parse_size};
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     long_about = "Fetch URLs, all of one host over one session. A server that supports SMig migrates \
-        large responses to separate connections while they are being sent.\n\nWithout -o, -O and \
+        large responses to separate connections while they are being sent. With other servers over HTTP/2, \
+        requests avoid a connection that carries a large response, by a second connection; if requests \
+        still wait on the first one, the rest of the large response is requested on the second by a range \
+        request, and verified. --json and -v show which connection each range of bytes took, and \
+        why.\n\nWithout -o, -O and \
         --output-dir, a single URL is written to standard output, unless that is a terminal; \
         otherwise each URL is written to a file in the current directory, named after the end of \
         its path. A file is written as NAME.part and renamed when it is complete.",
@@ -96,9 +100,15 @@ pub(crate) struct GetArgs {
     #[arg(long, help_heading = "Connection")]
     pub(super) http2_prior_knowledge: bool,
 
-    /// Use plain HTTP/2: streams do not migrate
+    /// Use plain HTTP/2 over one connection: streams do not migrate
     #[arg(long, help_heading = "Migration")]
     pub(super) no_migrate: bool,
+    /// Maximum number of connections with a server over HTTP/2 that does not support SMig [default: 2; 1 with --no-migrate]
+    #[arg(long, value_name = "N", help_heading = "Migration", value_parser = clap::value_parser!(u8).range(1..=6))]
+    pub(super) plain_connections: Option<u8>,
+    /// Never request the rest of a large response on another connection: each request is sent once
+    #[arg(long, help_heading = "Migration")]
+    pub(super) no_range_continuation: bool,
     /// Number of spare connections to keep ready for migrations
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Migration")]
     pub(super) spares: usize,

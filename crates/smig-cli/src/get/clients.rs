@@ -6,12 +6,15 @@ use anyhow::Result;
 use http::Uri;
 use smig::{
     Cleartext, CleartextTrust, Client, ClientBuilder, Config, MigrationConfig, MigrationMode,
-    Observer, Trust,
+    Observer, RangeContinuation, Trust,
 };
 
 use super::args::GetArgs;
 use super::screen::Screen;
 use crate::{dev_cert, trust};
+
+/// Maximum number of connections with a server over HTTP/2 that does not support SMig.
+const DEFAULT_PLAIN_CONNECTIONS: usize = 2;
 
 /// A client for all hosts, and one for loopback hosts that also trusts the development authority,
 /// if it exists.
@@ -65,12 +68,20 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
         (true, false) => Cleartext::PriorKnowledge(CleartextTrust::None),
         (true, true) => Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork),
     };
+    let range_continuation = if args.no_range_continuation {
+        RangeContinuation::Off
+    } else {
+        RangeContinuation::Verified
+    };
+    let default_connections = if args.no_migrate { 1 } else { DEFAULT_PLAIN_CONNECTIONS };
     let observer: Arc<dyn Observer> = Arc::<Screen>::clone(screen);
     Client::builder()
         .engine(engine)
         .migration(migration)
         .cleartext(cleartext)
         .spares(args.spares)
+        .plain_connections(args.plain_connections.map_or(default_connections, usize::from))
+        .range_continuation(range_continuation)
         .connect_timeout(args.connect_timeout)
         .handshake_timeout(args.connect_timeout)
         .observer(observer)

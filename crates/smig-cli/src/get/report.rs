@@ -37,14 +37,28 @@ pub(super) enum FetchOutcome {
     Skipped,
 }
 
-/// Bytes received over one connection, as offsets in the file. HTTP/1.1 connections have no number.
-/// Another attempt may use another session, which numbers its connections from the beginning.
+/// Bytes received over one connection, as offsets in the file. Sessions and their connections are numbered from the
+/// beginning when all sessions have ended; HTTP/1.1 connections have no number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct ReceivedRange {
     attempt: u32,
+    session: Option<u32>,
     connection: Option<String>,
+    by: RangeCause,
     start: u64,
     end: u64,
+}
+
+/// Why a connection carries a range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum RangeCause {
+    /// The request was sent there.
+    Request,
+    /// The stream migrated there.
+    Migration,
+    /// A range request for the rest was sent there.
+    RangeRequest,
 }
 
 impl Report {
@@ -66,7 +80,9 @@ impl Report {
             None if destination_bytes > start => {
                 self.ranges.push(ReceivedRange {
                     attempt: self.attempts,
+                    session: None,
                     connection: None,
+                    by: RangeCause::Request,
                     start,
                     end: destination_bytes,
                 });
@@ -83,11 +99,7 @@ impl Report {
 
     /// Returns how often the body migrated to another connection.
     fn migration_count(&self) -> usize {
-        let changed = |pair: &[ReceivedRange]| match pair {
-            [a, b] => a.attempt == b.attempt && a.connection != b.connection && a.end == b.start,
-            _ => false,
-        };
-        self.ranges.windows(2).filter(|pair| changed(pair)).count()
+        self.ranges.iter().filter(|range| range.by == RangeCause::Migration).count()
     }
 
     pub(super) fn to_json(
@@ -136,14 +148,28 @@ impl Report {
             1 => text.push_str(", migrated once"),
             migrations => text.push_str(&format!(", migrated {migrations} times")),
         }
+        if self.ranges.iter().any(|range| range.by == RangeCause::RangeRequest) {
+            text.push_str(", continued on another connection");
+        }
         text
     }
 
     /// Returns one line for each range of bytes, with the connection that carried it.
     pub(super) fn details(&self) -> Vec<String> {
         let shown = |range: &ReceivedRange| {
-            let connection = range.connection.as_deref().unwrap_or("HTTP/1.1");
-            format!("bytes {} to {} over connection {connection}", range.start, range.end)
+            let connection = match (&range.connection, range.session) {
+                (None, _) => "HTTP/1.1".to_owned(),
+                (Some(connection), Some(2..)) => {
+                    format!("{connection} of session {}", range.session.unwrap_or_default())
+                }
+                (Some(connection), _) => connection.clone(),
+            };
+            let why = match range.by {
+                RangeCause::Request => "",
+                RangeCause::Migration => ", where it migrated",
+                RangeCause::RangeRequest => ", by a range request",
+            };
+            format!("bytes {} to {} over connection {connection}{why}", range.start, range.end)
         };
         self.ranges.iter().map(shown).collect()
     }
@@ -156,9 +182,15 @@ fn to_ranges(
     offset: u64,
     destination_bytes: u64,
 ) -> Vec<ReceivedRange> {
-    let shifted = segments.iter().map(|segment| ReceivedRange {
+    let shifted = segments.iter().enumerate().map(|(index, segment)| ReceivedRange {
         attempt,
+        session: Some(segment.session),
         connection: Some(segment.connection.to_string()),
+        by: match index {
+            _ if segment.is_continuation => RangeCause::RangeRequest,
+            0 => RangeCause::Request,
+            _ => RangeCause::Migration,
+        },
         start: offset + segment.start,
         end: (offset + segment.end).min(destination_bytes),
     });

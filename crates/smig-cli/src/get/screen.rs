@@ -154,6 +154,17 @@ impl Observer for Screen {
             ObserverEvent::MigrationDeclined { .. } => {
                 self.print_detail("a migration was declined")
             }
+            ObserverEvent::SecondConnection => {
+                self.print_detail("a second connection: the first carries a large response");
+            }
+            ObserverEvent::ResponseContinued { offset, repeated, .. } => {
+                self.print_detail(&format!(
+                    "a response continues on another connection at {offset} bytes, {repeated} of them repeated"
+                ));
+            }
+            ObserverEvent::ContinuationFailed { why, .. } => {
+                self.print_detail(&format!("a response stays on its connection: {why}"));
+            }
             ObserverEvent::StreamReset { .. } => self.print_detail("a stream was reset"),
             ObserverEvent::LimitHit(limit) => self.print_info(&format!("limit reached: {limit}")),
             _ => {}

@@ -9,11 +9,11 @@ use http::header::{
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use smig::Incoming;
+use smig::{ContentRange, Incoming};
 
 use super::clients::Clients;
 use super::errors::{self, AttemptError, RetryAdvice};
-use super::part_metadata::{ContentRange, PartMetadata};
+use super::part_metadata::PartMetadata;
 use super::plan::{Destination, IfExists, Job};
 use super::report::{FetchOutcome, Report};
 use super::screen::{Bar, Screen};
@@ -263,7 +263,7 @@ fn check_range(headers: &HeaderMap, partial_file: &PartialFile) -> Result<(), Cl
         let (first, length) = (range.first_pos, partial_file.length);
         return Err(fail(format!("the server's range begins at {first}, not at {length}")));
     }
-    let total = range.total.or(partial_file.metadata.total);
+    let total = range.complete_length.or(partial_file.metadata.total);
     if total.is_some_and(|total| range.last_pos + 1 != total)
         || (partial_file.metadata.total.is_some() && total != partial_file.metadata.total)
     {

@@ -114,6 +114,7 @@ fn cleartext_works_over_either_protocol() {
         let report = parse_json(&text(&got.stdout));
         assert_eq!(report["protocol"], protocol);
         assert_ranges_cover(&report, 300_000);
+        assert_eq!(report["ranges"][0]["by"], "request");
         assert_eq!(sha256_of(&sandbox.path("out/file")), hash);
     }
 }

@@ -335,6 +335,8 @@ impl Http2Client {
         let client = builder
             .trust(Trust::Loaded(upstream.trust.clone()))
             .resolver(upstream.resolver.clone())
+            // Each worker has its own connection to an upstream server already.
+            .plain_connections(1)
             .interactive_socket(with_keepalive(SocketOptions::interactive()))
             .bulk_socket(with_keepalive(SocketOptions::bulk()))
             .engine(engine_config(url.protocol))

@@ -245,6 +245,9 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
         if client.spares.is_some() {
             conflicts.push(only_for("spares", "\"smig\""));
         }
+        if client.plain_connections.is_some() {
+            conflicts.push(only_for("plain_connections", "\"smig\""));
+        }
     }
     let is_command = client.kind == ClientKind::Command;
     let servers = hosts_by_server(scenario);

@@ -205,6 +205,10 @@ pub struct ClientSpec {
     /// smig: number of spare connections kept ready for migrations; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spares: Option<usize>,
+    /// smig: maximum number of connections with a server that does not support SMig; 1 if absent. Results count
+    /// them as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_connections: Option<usize>,
     /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,

@@ -262,6 +262,7 @@ fn build_client(
         .engine(config)
         .migration(migration)
         .spares(spec.spares.unwrap_or(1))
+        .plain_connections(spec.plain_connections.unwrap_or(1))
         .idle_timeout(Duration::from_secs(3600))
         .observer(addresses)
         .build()

@@ -73,6 +73,7 @@ pub fn build_client(trust: Trust) -> Result<Client, SurveyError> {
         .trust(trust)
         .engine(config)
         .spares(0)
+        .plain_connections(1)
         .build()
         .map_err(|error| SurveyError::Client(error.to_string()))
 }

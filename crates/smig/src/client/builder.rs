@@ -8,6 +8,7 @@ use smig_proto::Config;
 
 use super::dial::DialTimeouts;
 use super::pool::SessionPool;
+use super::range_continuation::RangeContinuation;
 use super::tls::Trust;
 use super::{Client, Inner};
 use crate::connection::CleartextTrust;
@@ -45,6 +46,8 @@ pub struct ClientBuilder {
     max_bulk_deferral: Duration,
     cleartext: Cleartext,
     target_spares: usize,
+    max_plain_connections: usize,
+    range_continuation: RangeContinuation,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -78,6 +81,8 @@ impl Default for ClientBuilder {
             max_bulk_deferral: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             target_spares: 1,
+            max_plain_connections: 2,
+            range_continuation: RangeContinuation::Off,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -162,6 +167,27 @@ impl ClientBuilder {
     #[must_use]
     pub fn spares(mut self, spares: usize) -> Self {
         self.target_spares = spares;
+        self
+    }
+
+    /// Sets how many connections a client has at most with a server over HTTP/2 that does not support SMig (default
+    /// 2). Nothing migrates there. So while a connection carries bulk, by the thresholds of the
+    /// [migration policy](Self::migration), and other requests share it, a second one is opened beside it, and new
+    /// requests go to the connection with the least bulk. Each connection is a session of its own. It closes after 30
+    /// seconds without a request, or earlier by [`idle_timeout`](Self::idle_timeout). 1: there is only one.
+    #[must_use]
+    pub fn plain_connections(mut self, max: usize) -> Self {
+        self.max_plain_connections = max.max(1);
+        self
+    }
+
+    /// Sets whether a long download, from a server over HTTP/2 that does not support SMig, continues on another
+    /// connection when streams that are open already share its connection (default: never). The rest is requested by a
+    /// range request; the application sees one response. [`plain_connections`](Self::plain_connections) must be at
+    /// least 2.
+    #[must_use]
+    pub fn range_continuation(mut self, when: RangeContinuation) -> Self {
+        self.range_continuation = when;
         self
     }
 
@@ -257,6 +283,8 @@ impl ClientBuilder {
             cleartext: self.cleartext,
             target_spares: self.target_spares,
             max_session_connections: max_connections,
+            max_plain_connections: self.max_plain_connections,
+            range_continuation: self.range_continuation,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,

@@ -4,23 +4,28 @@
 //!
 //! - [`builder`]: settings. [`service`]: the client as a tower service.
 //! - [`request`], [`response_future`], [`informational`]: a request before and while it is sent.
-//! - [`origin`], [`pool`]: the session that takes it. [`dial`], [`tls`]: the session's connections.
-//! - [`session`]: its task over HTTP/2, with [`spares`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over HTTP/1.1.
+//! - [`origin`], [`pool`]: the session that takes it, by its [`session_load`]. [`dial`], [`tls`]: the session's connections.
+//! - [`session`]: its task over HTTP/2, with [`spares`], [`bulk`], [`range_continuation`] by [`validator`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over
+//!   HTTP/1.1.
 
 mod builder;
+mod bulk;
 mod dial;
 mod http1;
 mod informational;
 mod origin;
 mod pool;
+mod range_continuation;
 mod request;
 mod reset_rate;
 mod response_future;
 mod service;
 mod session;
+mod session_load;
 mod spares;
 mod tls;
 mod unfinished_uploads;
+mod validator;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,9 +46,11 @@ pub use dial::connect_any;
 pub use http1::{is_last_request, is_last_response};
 pub use informational::on_informational;
 pub use origin::Origin;
+pub use range_continuation::RangeContinuation;
 pub use response_future::ResponseFuture;
 pub use session::NegotiatedProtocol;
 pub use tls::{LoadedTrust, Trust};
+pub use validator::{ContentRange, strong_validator};
 
 pub(crate) use informational::OnInformational;
 
@@ -57,7 +64,7 @@ use crate::resolve::Resolver;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{BodyLength, Incoming, RequestBody, SharedStream, content_length};
 use dial::DialTimeouts;
-use pool::{OriginContext, SessionPool};
+use pool::{OriginContext, SessionOrder, SessionPool};
 use request::{QueuedRequest, RequestDraft, RequestOptions};
 use response_future::RequestParts;
 use session::{Command, RetireIf};
@@ -83,6 +90,8 @@ struct Inner {
     cleartext: Cleartext,
     target_spares: usize,
     max_session_connections: usize,
+    max_plain_connections: usize,
+    range_continuation: RangeContinuation,
     queue_limit: QueueLimit,
     queue_timeout: Option<Duration>,
     connection_limit: Option<ConnectionLimit>,
@@ -160,14 +169,14 @@ impl Client {
     /// request and closes after its last one; the next request opens a new session. Over HTTP/1.1 this applies to
     /// each connection.
     pub fn set_addresses(&self, origin: &Origin, addresses: &[SocketAddr]) {
-        if let Some(mailbox) = self.inner.pool.get(origin) {
+        for mailbox in self.inner.pool.get(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
             // If the send fails, the session is closing already.
             drop(mailbox.send(Command::SetAddresses(addresses)));
         }
     }
 
-    /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
+    /// Stops the sessions with the origin, if there are any, from accepting requests. Each closes after its last one.
     pub fn retire(&self, origin: &Origin) {
         self.retire_session(origin, RetireIf::Always);
     }
@@ -178,7 +187,7 @@ impl Client {
     }
 
     fn retire_session(&self, origin: &Origin, condition: RetireIf) {
-        if let Some(mailbox) = self.inner.pool.get(origin) {
+        for mailbox in self.inner.pool.get(origin) {
             // If the send fails, the session is closing already.
             drop(mailbox.send(Command::Retire(condition)));
         }
@@ -187,7 +196,7 @@ impl Client {
     /// Returns whether a session with the origin accepts requests or is being established.
     #[must_use]
     pub fn has_session(&self, origin: &Origin) -> bool {
-        self.inner.pool.get(origin).is_some_and(|mailbox| !mailbox.is_closed())
+        self.inner.pool.get(origin).iter().any(|mailbox| !mailbox.is_closed())
     }
 
     /// Like [`Self::request`], but to an origin that differs from the URI's: for CONNECT, or through a proxy.
@@ -278,7 +287,7 @@ impl Client {
 
     fn session_mailbox(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
-        inner.pool.get_or_spawn(origin, |mailbox| {
+        inner.pool.get_or_spawn(origin, |mailbox, load, number| {
             let context = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
@@ -290,7 +299,13 @@ impl Client {
                 cleartext: inner.cleartext,
                 target_spares: inner.target_spares,
                 max_session_connections: inner.max_session_connections,
+                max_plain_connections: inner.max_plain_connections,
+                range_continuation: inner.range_continuation,
+                number,
+                order: SessionOrder::First,
+                load: Arc::clone(load),
                 connection_limit: inner.connection_limit.clone(),
+                queue_limit: inner.queue_limit.clone(),
                 queue_timeout: inner.queue_timeout,
                 idle_timeout: inner.idle_timeout,
                 request_label_limit: inner.request_label_limit,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
+use super::bulk::BulkWatch;
 use super::informational::OnInformational;
+use super::session::ContinuationState;
 use crate::error::Error;
 use crate::limits::QueuePermit;
 use crate::migration::Candidate;
@@ -53,6 +55,9 @@ pub(super) struct OpenRequest {
     pub(super) send_state: BodySendState,
     pub(super) after_response: AfterResponse,
     pub(super) candidate: Option<Candidate>,
+    /// `None` if the client opens no second connection.
+    pub(super) bulk_watch: Option<BulkWatch>,
+    pub(super) continuation: ContinuationState,
     pub(super) on_informational: Option<OnInformational>,
     pub(super) record: StreamRecord,
 }

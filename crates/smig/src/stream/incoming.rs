@@ -2,12 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use smig_proto::Processed;
 
+use super::body_rest::BodyRest;
 use super::http1_recv::Http1RecvProgress;
 use super::info::{Segment, StreamInfo};
 use super::shared::SharedStream;
@@ -23,6 +24,8 @@ enum BodySource {
     #[default]
     Empty,
     Stream(StreamGuard),
+    /// The rest of the stream's body.
+    Rest(Arc<SharedStream>, Box<BodyRest>),
     Http1(Http1Body),
 }
 
@@ -99,6 +102,7 @@ impl Incoming {
     pub fn stream_info(&self) -> Option<StreamInfo> {
         match &self.0 {
             BodySource::Stream(handle) => Some(StreamInfo::new(Arc::clone(&handle.0))),
+            BodySource::Rest(stream, _) => Some(StreamInfo::new(Arc::clone(stream))),
             BodySource::Empty | BodySource::Http1(_) => None,
         }
     }
@@ -118,9 +122,15 @@ impl Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let BodySource::Stream(handle) = &mut self.0 {
+            let frame = ready!(handle.0.poll_frame(cx));
+            let None = frame else { return Poll::Ready(frame) };
+            let Some(rest) = handle.0.take_rest() else { return Poll::Ready(None) };
+            self.0 = BodySource::Rest(Arc::clone(&handle.0), rest);
+        }
         match &mut self.0 {
-            BodySource::Empty => Poll::Ready(None),
-            BodySource::Stream(handle) => handle.0.poll_frame(cx),
+            BodySource::Empty | BodySource::Stream(_) => Poll::Ready(None),
+            BodySource::Rest(_, rest) => rest.poll_frame(cx),
             BodySource::Http1(http1) => http1.poll_frame(cx),
         }
     }
@@ -129,6 +139,7 @@ impl Body for Incoming {
         match &self.0 {
             BodySource::Empty => true,
             BodySource::Stream(handle) => handle.0.is_end(),
+            BodySource::Rest(_, rest) => rest.is_end(),
             BodySource::Http1(http1) => http1.body.is_end_stream(),
         }
     }
@@ -139,6 +150,7 @@ impl Body for Incoming {
             BodySource::Stream(handle) => {
                 handle.0.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
+            BodySource::Rest(_, rest) => SizeHint::with_exact(rest.remaining_bytes()),
             BodySource::Http1(http1) => http1.body.size_hint(),
         }
     }

@@ -9,12 +9,16 @@ use super::shared::SharedStream;
 /// A range of a body's bytes that arrived on one connection: `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The connection.
+    /// The session: a client numbers its sessions with an origin from 1. 0 at a server.
+    pub session: u32,
+    /// The connection, by its number in the session.
     pub connection: ConnId,
     /// Offset of the first byte.
     pub start: u64,
     /// Offset after the last byte so far.
     pub end: u64,
+    /// Whether the bytes are the answer to a range request ([`RangeContinuation`](crate::RangeContinuation)).
+    pub is_continuation: bool,
 }
 
 /// A handle of an open stream. It does not keep the stream open.

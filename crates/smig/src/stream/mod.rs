@@ -1,5 +1,6 @@
 //! The state of a stream between the application and the session's task: bodies in both directions.
 
+mod body_rest;
 mod http1_recv;
 mod incoming;
 mod info;
@@ -12,6 +13,7 @@ mod shared;
 pub use incoming::Incoming;
 pub use info::{Segment, StreamInfo};
 
+pub(crate) use body_rest::BodyRest;
 pub(crate) use http1_recv::Http1RecvProgress;
 pub(crate) use length::{BodyLength, content_length};
 pub(crate) use recv::{BodyRecvState, deliver};

@@ -13,6 +13,7 @@ use http::{HeaderMap, Response};
 use http_body::Frame;
 use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 
+use super::body_rest::BodyRest;
 use super::info::Segment;
 use super::request_body::UnsentRequest;
 use crate::error::{Error, ErrorKind};
@@ -53,7 +54,10 @@ struct State {
     requests: HandleRequests,
     /// Offsets in the body from which a connection carries it.
     segment_starts: Vec<(u64, ConnId)>,
+    /// Number of the client's session at the origin; 0 at a server.
+    session: u32,
     received_bytes: u64,
+    rest_stream: Option<RestStream>,
 }
 
 /// A response's head.
@@ -73,6 +77,16 @@ enum BodyState {
     Failed(Error),
     /// The error was returned to the application.
     Returned,
+    /// Another stream carries the rest.
+    Continued(Box<BodyRest>),
+}
+
+/// The stream that carries the rest of a body.
+#[derive(Debug)]
+struct RestStream {
+    stream: Arc<SharedStream>,
+    /// Offset of its first byte in the complete body.
+    first_pos: u64,
 }
 
 /// The application's requests to the session's task.
@@ -226,6 +240,28 @@ impl SharedStream {
         wake_reader(state);
     }
 
+    /// Records which of the client's sessions carries the stream.
+    pub(crate) fn set_session(&self, number: u32) {
+        self.lock().session = number;
+    }
+
+    /// Returns the number of bytes of the body that have arrived here.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.lock().received_bytes
+    }
+
+    /// Ends the body here and continues it with `rest`, which `stream` carries from offset `first_pos` on.
+    pub(crate) fn continue_with(&self, rest: Box<BodyRest>, stream: Arc<Self>, first_pos: u64) {
+        let mut state = self.lock();
+        if state.requests.dropped || !matches!(state.end, BodyState::Open) {
+            drop(state);
+            return drop(rest);
+        }
+        state.end = BodyState::Continued(rest);
+        state.rest_stream = Some(RestStream { stream, first_pos });
+        wake_reader(state);
+    }
+
     /// Records that `connection` carries the body from offset `start` on.
     pub(crate) fn set_connection(&self, connection: ConnId, start: u64) {
         let mut state = self.lock();
@@ -257,13 +293,13 @@ impl SharedStream {
                 state.end = BodyState::Returned;
                 Poll::Ready(Err(error))
             }
-            BodyState::Complete | BodyState::Returned => {
+            BodyState::Complete | BodyState::Returned | BodyState::Continued(_) => {
                 Poll::Ready(Err(Error::new(ErrorKind::Canceled)))
             }
         }
     }
 
-    /// Polls for the body's next frame.
+    /// Polls for the body's next frame. At its end, [`Self::take_rest`] may have the rest.
     pub(crate) fn poll_frame(
         &self,
         cx: &mut Context<'_>,
@@ -288,6 +324,10 @@ impl SharedStream {
         match core::mem::replace(&mut state.end, BodyState::Returned) {
             BodyState::Complete | BodyState::Returned => Poll::Ready(None),
             BodyState::Failed(error) => Poll::Ready(Some(Err(error))),
+            BodyState::Continued(rest) => {
+                state.end = BodyState::Continued(rest);
+                Poll::Ready(None)
+            }
             BodyState::Open => {
                 state.end = BodyState::Open;
                 state.set_reader(cx);
@@ -298,6 +338,18 @@ impl SharedStream {
                     self.wake_session();
                 }
                 Poll::Pending
+            }
+        }
+    }
+
+    /// Takes the rest of the body, if another stream carries it.
+    pub(super) fn take_rest(&self) -> Option<Box<BodyRest>> {
+        let mut state = self.lock();
+        match core::mem::replace(&mut state.end, BodyState::Returned) {
+            BodyState::Continued(rest) => Some(rest),
+            end => {
+                state.end = end;
+                None
             }
         }
     }
@@ -324,14 +376,29 @@ impl SharedStream {
         // It may contain a body over HTTP/1.1, which keeps its connection busy.
         let head = state.head.take();
         let has_ended = !matches!(state.end, BodyState::Open);
+        let rest = match core::mem::replace(&mut state.end, BodyState::Returned) {
+            BodyState::Continued(rest) => Some(rest),
+            end => {
+                state.end = end;
+                None
+            }
+        };
         drop(state);
-        drop(head);
+        drop((head, rest));
         if !has_ended {
             self.wake_session();
         }
     }
 
+    /// Returns the stream that carries the rest of the body.
+    fn rest_stream(&self) -> Option<Arc<Self>> {
+        self.lock().rest_stream.as_ref().map(|rest| Arc::clone(&rest.stream))
+    }
+
     pub(super) fn request_migration(&self) {
+        if let Some(rest) = self.rest_stream() {
+            return rest.request_migration();
+        }
         self.lock().requests.migrate = true;
         self.wake_session();
     }
@@ -342,23 +409,41 @@ impl SharedStream {
     }
 
     pub(super) fn request_priority(&self, priority: Priority) {
+        if let Some(rest) = self.rest_stream() {
+            return rest.request_priority(priority);
+        }
         self.lock().requests.priority = Some(priority);
         self.wake_session();
     }
 
     pub(super) fn segments(&self) -> Vec<Segment> {
         let state = self.lock();
+        let received = state.received_bytes;
         let ends = state.segment_starts.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
         let segments =
             state.segment_starts.iter().zip(ends).map(|(&(start, connection), end)| Segment {
+                session: state.session,
                 connection,
-                start: start.min(state.received_bytes),
-                end: end.min(state.received_bytes),
+                start: start.min(received),
+                end: end.min(received),
+                is_continuation: false,
             });
-        segments.collect()
+        let mut segments: Vec<_> = segments.collect();
+        if let Some(RestStream { stream, first_pos }) = &state.rest_stream {
+            segments.extend(stream.segments().into_iter().map(|rest| Segment {
+                start: (first_pos + rest.start).max(received),
+                end: (first_pos + rest.end).max(received),
+                is_continuation: true,
+                ..rest
+            }));
+        }
+        segments
     }
 
     pub(super) fn connection(&self) -> Option<ConnId> {
+        if let Some(rest) = self.rest_stream() {
+            return rest.connection();
+        }
         self.lock().segment_starts.last().map(|&(_, connection)| connection)
     }
 }

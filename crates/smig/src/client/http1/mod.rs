@@ -130,7 +130,7 @@ impl Http1Session {
                     queued_request.return_unsent(Error::new(ErrorKind::Retired))
                 }
             },
-            Command::Dialed(_) | Command::Snapshot(_) => {}
+            Command::Dialed(_) | Command::RangeAnswer(_) | Command::Snapshot(_) => {}
             Command::SetAddresses(addresses) => self.pool.set_addresses(addresses),
             // The caller may have dropped the receiver.
             Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),

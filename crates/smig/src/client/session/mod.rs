@@ -1,9 +1,11 @@
 //! The client's half of a session: requests to the engine, responses to the application.
 //!
 //! This module holds the state, and dispatches events of the engine, commands and wake-ups of
-//! streams. A request is first in [`queue`], then in [`streams`]; [`closing`] ends the session.
+//! streams. A request is first in [`queue`], then in [`streams`]; [`continuing`] may move it to another session;
+//! [`closing`] ends the session.
 
 mod closing;
+mod continuing;
 mod queue;
 mod streams;
 
@@ -30,6 +32,8 @@ use crate::stream::UploadExtent;
 use crate::throttled;
 use crate::transport::Transport;
 
+pub(crate) use continuing::{ContinuationState, RangeAnswer};
+
 /// Commands to a session's task.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -37,6 +41,8 @@ pub(crate) enum Command {
     Request(Box<QueuedRequest>),
     /// The result of dialing a further connection.
     Dialed(Box<Result<Transport, Error>>),
+    /// The result of a range request on another session.
+    RangeAnswer(Box<RangeAnswer>),
     /// Return the server's protocol as soon as it is known.
     AwaitProtocol(oneshot::Sender<Result<NegotiatedProtocol, Error>>),
     /// Accept no more requests, and close after the current ones.
@@ -236,6 +242,7 @@ impl SessionHandler for ClientSession {
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
+            Command::RangeAnswer(answer) => self.on_range_answer(turn, *answer),
             Command::AwaitProtocol(sender) => self.protocol_waiters.push(sender),
             Command::Retire(condition) => {
                 let is_idle = self.slots.len() == 0 && self.queue.is_empty();
@@ -279,6 +286,7 @@ impl SessionHandler for ClientSession {
         if !self.candidates.is_empty() {
             self.evaluate_candidates(turn);
         }
+        self.context.load.set_open_streams(self.slots.len() + self.queue.len());
         self.count_resets(turn);
         self.reset_unfinished(turn);
         self.resume_throttled(turn);
@@ -288,6 +296,7 @@ impl SessionHandler for ClientSession {
             self.open_queued(turn);
         }
         if turn.session.has_peer_settings() {
+            self.context.load.set_ready();
             for sender in self.protocol_waiters.drain(..) {
                 // The caller may have dropped the receiver.
                 let _ = sender.send(Ok(self.protocol));
@@ -326,6 +335,7 @@ impl SessionHandler for ClientSession {
             Command::Request(outgoing) => Some(outgoing),
             // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
             Command::Dialed(_)
+            | Command::RangeAnswer(_)
             | Command::AwaitProtocol(_)
             | Command::Retire(_)
             | Command::SetAddresses(_)

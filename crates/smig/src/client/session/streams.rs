@@ -6,7 +6,8 @@ use std::task::Context;
 
 use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
-use super::ClientSession;
+use super::{ClientSession, ContinuationState, NegotiatedProtocol, SessionState};
+use crate::client::bulk::BulkWatch;
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
@@ -40,11 +41,15 @@ impl ClientSession {
         self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
         let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
         self.recent_streams.on_open(turn.now);
+        shared.set_session(self.context.number);
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
         }
+        let continuation = ContinuationState::of_request(&self.context, head, &body, options.hint);
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
+        let bulk_watch = (self.context.max_plain_connections > 1)
+            .then(|| BulkWatch::new(transfer, options.hint, turn.now));
         // Without a body, the head is all there is to send.
         let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {
@@ -57,6 +62,8 @@ impl ClientSession {
             send_state,
             after_response: AfterResponse::KeepSending,
             candidate,
+            bulk_watch,
+            continuation,
             on_informational: options.on_informational,
             record: StreamRecord::new(turn.now, label),
         });
@@ -82,7 +89,7 @@ impl ClientSession {
         let mut cx = Context::from_waker(waker);
         let body = Pin::new(&mut request.body);
         match stream::send_body(turn.session, request.key, body, &mut request.length, &mut cx) {
-            SendProgress::Pending => {}
+            SendProgress::Pending => self.watch_bulk(turn, slot),
             SendProgress::Done => {
                 request.send_state = BodySendState::Ended;
                 request.body = RequestBody::default();
@@ -119,6 +126,10 @@ impl ClientSession {
     ) {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
+        if let Some(watch) = &mut request.bulk_watch {
+            watch.on_response(turn.now, announced);
+        }
+        request.continuation.on_response(&head);
         // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
         request.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
@@ -133,6 +144,8 @@ impl ClientSession {
         if request.recv_state == BodyRecvState::Open {
             request.recv_state = stream::deliver(turn.session, request.key, &request.shared);
         }
+        self.watch_bulk(turn, slot);
+        self.continue_if_reached(turn, slot);
         self.release_if_complete(turn, slot);
     }
 
@@ -230,6 +243,31 @@ impl ClientSession {
         counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
         self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
+    }
+
+    /// Notes whether the stream is bulk. If it is, and others share its connection, a second connection is opened, and
+    /// the response may continue there.
+    fn watch_bulk(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        if self.protocol != NegotiatedProtocol::Http2 || self.state != SessionState::Open {
+            return;
+        }
+        let open_streams = self.slots.len();
+        let Some((request, _)) = self.slots.entry(slot) else { return };
+        let Some(watch) = &mut request.bulk_watch else { return };
+        let Some(view) = turn.session.stream(request.key) else { return };
+        let (context, policy) = (&self.context, &self.context.migration.policy);
+        let transferred = (view.sent_bytes + view.received_bytes, view.priority);
+        let Some(progress) = watch.evaluate(turn.now, transferred, policy, &context.load) else {
+            return;
+        };
+        let recent = &self.recent_streams;
+        let is_wanted = watch.must_leave()
+            || (progress.is_worth_connection()
+                && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
+        if is_wanted {
+            context.spawn_beside(self.spares.addr(), turn.now);
+            self.consider_continuation(turn, slot, progress);
+        }
     }
 
     /// Applies the migration rules to each candidate.
