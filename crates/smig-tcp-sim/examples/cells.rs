@@ -9,10 +9,11 @@ use std::process::ExitCode;
 
 use smig_tcp_sim::{Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
 
-const SENDINGS: [(&str, Carrier, Release); 6] = [
+const SENDINGS: [(&str, Carrier, Release); 7] = [
     ("plain", Carrier::Shared, Release::Unbounded),
     ("lowat", Carrier::Shared, Release::LowUnsent),
     ("own", Carrier::Own, Release::LowUnsent),
+    ("own/rate", Carrier::Own, Release::Rate),
     ("own/kernel", Carrier::Own, Release::Kernel),
     ("own/session", Carrier::Own, Release::Session),
     ("shared/session", Carrier::Shared, Release::Session),
@@ -93,7 +94,7 @@ fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
     let plain = measure(cell, sending(true, Carrier::Shared, Release::Unbounded), seeds);
     let mut text = String::new();
     for (name, carrier, release) in SENDINGS {
-        if name != "plain" && only.is_some_and(|only| !name.contains(only)) {
+        if name != "plain" && only.is_some_and(|only| !only.split(',').any(|only| name == only)) {
             continue;
         }
         let means = match name {

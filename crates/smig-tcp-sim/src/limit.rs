@@ -53,6 +53,14 @@ impl BulkLimit for Pacer {
     fn capacity(&self) -> u64 {
         Self::capacity(self)
     }
+
+    fn max_in_flight(&self) -> u64 {
+        Self::max_in_flight(self)
+    }
+
+    fn write_ahead(&self) -> u64 {
+        Self::write_ahead(self)
+    }
 }
 
 /// Makes the driver's limit.

@@ -19,6 +19,8 @@ pub enum Release {
     /// At most a few milliseconds' worth waits in the socket (TCP_NOTSENT_LOWAT).
     LowUnsent,
     /// As above, at a rate that the kernel limits (SO_MAX_PACING_RATE).
+    Rate,
+    /// As above, and below a bound in flight that the session keeps.
     Kernel,
     /// In pieces, at a rate and below a bound in flight that the session keeps.
     Session,
@@ -170,7 +172,7 @@ impl<L: BulkLimit> Session<L> {
             return;
         }
         let instant = instant(now);
-        if self.release >= Release::Kernel && self.limit.is_none() {
+        if self.release >= Release::Rate && self.limit.is_none() {
             let min_rtt = network.info(self.interactive).min_rtt;
             self.limit = Some((self.make_limit)(instant, min_rtt));
             self.released_at = now;
@@ -181,7 +183,7 @@ impl<L: BulkLimit> Session<L> {
         match self.release {
             Release::Unbounded => self.fill(network, u64::MAX),
             Release::LowUnsent => self.fill(network, UNSENT_MS[0]),
-            Release::Kernel => self.release_by_kernel(network, sent),
+            Release::Rate | Release::Kernel => self.release_by_kernel(network, sent),
             Release::Session => self.release_pieces(network, sent),
         }
     }
@@ -228,7 +230,7 @@ impl<L: BulkLimit> Session<L> {
         }
         let Some(limit) = &mut self.limit else { return };
         let bulk = infos[flows - 1];
-        if bulk.in_flight == 0 {
+        if bulk.in_flight == 0 && self.bulk_left == Some(0) {
             limit.on_idle(now);
             return;
         }
@@ -241,6 +243,7 @@ impl<L: BulkLimit> Session<L> {
                 in_flight: bulk.in_flight,
                 rtt_deviation: bulk.rtt_deviation,
                 min_rtt,
+                retransmitted: infos[..flows].iter().map(|info| info.retransmitted).sum(),
                 mss: MSS as u32,
             },
         );
@@ -287,7 +290,8 @@ impl<L: BulkLimit> Session<L> {
         }
         network.set_pacing_cap(self.bulk, cap);
         let unsent_ms = UNSENT_MS[self.index(self.bulk)];
-        if max == u64::MAX {
+        if max == u64::MAX || self.release == Release::Rate {
+            self.release_at = None;
             self.fill(network, unsent_ms);
             return;
         }
@@ -304,6 +308,8 @@ impl<L: BulkLimit> Session<L> {
         let Some(limit) = &self.limit else { return };
         let now = network.now();
         let (cap, max, ahead) = (limit.cap(), limit.max_in_flight(), limit.write_ahead());
+        // What is written ahead must not leave at once.
+        network.set_pacing_cap(self.bulk, if ahead > 0 { cap } else { u64::MAX });
         if cap == u64::MAX {
             self.release_at = None;
             self.fill(network, UNSENT_MS[self.index(self.bulk)]);

@@ -246,6 +246,8 @@ impl ConnSet {
         let paced = self.paced_conns();
         let in_flight = paced.clone().map(in_flight).sum();
         let sending = paced.filter(|conn| conn.sample.in_flight > 0);
+        let retransmitted = self.conns.iter().map(|conn| u64::from(conn.sample.retransmitted));
+        let retransmitted = retransmitted.sum();
         let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
             pacer.on_idle(now);
             return;
@@ -256,6 +258,7 @@ impl ConnSet {
             rtt: conn.sample.rtt,
             rtt_deviation: conn.sample.rtt_deviation,
             min_rtt,
+            retransmitted,
             mss: conn.sample.mss,
             in_flight,
         };
