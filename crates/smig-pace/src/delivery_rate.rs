@@ -12,6 +12,9 @@ use smig_proto::Instant;
 /// two seconds.
 const MAX_SAMPLES: usize = 512;
 
+/// Samples further apart do not show when a byte between them was sent.
+const MAX_INTERPOLATED: Duration = Duration::from_millis(30);
+
 #[derive(Clone, Copy, Debug)]
 struct DeliverySample {
     at: Instant,
@@ -58,13 +61,6 @@ impl DeliveryRate {
         ))
     }
 
-    /// Returns bytes sent per second over a `window` that ended `ago` before the last sample.
-    pub(crate) fn send_rate(&self, window: Duration, ago: Duration) -> Option<u64> {
-        let last = self.sample_before(self.samples.back()?.at, ago)?;
-        let first = self.sample_before(last.at, window)?;
-        Some(bytes_per_second(last.sent - first.sent.min(last.sent), first.at, last.at))
-    }
-
     /// Returns the shortest round trip in the samples of the last `window`: not smoothed, and without the time
     /// by which ACK aggregation delayed the others. `None` without a measured round trip.
     pub(crate) fn min_round_trip(&self, window: Duration) -> Option<Duration> {
@@ -80,6 +76,9 @@ impl DeliveryRate {
         let before = self.samples.get(index.checked_sub(1)?)?;
         // Linear interpolation between two samples.
         let step = after.at.saturating_duration_since(before.at);
+        if step > MAX_INTERPOLATED {
+            return None;
+        }
         let part = (number - before.sent) as f64 / (after.sent - before.sent) as f64;
         Some(before.at + step.mul_f64(part))
     }
@@ -116,10 +115,6 @@ mod tests {
         assert_eq!(delivery.rate(Duration::from_millis(50)), Some(100_000));
         assert_eq!(delivery.rate(Duration::from_millis(100)), Some(50_000));
         assert_eq!(delivery.rate(Duration::from_millis(101)), None);
-        assert_eq!(
-            delivery.send_rate(Duration::from_millis(30), Duration::from_millis(50)),
-            Some(100_000)
-        );
         assert_eq!(
             delivery.min_round_trip(Duration::from_millis(20)),
             Some(Duration::from_millis(50))

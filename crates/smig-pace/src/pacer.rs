@@ -1,131 +1,156 @@
-//! Pacing of bulk connections: keeps the path full and its queue short.
+//! What bounds bulk: keeps the path full and its queue short.
 //!
 //! Congestion control fills the bottleneck's queue to find the path's rate. Interactive responses of the same
-//! session then wait in that queue. This module limits the rate of bulk (SO_MAX_PACING_RATE) below what
-//! congestion control would take: near the delivery rate while round trips show a queue, slightly above it
-//! while they show none. It can only lower the rate of congestion control. No I/O: the driver measures, and
-//! sets the limit.
+//! session then wait in that queue. This module bounds bulk below what congestion control would take: bytes in flight
+//! (the path's rate times its round-trip time without a queue, and a queue of a few packets, more where the
+//! rate varies) and a rate that keeps them there. It can only lower what congestion control sends. No I/O: the driver
+//! measures, and keeps the bounds.
 
 use std::time::Duration;
 
 use smig_proto::Instant;
 
+use super::base_rtt::BaseRtt;
 use super::delivery_rate::DeliveryRate;
+use super::path_noise::PathNoise;
+use super::sample::RateSample;
+use super::sharing::{AloneRate, SharedRound, Sharing, Verdict};
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
 /// Paths with a shorter round trip, or with a higher rate than the second constant, have no queue that a person
 /// notices: they are not paced.
 pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
-const MAX_PACED_BYTES_PER_S: u64 = 125_000_000;
+const MAX_PACED_BYTES_PER_S: f64 = 125e6;
 /// Samples per round trip, and the shortest interval between two.
 const SAMPLES_PER_RTT: u32 = 8;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// During startup, the cap in units of the delivery rate: more than a doubling per round trip.
-const STARTUP_GAIN: (u64, u64) = (5, 2);
-/// Shortest queue that counts as one, in packets: below that is the granularity of ACKs.
-const MIN_QUEUE_PACKETS: u64 = 4;
-/// Shortest delay that counts as a queue.
-const MIN_QUEUE_DELAY: Duration = Duration::from_millis(3);
-/// How far the cap exceeds the capacity, as fractions (1/32 and so on), by the number of consecutive round
-/// trips in which the path delivered all that was sent.
-const INCREASE_DIVISORS: [u64; 6] = [32, 32, 16, 8, 4, 2];
-/// The capacity estimate grows by this fraction (1/128) in each round trip without a queue.
-const DRIFT_DIVISOR: u64 = 128;
-/// Round trips with a queue that does not shrink, although bulk yields, before a probe of which flows cause it;
-/// and the longest probe in round trips.
-const MAX_CROWDED_RTTS: u32 = 4;
-const MAX_PROBE_RTTS: u32 = 3;
-/// How long bulk then competes under congestion control alone: at first, and at most.
-const MIN_SHARING_TIME: Duration = Duration::from_secs(5);
-const MAX_SHARING_TIME: Duration = Duration::from_secs(40);
+const STARTUP_GAIN: f64 = 2.5;
+/// The queue that bulk keeps: packets, time, and a part of the round-trip time.
+const TARGET_QUEUE_PACKETS: f64 = 3.0;
+const MIN_TARGET_QUEUE: Duration = Duration::from_millis(2);
+const TARGET_QUEUE_DIVISOR: u32 = 24;
+/// More of it for each unit by which the rate changes from round to round, and at most this part of the round trip.
+const VARIATION_GAIN: f64 = 0.8;
+const MAX_VARIATION: f64 = 0.2;
+/// In rounds without a queue the bound grows by 1/32, then twice as much each round, up to a half.
+const MIN_GROWTH: f64 = 1.0 / 32.0;
+const MAX_GROWTH_DOUBLINGS: u32 = 4;
+/// The estimate follows half of the difference to a measurement, and at most to a quarter in a round trip.
+const ESTIMATE_GAIN: f64 = 0.5;
+const MAX_ROUND_DECREASE: f64 = 0.25;
+/// The rate moves what is in flight to its bound within a round trip if there is too little, within a quarter of one if
+/// there is too much; never by more than these factors of the path's rate.
+const FILL_GAIN: f64 = 1.0;
+const DRAIN_GAIN: f64 = 4.0;
+const MAX_FILL: f64 = 1.5;
+const MAX_DRAIN_DIVISOR: f64 = 16.0;
+/// In flight, in units of the bandwidth-delay product, while the round-trip time without a queue is measured again.
+const PROBE_GAIN: f64 = 0.85;
+/// Bulk's part of its rate while losses show that the path has no queue.
+const LOSSY_GAIN: f64 = 0.97;
+/// The lowest bound, in packets: with fewer, the path cannot be measured.
+const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
+/// Rounds with a queue although bulk yields, after which others feed it; after others have left, for some time one.
+const CROWDED_ROUNDS: u32 = 5;
+const SUSPICION_TIME: Duration = Duration::from_secs(5);
+/// The time to the first test of whose queue it is: after a start into a full queue, and later.
+const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+/// A process that runs late by less is not starved.
+const MIN_LATENESS: Duration = Duration::from_millis(10);
 
-/// A measurement of a session's sockets.
-#[derive(Clone, Copy, Debug)]
-pub struct RateSample {
-    /// Bytes acknowledged on all connections since any fixed time.
-    pub acknowledged: u64,
-    /// Bytes sent on all connections since the same time.
-    pub sent: u64,
-    /// The smoothed round-trip time of bulk, used while there is no sample of a round trip.
-    pub rtt: Duration,
-    /// Bytes of bulk in flight.
-    pub in_flight: u64,
-    /// Mean deviation of the round-trip time.
-    pub rtt_deviation: Duration,
-    /// The minimum round-trip time of all connections.
-    pub min_rtt: Duration,
-    /// Bytes per packet.
-    pub mss: u32,
-}
-
-/// The limit of the rate of bulk on one path.
+/// The bounds of bulk on one path.
 #[derive(Debug)]
 pub struct Pacer {
-    min_rtt: Duration,
+    base: BaseRtt,
     delivery: DeliveryRate,
-    /// Estimate of the path's rate, bytes per second.
-    capacity: u64,
-    /// The current limit; `u64::MAX` is none.
-    cap: u64,
-    /// The limit at the beginning of the previous round trip, and of this one.
-    round_caps: [u64; 2],
+    noise: PathNoise,
+    alone: AloneRate,
     state: PacerState,
+    /// Estimate of the path's rate, and the latest measurement, bytes per second.
+    capacity: f64,
+    rate: f64,
+    /// Infinite is no limit.
+    cap: f64,
+    max_in_flight: f64,
     next_sample: Instant,
     is_idle: bool,
-    /// When this round trip began, and in how many consecutive ones the path delivered what the cap allowed.
-    round_start: Instant,
-    full_rounds: usize,
+    round: Round,
+    /// Consecutive rounds without a queue, and rounds with one although bulk yields.
+    free_rounds: u32,
     crowded_rounds: u32,
-    last_queue: Duration,
-    /// The delay up to which there was no queue, as of the time when the present queue appeared.
-    held_threshold: Option<Duration>,
-    sharing_time: Duration,
+    /// When others left.
+    others_left_at: Option<Instant>,
+    /// By how much the process recently ran too late.
+    lateness: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum PacerState {
     /// The path's rate is not known.
-    Starting,
-    /// It is known.
-    Steady,
-    /// Bulk sends at half of its rate. If the queue drains, bulk itself had caused it.
-    Probing { until: Instant, queue: Duration },
-    /// Other flows fill the queue: bulk competes under its congestion control.
-    Sharing { until: Instant, queue: Duration },
+    Startup,
+    /// It is known, and bulk is bounded by it.
+    Bounded,
+    /// Others fill the queue.
+    Sharing(Sharing),
+}
+
+/// A round trip, which ends when what was sent at its beginning has left the path.
+#[derive(Debug)]
+struct Round {
+    end: u64,
+    min_rtt: Option<Duration>,
+    /// The bound in flight and the capacity at its beginning.
+    max_in_flight: f64,
+    capacity: f64,
 }
 
 impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
     pub fn new(now: Instant, min_rtt: Duration) -> Self {
-        let micros = u64::try_from(min_rtt.as_micros()).unwrap_or(u64::MAX).max(1);
-        let initial_cap = (2 * INITIAL_WINDOW_BYTES).saturating_mul(1_000_000) / micros;
+        let min_rtt = min_rtt.max(MIN_PACED_RTT);
+        let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
         Self {
-            min_rtt,
+            base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
-            capacity: initial_cap / 2,
-            cap: initial_cap,
-            round_caps: [initial_cap; 2],
-            state: PacerState::Starting,
+            noise: PathNoise::default(),
+            alone: AloneRate::new(now),
+            state: PacerState::Startup,
+            capacity: initial,
+            rate: 0.0,
+            cap: initial * STARTUP_GAIN,
+            max_in_flight: f64::INFINITY,
             next_sample: now,
             is_idle: true,
-            round_start: now,
-            full_rounds: 0,
+            round: Round { end: 0, min_rtt: None, max_in_flight: f64::INFINITY, capacity: 0.0 },
+            free_rounds: 0,
             crowded_rounds: 0,
-            last_queue: Duration::ZERO,
-            held_threshold: None,
-            sharing_time: MIN_SHARING_TIME,
+            others_left_at: None,
+            lateness: Duration::ZERO,
         }
     }
 
     /// Returns bytes per second that all bulk connections together may send; `u64::MAX` is no limit.
-    pub const fn cap(&self) -> u64 {
-        self.cap
+    pub fn cap(&self) -> u64 {
+        bounded(self.cap)
+    }
+
+    /// Returns bytes of the session that may be written and not acknowledged; `u64::MAX` is no limit. It is a part of the
+    /// bound, beside [`Self::cap`]: where the path suddenly slows down, a rate alone goes on filling it.
+    pub fn max_in_flight(&self) -> u64 {
+        bounded(self.max_in_flight)
+    }
+
+    /// Returns bytes that the socket may hold unsent, because the process may not run when they are due. If there are
+    /// any, the kernel must pace them (SO_MAX_PACING_RATE). They are a part of [`Self::max_in_flight`].
+    pub fn write_ahead(&self) -> u64 {
+        (self.capacity * self.starvation().as_secs_f64()) as u64
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
     pub const fn capacity(&self) -> u64 {
-        self.capacity
+        self.capacity as u64
     }
 
     /// Returns whether a sample is due.
@@ -138,7 +163,7 @@ impl Pacer {
         (!self.is_idle).then_some(self.next_sample)
     }
 
-    /// Records that no bulk is in flight: the time until it sends again does not measure the path.
+    /// Records that there is no bulk to send: the time until there is does not measure the path.
     pub fn on_idle(&mut self, now: Instant) {
         self.schedule_sample(now);
         self.is_idle = true;
@@ -146,241 +171,301 @@ impl Pacer {
     }
 
     fn schedule_sample(&mut self, now: Instant) {
-        self.next_sample = now + (self.min_rtt / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
+        self.next_sample = now + (self.base.value() / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
     }
 
-    /// Takes a sample and updates the cap.
+    /// Takes a sample and updates the bounds.
     pub fn on_sample(&mut self, now: Instant, sample: RateSample) {
+        if !self.is_idle {
+            let late = now.saturating_duration_since(self.next_sample);
+            self.lateness = late.max(self.lateness * 31 / 32);
+        }
         self.schedule_sample(now);
         self.is_idle = false;
-        self.min_rtt = sample.min_rtt.max(MIN_PACED_RTT);
         self.delivery.on_sample(now, sample.acknowledged, sample.sent);
-        // The kernel's smoothed RTT lags when ACKs are few, and includes the time that ACKs were delayed on
-        // their way.
-        let window =
-            if self.state == PacerState::Starting { MIN_SAMPLE_INTERVAL } else { self.min_rtt / 2 };
-        let rtt = self.delivery.min_round_trip(window);
-        let sample =
-            RateSample { rtt: rtt.map_or(sample.rtt, |rtt| rtt.max(self.min_rtt)), ..sample };
-        let new_round = now.saturating_duration_since(self.round_start) >= sample.rtt;
-        if new_round {
-            self.round_start = now;
+        self.noise.on_sample(now, &sample, self.capacity);
+        let rtt = self.round_trip(&sample);
+        let is_sharing = matches!(self.state, PacerState::Sharing(_));
+        self.base.update(now, rtt, !is_sharing);
+        self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        let queue = rtt.saturating_sub(self.base.value());
+        let is_round_end = sample.acknowledged >= self.round.end;
+        match &mut self.state {
+            PacerState::Startup => self.update_startup(now, &sample, queue),
+            PacerState::Bounded => self.update_bounded(now, &sample, queue, is_round_end),
+            PacerState::Sharing(sharing) => {
+                sharing.on_queue(queue);
+                self.update_sharing(now, &sample, rtt, is_round_end);
+            }
         }
-        match self.state {
-            PacerState::Starting => self.update_starting(now, sample),
-            PacerState::Steady => self.update_steady(now, sample, new_round),
-            PacerState::Probing { until, queue } => self.update_probing(now, sample, until, queue),
-            PacerState::Sharing { until, queue } => self.update_sharing(now, sample, until, queue),
+        if is_round_end {
+            self.end_round(now, &sample, queue);
         }
-        self.cap = self.cap.max(self.min_cap(sample.mss));
-        if new_round {
-            self.round_caps = [self.round_caps[1], self.cap];
-        }
+        self.set_bounds(now, &sample, queue);
+        self.trace(now, &sample, queue);
+    }
+
+    fn trace(&self, now: Instant, sample: &RateSample, queue: Duration) {
         tracing::trace!(
             at = now.as_nanos() / 1_000_000,
             acked = sample.acknowledged,
-            rtt = sample.rtt.as_micros() as u64,
-            dev = sample.rtt_deviation.as_micros() as u64,
-            base = sample.min_rtt.as_micros() as u64,
-            rate = self.delivery.rate(self.min_rtt).unwrap_or(0) / 125,
-            capacity = self.capacity / 125,
-            cap = self.cap / 125,
+            queue = queue.as_micros() as u64,
+            base = self.base.value().as_micros() as u64,
+            rate = (self.rate / 125.0) as u64,
+            capacity = (self.capacity / 125.0) as u64,
+            cap = self.cap() / 125,
+            max_in_flight = self.max_in_flight(),
             state = ?self.state,
-            full_rounds = self.full_rounds,
             "pace"
         );
     }
 
-    /// Returns the queueing delay, and the delay up to which it counts as no queue.
-    fn queueing_delay(&self, sample: RateSample) -> (Duration, Duration) {
-        let queue = sample.rtt.saturating_sub(self.min_rtt);
-        let micros = u64::from(sample.mss) * MIN_QUEUE_PACKETS * 1_000_000 / self.capacity.max(1);
-        let min_threshold = MIN_QUEUE_DELAY.max(self.min_rtt / 16);
+    /// Returns the latest round-trip time. The kernel's smoothed one lags when ACKs are few, and includes the time that
+    /// ACKs were delayed on their way; its minimum is exact.
+    fn round_trip(&self, sample: &RateSample) -> Duration {
+        let window = match self.state {
+            PacerState::Startup => MIN_SAMPLE_INTERVAL,
+            PacerState::Bounded | PacerState::Sharing(_) => self.base.value() / 2,
+        };
+        let rtt = self.delivery.min_round_trip(window).unwrap_or(sample.rtt);
+        rtt.max(sample.min_rtt).max(MIN_PACED_RTT)
+    }
+
+    /// The queue that bulk keeps, as time: it must not run empty when the rate rises.
+    fn target_queue(&self, mss: u32) -> Duration {
+        let base = self.base.value();
+        // A small share of a fast path must not pass for a slow path.
+        let rate = self.capacity.max(self.alone.value() / 2.0).max(1.0);
+        let packets = seconds(TARGET_QUEUE_PACKETS * f64::from(mss) / rate);
+        let least = packets.max(MIN_TARGET_QUEUE).min(base).max(base / TARGET_QUEUE_DIVISOR);
+        let variation = (VARIATION_GAIN * self.noise.rate_change()).min(MAX_VARIATION);
+        let jitter = self.noise.rtt_change().saturating_sub(base / 20).min(base / 2);
+        least + base.mul_f64(variation) + jitter
+    }
+
+    /// The queue above which the path shows its rate.
+    fn threshold(&self, sample: &RateSample) -> Duration {
         let noise = match self.state {
             // The kernel's deviation starts as a guess.
-            PacerState::Starting => Duration::ZERO,
-            _ => sample.rtt_deviation * 2,
+            PacerState::Startup => Duration::ZERO,
+            PacerState::Bounded | PacerState::Sharing(_) => sample.rtt_deviation,
         };
-        // At most a round trip: a small share of a fast path must not pass for a slow path.
-        (queue, (Duration::from_micros(micros) + noise).min(self.min_rtt).max(min_threshold))
+        self.target_queue(sample.mss) * 3 / 2 + noise.min(self.base.value() / 2)
     }
 
-    /// Returns the lowest cap: a few packets per round trip. With fewer, the path cannot be measured.
-    fn min_cap(&self, mss: u32) -> u64 {
-        u64::from(mss) * MIN_QUEUE_PACKETS * 1_000_000 / (self.min_rtt.as_micros() as u64).max(1)
-    }
-
-    fn update_starting(&mut self, now: Instant, sample: RateSample) {
-        let Some(rate) = self.delivery.rate(self.min_rtt) else { return };
-        self.capacity = self.capacity.max(rate);
-        let (queue, threshold) = self.queueing_delay(sample);
-        if queue > threshold + self.min_rtt / 2 {
+    fn update_startup(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        let base = self.base.value();
+        let Some(rate) = self.delivery.rate(base) else { return };
+        self.rate = rate as f64;
+        let threshold = self.threshold(sample);
+        if queue <= threshold {
+            self.capacity = self.capacity.max(self.rate);
+            return;
+        }
+        self.capacity = self.rate;
+        if queue > threshold + base {
             // More than bulk alone can have queued.
-            self.start_probe(now, sample);
-        } else if queue > threshold {
-            self.state = PacerState::Steady;
-            self.capacity = rate;
-            self.cap = rate;
-        } else if rate > MAX_PACED_BYTES_PER_S {
-            self.cap = u64::MAX;
-        } else {
-            self.cap = self.cap.max(rate * STARTUP_GAIN.0 / STARTUP_GAIN.1);
-        }
-    }
-
-    fn update_steady(&mut self, now: Instant, sample: RateSample, new_round: bool) {
-        // The last round trip alone shows growth; the mean of two is steadier.
-        let window = if self.full_rounds > 2 { self.min_rtt } else { self.min_rtt * 2 };
-        let Some(rate) = self.delivery.rate(window) else { return };
-        // What is delivered now was sent a round trip ago. It may have been less than the cap allowed.
-        let sent_rate =
-            self.delivery.send_rate(window, sample.rtt).unwrap_or(u64::MAX).min(self.round_caps[0]);
-        let (queue, threshold) = self.queueing_delay(sample);
-        // A rate that falls while there is a queue must not raise the threshold.
-        let threshold = self.held_threshold.map_or(threshold, |held| threshold.min(held));
-        if queue > threshold && !self.fills_path(sample) {
-            // Congestion control sends less on its own, as BBR does in PROBE_RTT: delayed ACKs then look
-            // like a queue.
-            self.cap = self.capacity;
+            self.start_sharing(now, queue, FIRST_TEST[0]);
             return;
         }
-        if queue > threshold {
-            self.held_threshold = Some(threshold);
-            self.full_rounds = 0;
-            // A path that delivers less than is sent shows its rate. One that delivers all of it does not, and
-            // the queue may be that of other flows.
-            if rate < sent_rate / 32 * 31 {
-                let fell = rate < self.capacity / 8 * 7;
-                self.capacity = if fell { rate } else { mean(self.capacity, rate) };
-            }
-            self.drain_queue(sample, threshold);
-            if new_round {
-                self.probe_if_crowded(now, sample, queue, threshold);
-            }
-            return;
+        self.state = PacerState::Bounded;
+        self.alone = AloneRate::new(now);
+        if queue <= threshold + base / 2 {
+            self.alone.update(now, self.rate);
         }
-        self.held_threshold = None;
-        self.crowded_rounds = 0;
-        if rate > self.capacity {
-            self.capacity = mean(self.capacity, rate);
-        }
-        if new_round {
-            // What is delivered now was sent under the cap of one or two round trips ago.
-            let delivered_all = rate >= self.round_caps[0] / 8 * 7;
-            if self.capacity < rate * 2 {
-                self.capacity += self.capacity / DRIFT_DIVISOR;
-            }
-            self.full_rounds = if delivered_all {
-                (self.full_rounds + 1).min(INCREASE_DIVISORS.len() - 1)
-            } else {
-                0
-            };
-        }
-        let divisor = INCREASE_DIVISORS[self.full_rounds];
-        let headroom = (threshold - queue).min(threshold / 2);
-        self.cap = self.capacity + scale(self.capacity / divisor, headroom, threshold / 2);
     }
 
-    /// Returns whether bulk has about a bandwidth-delay product in flight (three quarters or more).
-    fn fills_path(&self, sample: RateSample) -> bool {
-        sample.in_flight >= scale(self.capacity / 4 * 3, self.min_rtt, Duration::from_secs(1))
-    }
-
-    /// Lowers the cap by what is in flight beyond the bandwidth-delay product: it is queued, or will be.
-    /// Unlike the measured delay, this includes what was sent since.
-    fn drain_queue(&mut self, sample: RateSample, threshold: Duration) {
-        let micros = sample.in_flight.saturating_mul(1_000_000) / self.capacity.max(1);
-        let excess = Duration::from_micros(micros).saturating_sub(self.min_rtt + threshold / 2);
-        let drain = scale(self.capacity, excess, self.min_rtt * 2);
-        self.cap = self.capacity - drain.min(self.capacity / 2);
-    }
-
-    /// Starts a probe if a queue does not shrink although bulk sends less than the path delivers: other flows may
-    /// feed it, and nothing is gained if bulk alone yields.
-    fn probe_if_crowded(
+    fn update_bounded(
         &mut self,
         now: Instant,
-        sample: RateSample,
+        sample: &RateSample,
         queue: Duration,
-        threshold: Duration,
+        is_round_end: bool,
     ) {
-        let reduction = self.capacity.saturating_sub(self.cap).saturating_mul(1000);
-        let reduction_permille = u32::try_from(reduction / self.capacity.max(1)).unwrap_or(0);
-        let is_shrinking = queue + self.min_rtt * reduction_permille / 3000 < self.last_queue;
-        self.last_queue = queue;
-        if queue < threshold + self.min_rtt / 8 {
-            self.crowded_rounds = 0;
-        } else if is_shrinking {
-            self.crowded_rounds = self.crowded_rounds.saturating_sub(2);
+        let base = self.base.value();
+        // The last round trip alone shows growth; a longer time is steadier.
+        let window = if self.free_rounds > 2 { base } else { (base * 3 / 2).max(base + queue) };
+        let Some(rate) = self.delivery.rate(window) else { return };
+        self.rate = rate as f64;
+        let is_lossy = self.noise.is_lossy();
+        if queue > self.threshold(sample) || is_lossy {
+            self.free_rounds = 0;
+            if self.rate < self.capacity && (self.fills_path(sample) || is_lossy) {
+                self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
+                self.capacity = self.capacity.max(self.round.capacity * MAX_ROUND_DECREASE);
+            }
         } else {
-            self.crowded_rounds += 1;
+            // Less than the estimate shows nothing: the application may have sent less.
+            self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
+            if is_round_end {
+                self.crowded_rounds = self.crowded_rounds.saturating_sub(1);
+                self.free_rounds += 1;
+            }
         }
-        if self.crowded_rounds >= MAX_CROWDED_RTTS {
-            self.start_probe(now, sample);
+        if self.crowded_rounds == 0 && !self.is_suspicious(now) {
+            self.alone.update(now, self.capacity.min(self.rate));
         }
     }
 
-    /// Starts a probe of which flows cause the queue.
-    fn start_probe(&mut self, now: Instant, sample: RateSample) {
-        self.capacity = self.delivery.rate(sample.rtt).unwrap_or(self.capacity);
-        self.cap = self.capacity / 2;
-        let queue = sample.rtt.saturating_sub(self.min_rtt);
-        self.state = PacerState::Probing { until: now + sample.rtt * MAX_PROBE_RTTS, queue };
-        self.held_threshold = None;
-        self.crowded_rounds = 0;
+    /// Returns whether bulk has about a bandwidth-delay product in flight. If congestion control sends less on its own, as
+    /// BBR does in PROBE_RTT, delayed ACKs look like a queue.
+    fn fills_path(&self, sample: &RateSample) -> bool {
+        sample.in_flight as f64 >= self.capacity * self.base.value().as_secs_f64() * 0.6
     }
 
-    /// Competes until the next probe is due, or until the queue becomes so long that bulk must have fed it.
     fn update_sharing(
         &mut self,
         now: Instant,
-        sample: RateSample,
-        until: Instant,
-        queue_before: Duration,
+        sample: &RateSample,
+        rtt: Duration,
+        is_round_end: bool,
     ) {
-        self.capacity = self.delivery.rate(sample.rtt).unwrap_or(self.capacity);
-        let queue = sample.rtt.saturating_sub(self.min_rtt);
-        if now >= until || queue > queue_before * 2 + self.min_rtt {
-            self.start_probe(now, sample);
+        if let Some(rate) = self.delivery.rate(rtt) {
+            self.rate = rate as f64;
+            self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN / 2.0;
         }
-    }
-
-    /// Evaluates a probe. Half of the rate for some round trips drains a queue that bulk alone feeds; where other
-    /// flows feed it too, it drains at most bulk's half.
-    fn update_probing(
-        &mut self,
-        now: Instant,
-        sample: RateSample,
-        until: Instant,
-        queue_before: Duration,
-    ) {
-        let queue = sample.rtt.saturating_sub(self.min_rtt);
-        if queue <= MIN_QUEUE_DELAY.max(self.min_rtt / 4).max(queue_before / 4) {
-            self.state = PacerState::Steady;
-            self.sharing_time = MIN_SHARING_TIME;
-            self.cap = self.capacity;
-        } else if now >= until {
-            let rate = self.delivery.rate(sample.rtt * 3 / 2).unwrap_or(0);
-            if rate.abs_diff(self.cap) > self.cap / 4 {
-                // More is delivered than is sent: the queue is draining. Less: the path itself has become slower.
-                self.start_probe(now, sample);
-                return;
+        if !is_round_end {
+            return;
+        }
+        let round = SharedRound {
+            now,
+            base: self.base.value(),
+            rtt: self.round.min_rtt.unwrap_or(rtt),
+            threshold: self.threshold(sample),
+            rate: self.rate,
+            in_flight: sample.in_flight as f64,
+            mss: sample.mss,
+        };
+        let PacerState::Sharing(sharing) = &mut self.state else { return };
+        match sharing.on_round(&round, &mut self.alone) {
+            Verdict::Share => {}
+            Verdict::Alone { were_others } => {
+                self.others_left_at = were_others.then_some(now);
+                self.stop_sharing();
             }
-            self.state = PacerState::Sharing { until: now + self.sharing_time, queue };
-            self.sharing_time = (self.sharing_time * 2).min(MAX_SHARING_TIME);
-            self.cap = u64::MAX;
+            Verdict::LongerPath(rtt) => {
+                self.base = BaseRtt::new(now, rtt);
+                self.stop_sharing();
+            }
         }
+    }
+
+    fn start_sharing(&mut self, now: Instant, queue: Duration, first_test: Duration) {
+        self.state = PacerState::Sharing(Sharing::new(now, queue, first_test));
+        self.crowded_rounds = 0;
+    }
+
+    fn stop_sharing(&mut self) {
+        self.state = PacerState::Bounded;
+        self.capacity = self.capacity.max(self.rate);
+        self.free_rounds = 0;
+        self.crowded_rounds = 0;
+    }
+
+    /// Others were there a short time ago.
+    fn is_suspicious(&self, now: Instant) -> bool {
+        let left_at = self.others_left_at;
+        left_at.is_some_and(|at| now.saturating_duration_since(at) < SUSPICION_TIME)
+    }
+
+    fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        if matches!(self.state, PacerState::Bounded) {
+            self.note_crowded(now, sample, queue);
+        }
+        let is_alone = matches!(self.state, PacerState::Bounded);
+        let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
+        self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
+        self.round = Round {
+            end: sample.sent,
+            min_rtt: None,
+            max_in_flight: self.max_in_flight,
+            capacity: self.capacity,
+        };
+    }
+
+    /// Notes a queue that does not shrink although bulk keeps its bound and its estimate does not fall any more: others
+    /// feed it, and nothing is gained if bulk alone yields.
+    fn note_crowded(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        let base = self.base.value();
+        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+        let before = self.noise.last_rtt().map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base));
+        let rate = self.alone.value().max(self.capacity).max(1.0);
+        let packets = seconds(2.0 * TARGET_QUEUE_PACKETS * f64::from(sample.mss) / rate);
+        let is_long =
+            shortest > packets.max(base / 8) + self.target_queue(sample.mss).min(base / 4);
+        let in_flight = sample.in_flight as f64;
+        let yields = in_flight <= self.max_in_flight.max(self.round.max_in_flight) * 1.2
+            || in_flight < self.alone.value() * base.as_secs_f64() * 0.75;
+        let is_falling = self.capacity < self.round.capacity * 0.6;
+        let is_shrinking = shortest * 4 <= before * 3;
+        if is_long && yields && !is_falling && !is_shrinking {
+            self.crowded_rounds += 1;
+        }
+        let limit = if self.is_suspicious(now) { 1 } else { CROWDED_ROUNDS };
+        if self.crowded_rounds >= limit {
+            self.start_sharing(now, queue, FIRST_TEST[1]);
+        }
+    }
+
+    /// The time by which the process runs too late, if it is starved.
+    fn starvation(&self) -> Duration {
+        if self.lateness < MIN_LATENESS { Duration::ZERO } else { self.lateness }
+    }
+
+    fn set_bounds(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        let base = self.base.value();
+        match &self.state {
+            PacerState::Startup if self.rate > MAX_PACED_BYTES_PER_S => {
+                self.cap = f64::INFINITY;
+            }
+            PacerState::Startup => self.cap = self.cap.max(self.rate * STARTUP_GAIN),
+            PacerState::Bounded => self.bound(now, sample, queue),
+            PacerState::Sharing(sharing) => {
+                (self.cap, self.max_in_flight) = sharing.bounds(now, base, &self.alone);
+            }
+        }
+        let least = MIN_IN_FLIGHT_PACKETS * f64::from(sample.mss);
+        self.max_in_flight = self.max_in_flight.max(least);
+        self.cap = self.cap.max(least / 2.0 / base.as_secs_f64());
+    }
+
+    fn bound(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        let base = self.base.value().as_secs_f64();
+        let growth = self.growth(sample, queue);
+        let time = base + (self.target_queue(sample.mss) + self.starvation()).as_secs_f64();
+        let aggregation = self.noise.aggregation(sample.mss) / 2.0;
+        self.max_in_flight =
+            self.capacity * time * (1.0 + growth) + aggregation.min(self.capacity * base / 4.0);
+        if self.base.is_probe_due(now) {
+            self.max_in_flight = self.max_in_flight.min(self.capacity * base * PROBE_GAIN);
+        }
+        let room = self.max_in_flight - sample.in_flight as f64;
+        let gain = if room < 0.0 { DRAIN_GAIN } else { FILL_GAIN };
+        let cap = self.capacity * (1.0 + growth) + gain * room / base;
+        let cap = cap.clamp(self.capacity / MAX_DRAIN_DIVISOR, self.capacity * MAX_FILL);
+        self.cap = if self.noise.is_lossy() { cap.min(self.capacity * LOSSY_GAIN) } else { cap };
+    }
+
+    /// The part by which the bound exceeds the estimate, to find out whether the path carries more.
+    fn growth(&self, sample: &RateSample, queue: Duration) -> f64 {
+        if self.free_rounds == 0 || self.noise.is_lossy() {
+            return 0.0;
+        }
+        let doublings = (self.free_rounds - 1).min(MAX_GROWTH_DOUBLINGS);
+        let threshold = self.threshold(sample).as_secs_f64();
+        let headroom = (threshold - queue.as_secs_f64()) / (threshold / 2.0);
+        MIN_GROWTH * f64::from(1 << doublings) * headroom.clamp(0.0, 1.0)
     }
 }
 
-/// Returns the share `part` / `whole` of a rate.
-fn scale(rate: u64, part: Duration, whole: Duration) -> u64 {
-    let part = u128::from(rate) * part.as_nanos() / whole.as_nanos().max(1);
-    u64::try_from(part).unwrap_or(u64::MAX)
+/// Returns whole bytes; `u64::MAX` if there is no limit.
+const fn bounded(value: f64) -> u64 {
+    if value.is_finite() { value as u64 } else { u64::MAX }
 }
 
-fn mean(a: u64, b: u64) -> u64 {
-    a / 2 + b / 2
+/// Returns at most an hour.
+fn seconds(value: f64) -> Duration {
+    Duration::from_secs_f64(value.clamp(0.0, 3600.0))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::{Pacer, RateSample};
+use super::Pacer;
+use crate::RateSample;
 
 /// Bytes per packet.
 pub(super) const PACKET_BYTES: u64 = 1448;
@@ -223,6 +224,7 @@ impl Path {
             rtt_deviation: sender.deviation,
             in_flight: sender.packets_in_flight * PACKET_BYTES,
             min_rtt: self.base_rtt,
+            retransmitted: 0,
             mss: PACKET_BYTES as u32,
         };
         pacer.on_sample(self.now, sample);
@@ -233,7 +235,11 @@ impl Path {
         let cap = sender.pacer.as_ref().map_or(u64::MAX, Pacer::cap);
         let more = u128::from(cap) * TICK.as_nanos() / 1_000_000_000;
         sender.credit = sender.credit.saturating_add(more as u64).min(2 * PACKET_BYTES);
-        while sender.credit >= PACKET_BYTES && (sender.packets_in_flight as f64) < sender.cwnd {
+        let max_in_flight = sender.pacer.as_ref().map_or(u64::MAX, Pacer::max_in_flight);
+        while sender.credit >= PACKET_BYTES
+            && (sender.packets_in_flight as f64) < sender.cwnd
+            && (sender.packets_in_flight + 1) * PACKET_BYTES <= max_in_flight
+        {
             if cap < u64::MAX {
                 sender.credit -= PACKET_BYTES;
             }

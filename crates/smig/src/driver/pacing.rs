@@ -157,6 +157,7 @@ impl BulkPacing {
         let all_in_flight: u64 = conns.iter().map(in_flight).sum();
         let paced = conns.iter().filter(|conn| is_paced(conn, now));
         let in_flight = paced.clone().map(in_flight).sum();
+        let retransmitted = conns.iter().map(|conn| u64::from(conn.sample.retransmitted)).sum();
         let sending = paced.filter(|conn| conn.sample.in_flight > 0);
         let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
             return pacer.on_idle(now);
@@ -169,6 +170,7 @@ impl BulkPacing {
                 rtt: conn.sample.rtt,
                 rtt_deviation: conn.sample.rtt_deviation,
                 min_rtt,
+                retransmitted,
                 mss: conn.sample.mss,
                 in_flight,
             },

@@ -83,6 +83,8 @@ pub(crate) struct PathSample {
     pub(crate) in_flight: u64,
     /// Bytes acknowledged so far, including those SACKed.
     pub(crate) acknowledged: u64,
+    /// Packets retransmitted so far.
+    pub(crate) retransmitted: u32,
     /// Bytes in a full packet.
     pub(crate) mss: u32,
 }
@@ -98,6 +100,7 @@ impl From<&TcpInfo> for PathSample {
             unsent: info.notsent_bytes,
             in_flight: bytes(info.unacked.saturating_sub(info.sacked)),
             acknowledged: info.bytes_acked + bytes(info.sacked),
+            retransmitted: info.total_retrans,
             mss: info.snd_mss,
         }
     }

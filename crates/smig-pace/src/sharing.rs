@@ -1,0 +1,229 @@
+//! Competition: what bulk does while others keep the queue full.
+//!
+//! Bulk yields in vain then, so it competes under its congestion control, up to a fair part of the path if its rate is
+//! known from the time before. That part is also the test of whose queue it is: if the queue drains, it was bulk's.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+/// The part of the path that bulk takes at most, whatever its congestion control would.
+const FAIR_SHARE: f64 = 0.55;
+/// How long the path's rate counts as known.
+const MAX_AGE: Duration = Duration::from_secs(60);
+/// A maximum is kept for ten to twenty seconds.
+const HALF_WINDOW: Duration = Duration::from_secs(10);
+/// Rounds with a short queue after which others have left.
+const SHORT_ROUNDS: u32 = 3;
+/// Rounds in which bulk fills its part and gets less than half of it, after which the path itself is slower.
+const UNANSWERED_ROUNDS: u32 = 2;
+/// Rounds without any change of the round-trip time, in which the path delivers all, after which it is no queue.
+const FLAT_ROUNDS: u32 = 6;
+/// Rounds of a test at half of the rate, and the time between tests.
+const TEST_ROUNDS: u32 = 3;
+const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The highest rate while bulk was alone, bytes per second.
+#[derive(Debug)]
+pub(crate) struct AloneRate {
+    highest: f64,
+    current: f64,
+    since: Instant,
+}
+
+impl AloneRate {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { highest: 0.0, current: 0.0, since: now }
+    }
+
+    pub(crate) fn update(&mut self, now: Instant, rate: f64) {
+        self.current = self.current.max(rate);
+        self.highest = self.highest.max(self.current);
+        if now.saturating_duration_since(self.since) > HALF_WINDOW {
+            *self = Self { highest: self.current, current: rate, since: now };
+        }
+    }
+
+    /// Replaces what is known.
+    pub(crate) const fn reset(&mut self, now: Instant, rate: f64) {
+        *self = Self { highest: rate, current: rate, since: now };
+    }
+
+    /// Zero if none is known.
+    pub(crate) const fn value(&self) -> f64 {
+        self.highest
+    }
+
+    fn fair_share(&self, now: Instant) -> Option<f64> {
+        let is_known = self.highest > 0.0 && now.saturating_duration_since(self.since) < MAX_AGE;
+        is_known.then_some(self.highest * FAIR_SHARE)
+    }
+}
+
+/// What a round trip showed, while sharing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedRound {
+    pub(crate) now: Instant,
+    /// The minimum round-trip time of the path and of this round.
+    pub(crate) base: Duration,
+    pub(crate) rtt: Duration,
+    /// The queue up to which there is none.
+    pub(crate) threshold: Duration,
+    pub(crate) rate: f64,
+    pub(crate) in_flight: f64,
+    pub(crate) mss: u32,
+}
+
+/// Whether bulk goes on sharing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Share,
+    /// Nobody else fills the queue. `were_others` if somebody did.
+    Alone {
+        were_others: bool,
+    },
+    /// There is no queue: the path itself takes this long.
+    LongerPath(Duration),
+}
+
+/// Sends at half of the rate, where the path's rate is unknown.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    rate: f64,
+    queue: Duration,
+    in_flight: f64,
+    rounds: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    rounds: u32,
+    short_rounds: u32,
+    unanswered_rounds: u32,
+    flat_rounds: u32,
+    flat_range: (Duration, Duration),
+    max_queue: Duration,
+    /// The bound in flight during the last round.
+    last_bound: f64,
+    test: Option<Test>,
+    next_test: Instant,
+    test_interval: Duration,
+}
+
+impl Sharing {
+    pub(crate) fn new(now: Instant, queue: Duration, first_test: Duration) -> Self {
+        Self {
+            rounds: 0,
+            short_rounds: 0,
+            unanswered_rounds: 0,
+            flat_rounds: 0,
+            flat_range: (Duration::MAX, Duration::ZERO),
+            max_queue: queue,
+            last_bound: f64::INFINITY,
+            test: None,
+            next_test: now + first_test,
+            test_interval: MIN_TEST_INTERVAL,
+        }
+    }
+
+    /// Returns bytes per second, and bytes in flight; infinite is no limit.
+    pub(crate) fn bounds(&self, now: Instant, base: Duration, alone: &AloneRate) -> (f64, f64) {
+        let fair = alone.fair_share(now);
+        let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
+        let max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
+        let cap = self.test.map(|test| test.rate / 2.0).or(fair).unwrap_or(f64::INFINITY);
+        (cap, max_in_flight)
+    }
+
+    /// Notes a queue between two rounds.
+    pub(crate) fn on_queue(&mut self, queue: Duration) {
+        self.max_queue = self.max_queue.max(queue);
+    }
+
+    /// Ends a round.
+    pub(crate) fn on_round(&mut self, round: &SharedRound, alone: &mut AloneRate) -> Verdict {
+        self.rounds += 1;
+        let queue = round.rtt.saturating_sub(round.base);
+        let short = round.threshold.max(round.base / 8).max(self.max_queue / 8);
+        self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
+        if self.short_rounds >= SHORT_ROUNDS {
+            return Verdict::Alone { were_others: self.rounds > 8 };
+        }
+        let fair = alone.fair_share(round.now);
+        if let Some(fair) = fair {
+            self.note_answer(round, fair, alone);
+        }
+        if self.is_flat(round, alone.value()) && fair.is_some_and(|fair| round.rate > fair * 0.93) {
+            return Verdict::LongerPath(self.flat_range.0);
+        }
+        self.advance_test(round, queue, alone);
+        self.last_bound = self.bounds(round.now, round.base, alone).1;
+        Verdict::Share
+    }
+
+    /// Beside others, more in flight is a larger share. Where it is not, the path itself is slower.
+    fn note_answer(&mut self, round: &SharedRound, fair: f64, alone: &mut AloneRate) {
+        let fills = round.in_flight > self.last_bound * 0.85;
+        let is_unanswered = fills && round.rate < fair / 2.0;
+        self.unanswered_rounds = if is_unanswered { self.unanswered_rounds + 1 } else { 0 };
+        if self.unanswered_rounds >= UNANSWERED_ROUNDS {
+            alone.reset(round.now, round.rate);
+        }
+    }
+
+    /// A queue that others fill changes; a path does not.
+    fn is_flat(&mut self, round: &SharedRound, rate: f64) -> bool {
+        if self.test.is_some() {
+            return false;
+        }
+        let (low, high) = self.flat_range;
+        self.flat_range = (low.min(round.rtt), high.max(round.rtt));
+        self.flat_rounds += 1;
+        let three_packets = 3.0 * f64::from(round.mss) / rate.max(round.rate).max(1.0);
+        let tolerance = Duration::from_secs_f64(three_packets.clamp(0.001, 1.0));
+        if self.flat_range.1 - self.flat_range.0 > tolerance {
+            self.flat_range = (round.rtt, round.rtt);
+            self.flat_rounds = 0;
+        }
+        self.flat_rounds >= FLAT_ROUNDS
+    }
+
+    fn advance_test(&mut self, round: &SharedRound, queue: Duration, alone: &mut AloneRate) {
+        match &mut self.test {
+            None if alone.fair_share(round.now).is_none() && round.now >= self.next_test => {
+                let (rate, in_flight) = (round.rate, round.in_flight);
+                self.test = Some(Test { rate, queue, in_flight, rounds: 0 });
+            }
+            Some(test) if test.rounds + 1 < TEST_ROUNDS => test.rounds += 1,
+            Some(test) => {
+                let test = *test;
+                self.end_test(round, test, queue, alone);
+            }
+            None => {}
+        }
+    }
+
+    /// Half of the rate did not drain the queue: others feed it. Their windows stay as they are for a few round trips,
+    /// so the queue shrinks by what bulk has less in it: that shows the rate of the whole path.
+    fn end_test(
+        &mut self,
+        round: &SharedRound,
+        test: Test,
+        queue: Duration,
+        alone: &mut AloneRate,
+    ) {
+        self.test = None;
+        self.next_test = round.now + self.test_interval;
+        self.test_interval = (self.test_interval * 2).min(MAX_TEST_INTERVAL);
+        let less = test.in_flight - round.in_flight;
+        let shrunk = test.queue.saturating_sub(queue);
+        if shrunk < round.base / 16 || less < 4.0 * f64::from(round.mss) {
+            return;
+        }
+        let whole = less / shrunk.as_secs_f64();
+        if whole > test.rate && whole < test.rate * 8.0 {
+            alone.reset(round.now, whole);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Prints, for each cell whose name contains one of the arguments, what ways of sending a download give.
+//!
+//!   cargo run --release -p smig-tcp-sim --example cells -- 10M-50ms lte --seeds 3
+//!
+//! Columns: mean and 95th percentile of small responses over those without a download; the download's rate in
+//! Mbit/s (its time in seconds, if it ends) over that of one unbounded connection; the share of others' downloads.
+
+use std::process::ExitCode;
+
+use smig_tcp_sim::{Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
+
+const SENDINGS: [(&str, Carrier, Release); 7] = [
+    ("plain", Carrier::Shared, Release::Unbounded),
+    ("lowat", Carrier::Shared, Release::LowUnsent),
+    ("own", Carrier::Own, Release::LowUnsent),
+    ("own/rate", Carrier::Own, Release::Rate),
+    ("own/kernel", Carrier::Own, Release::Kernel),
+    ("own/session", Carrier::Own, Release::Session),
+    ("shared/session", Carrier::Shared, Release::Session),
+];
+
+fn main() -> ExitCode {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut take = |flag: &str| {
+        let at = words.iter().position(|word| word == flag)?;
+        words.remove(at);
+        (at < words.len()).then(|| words.remove(at))
+    };
+    let seeds = take("--seeds").and_then(|count| count.parse().ok()).unwrap_or(2);
+    let only = take("--sending");
+    let chosen = |cell: &Cell| {
+        words.is_empty() || words.iter().any(|w| cell.name.contains(&w.to_lowercase()))
+    };
+    println!(
+        "{:<28}{:<16}{:>7}{:>7}{:>8}{:>7}{:>7}{:>7}{:>5}",
+        "cell", "sending", "mean", "p95", "Mbit/s", "rate", "others", "queue", "miss"
+    );
+    let cells: Vec<_> = matrix::cells().into_iter().filter(chosen).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let results: Vec<_> = cells.iter().map(|_| std::sync::Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(index) =
+                    Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    && let Some(cell) = cells.get(index)
+                {
+                    *results[index].lock().unwrap() = Some(report(cell, seeds, only.as_deref()));
+                }
+            });
+        }
+    });
+    for result in results {
+        print!("{}", result.into_inner().unwrap().unwrap_or_default());
+    }
+    ExitCode::SUCCESS
+}
+
+#[derive(Clone, Copy, Default)]
+struct Means {
+    mean: f64,
+    p95: f64,
+    rate: f64,
+    time: f64,
+    share: f64,
+    queue: f64,
+    missing: f64,
+}
+
+fn measure(cell: &Cell, sending: Sending, seeds: u64) -> Means {
+    let mut means = Means::default();
+    for seed in 0..seeds {
+        let result: Measurement = cell.run(sending, seed + 1, pacer).expect("a valid cell");
+        let each = 1.0 / seeds as f64;
+        means.mean += result.mean_ms() * each;
+        means.p95 += result.quantile_ms(0.95) * each;
+        means.rate += result.bulk_rate * each / 125_000.0;
+        means.time += result.bulk_time.map_or(f64::NAN, |time| time.as_secs_f64()) * each;
+        means.share += result.cross_share() * each;
+        means.queue += result.queue * each;
+        means.missing += result.missing as f64 * each;
+    }
+    means
+}
+
+fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
+    let mut alone_cell = cell.clone();
+    alone_cell.cross.clear();
+    alone_cell.bulk_bytes = None;
+    let sending = |has_bulk, carrier, release| Sending { has_bulk, carrier, release };
+    let nothing = sending(false, Carrier::Shared, Release::Unbounded);
+    alone_cell.measured.1 = alone_cell.measured.1.min(std::time::Duration::from_secs(45));
+    let alone = measure(&alone_cell, nothing, seeds);
+    let plain = measure(cell, sending(true, Carrier::Shared, Release::Unbounded), seeds);
+    let mut text = String::new();
+    for (name, carrier, release) in SENDINGS {
+        if name != "plain" && only.is_some_and(|only| !only.split(',').any(|only| name == only)) {
+            continue;
+        }
+        let means = match name {
+            "plain" => plain,
+            _ => measure(cell, sending(true, carrier, release), seeds),
+        };
+        let (value, over_plain) = if cell.bulk_bytes.is_some() {
+            (means.time, means.time / plain.time)
+        } else {
+            (means.rate, means.rate / plain.rate)
+        };
+        text += &format!(
+            "{:<28}{:<16}{:>7.2}{:>7.2}{:>8.2}{:>7.3}{:>7.2}{:>7.1}{:>5.1}\n",
+            cell.name,
+            name,
+            means.mean / alone.mean,
+            means.p95 / alone.p95,
+            value,
+            over_plain,
+            means.share,
+            means.queue,
+            means.missing
+        );
+    }
+    text
+}

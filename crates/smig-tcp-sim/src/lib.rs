@@ -1,0 +1,36 @@
+//! TCP senders over model links, in virtual time: to develop and to test what bounds bulk.
+//!
+//! A server's session sends small responses and a download to one client, on one connection or on two, over
+//! [`smig_link`]'s links, beside others' traffic. Congestion control, loss recovery, pacing and what TCP_INFO shows
+//! follow Linux. Not modelled: handshakes, receive windows, TLS records, more than one client.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `cell` | [`Cell`]: one condition, its run and results |
+//! | `matrix` | the cells by name |
+//! | `session` | the server's session, and the ways in which it sends bulk |
+//! | `limit` | what the session needs of [`smig_pace::Pacer`] |
+//! | `cross` | others' traffic |
+//! | `network` | connections over a link; the next event |
+//! | `sender/`, `receiver`, `congestion/` | TCP |
+//! | `packet` | what travels |
+
+mod cell;
+mod congestion;
+mod cross;
+mod limit;
+pub mod matrix;
+mod network;
+mod packet;
+mod receiver;
+mod sender;
+mod session;
+
+pub use cell::{Cell, Measurement, Responses, Sending};
+pub use congestion::Algorithm;
+pub use cross::CrossTraffic;
+pub use limit::{BulkLimit, pacer};
+pub use network::{PathSpec, Policer};
+pub use packet::MSS;
+pub use sender::TcpInfo;
+pub use session::{Carrier, Release, Schedule};

@@ -1,0 +1,245 @@
+//! The cells that the controller was developed with, by name.
+
+use std::time::Duration;
+
+use smig_link::{
+    DelayRamp, DirectionSpec, GilbertElliott, JitterSpec, LossSpec, LteSpec, NormalJitter, Qdisc,
+    QueueLimit, Rate, RateSpec, RateStep, RateSteps,
+};
+
+use crate::cell::{Cell, Responses};
+use crate::congestion::Algorithm;
+use crate::cross::CrossTraffic;
+use crate::network::{PathSpec, Policer};
+use crate::session::Schedule;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const BULK_START: Duration = ms(1_000);
+const NEVER: Duration = Duration::from_secs(10_000);
+
+/// Returns a wired link with a drop-tail queue, and the usual workload.
+#[must_use]
+pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algorithm) -> Cell {
+    let rate = Rate::kbit(kbit);
+    let half = Duration::from_micros(rtt_ms * 500);
+    let seconds = if kbit >= 100_000 { 12 } else { 25 } + rtt_ms / 20;
+    Cell {
+        name: format!("{name}/{algorithm:?}").to_lowercase(),
+        path: PathSpec {
+            forward: DirectionSpec::new(rate, half, QueueLimit::packets(queue)),
+            reverse: DirectionSpec::new(rate, half, QueueLimit::packets(queue.max(500))),
+            policer: None,
+            ack_thinning: None,
+        },
+        algorithm,
+        initial_window: 10,
+        cross: Vec::new(),
+        responses: Responses { bytes: 10_000, every: ms(397) },
+        bulk_start: BULK_START,
+        bulk_bytes: None,
+        schedule: None,
+        measured: (ms(1_500), ms(1_000 * seconds)),
+    }
+}
+
+/// Returns the lab's LTE-like link.
+#[must_use]
+pub fn lte(algorithm: Algorithm) -> Cell {
+    let mut cell = wired("lte", 12_000, 70, 500, algorithm);
+    let rate = |mbit| RateSpec::Lte(LteSpec { mean: Rate::mbit(mbit), ..LteSpec::default() });
+    cell.path.forward.rate = rate(12);
+    cell.path.reverse.rate = rate(5);
+    cell.measured.1 = ms(40_000);
+    cell
+}
+
+/// Packets leave in bursts, between which others use the air.
+#[must_use]
+pub fn aggregated(algorithm: Algorithm) -> Cell {
+    let mut cell = wired("wifi", 30_000, 20, 300, algorithm);
+    let (mut at, mut steps, mut state) = (0, Vec::new(), 12_345_u64);
+    for _ in 0..2_000 {
+        // Of 2 to 8 ms, the first three quarters belong to others.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let micros = 2_000 + (state >> 33) % 6_000;
+        steps.push(RateStep { at: Duration::from_micros(at), rate: Rate::kbit(1) });
+        let on = Duration::from_micros(at + micros * 3 / 4);
+        steps.push(RateStep { at: on, rate: Rate::mbit(120) });
+        at += micros;
+    }
+    cell.path.forward.rate =
+        RateSpec::Steps(RateSteps { steps, period: Some(Duration::from_micros(at)) });
+    cell
+}
+
+/// The rate changes each five seconds.
+#[must_use]
+pub fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
+    let mut cell = wired(name, kbit[0], 50, 160, algorithm);
+    let step =
+        |index: usize| RateStep { at: ms(5_000 * index as u64), rate: Rate::kbit(kbit[index]) };
+    cell.path.forward.rate =
+        RateSpec::Steps(RateSteps { steps: vec![step(0), step(1)], period: Some(ms(10_000)) });
+    cell
+}
+
+/// Returns a download of others from `start` to `end` seconds, on 10 Mbit/s and 50 ms.
+#[must_use]
+pub fn beside(
+    name: &str,
+    queue: usize,
+    algorithm: Algorithm,
+    other: Algorithm,
+    start_ms: u64,
+) -> Cell {
+    let mut cell = wired(name, 10_000, 50, queue, algorithm);
+    cell.name = format!("{name}/{algorithm:?}+{other:?}").to_lowercase();
+    let download = CrossTraffic::Download { algorithm: other, start: ms(start_ms), end: NEVER };
+    cell.cross = vec![download];
+    cell.bulk_start = ms(5_000);
+    cell.measured = (ms(10_000), ms(45_000));
+    cell
+}
+
+fn changed(mut cell: Cell, change: impl FnOnce(&mut Cell)) -> Cell {
+    change(&mut cell);
+    cell
+}
+
+/// Wired links without others.
+#[must_use]
+pub fn plain_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        cells.extend([
+            wired("10M-50ms-80", 10_000, 50, 80, algorithm),
+            wired("10M-50ms-1000", 10_000, 50, 1_000, algorithm),
+            wired("10M-50ms-20", 10_000, 50, 20, algorithm),
+            wired("30M-10ms-200", 30_000, 10, 200, algorithm),
+            wired("100M-20ms-300", 100_000, 20, 300, algorithm),
+            wired("100M-80ms-1000", 100_000, 80, 1_000, algorithm),
+            wired("2M-50ms-60", 2_000, 50, 60, algorithm),
+            wired("1M-80ms-60", 1_000, 80, 60, algorithm),
+            wired("10M-600ms-400", 10_000, 600, 400, algorithm),
+            wired("10M-200ms-160", 10_000, 200, 160, algorithm),
+        ]);
+    }
+    cells.push(wired("10M-50ms-80", 10_000, 50, 80, Algorithm::Reno));
+    cells.push(wired("10M-50ms-80", 10_000, 50, 80, Algorithm::CubicHystart));
+    cells.push(wired("500M-5ms-1000", 500_000, 5, 1_000, Algorithm::Cubic));
+    cells
+}
+
+/// Loss, queue disciplines, policers, rates that vary, workloads, processes that starve.
+#[must_use]
+pub fn odd_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        let base = |name: &str| wired(name, 10_000, 50, 80, algorithm);
+        let loss = |name: &str, loss| changed(base(name), |c| c.path.forward.loss = Some(loss));
+        cells.extend([
+            lte(algorithm),
+            aggregated(algorithm),
+            steps("halve", [20_000, 10_000], algorithm),
+            steps("tenth", [20_000, 2_000], algorithm),
+            loss("loss-1%", LossSpec::Random(0.01)),
+            loss("loss-0.1%", LossSpec::Random(0.001)),
+            loss(
+                "loss-bursts",
+                LossSpec::Bursts(GilbertElliott {
+                    good_to_bad: 0.25 / 99.0,
+                    bad_to_good: 0.25,
+                    loss_bad: 1.0,
+                    loss_good: 0.0,
+                }),
+            ),
+            changed(base("codel"), |c| {
+                c.path.forward.discipline = Qdisc::codel();
+                c.path.forward.queue = QueueLimit::packets(1_000);
+            }),
+            changed(base("fq-codel"), |c| {
+                c.path.forward.discipline = Qdisc::fq_codel();
+                c.path.forward.queue = QueueLimit::packets(1_000);
+            }),
+            changed(wired("policer", 100_000, 50, 300, algorithm), |c| {
+                c.path.policer = Some(Policer { rate: 1_250_000, burst: 60_000 });
+            }),
+            changed(base("thinned-acks"), |c| c.path.ack_thinning = Some(ms(20))),
+            changed(base("jitter"), |c| {
+                let normal = NormalJitter { deviation: ms(10), redraw_interval: ms(100) };
+                c.path.forward.jitter = Some(JitterSpec::Normal(normal));
+            }),
+            changed(base("handover"), |c| {
+                let ramp = DelayRamp {
+                    step_increment: ms(60),
+                    step_interval: ms(8_000),
+                    max_added: ms(60),
+                };
+                c.path.forward.jitter = Some(JitterSpec::Ramp(ramp));
+            }),
+            changed(wired("game", 30_000, 40, 250, algorithm), |c| {
+                c.responses = Responses { bytes: 300, every: ms(3) };
+            }),
+            changed(base("starved"), |c| {
+                c.schedule = Some(Schedule { run: ms(10), period: ms(150) });
+            }),
+            changed(base("short-flows"), |c| c.cross = vec![CrossTraffic::ShortFlows]),
+            changed(base("constant-30%"), |c| {
+                c.cross = vec![CrossTraffic::ConstantRate(375_000)];
+            }),
+        ]);
+    }
+    cells
+}
+
+/// Others' downloads.
+#[must_use]
+pub fn neighbour_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (ours, theirs) in [
+        (Algorithm::Cubic, Algorithm::Cubic),
+        (Algorithm::Bbr, Algorithm::Bbr),
+        (Algorithm::Cubic, Algorithm::Bbr),
+        (Algorithm::Bbr, Algorithm::Cubic),
+        (Algorithm::Cubic, Algorithm::Reno),
+    ] {
+        for (name, queue, start) in [
+            ("theirs-first-80", 80, 0),
+            ("ours-first-80", 80, 8_000),
+            ("theirs-first-500", 500, 0),
+            ("ours-first-500", 500, 8_000),
+        ] {
+            cells.push(beside(name, queue, ours, theirs, start));
+        }
+    }
+    cells
+}
+
+/// Downloads of a fixed size, alone.
+#[must_use]
+pub fn size_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        for (bytes, name) in [(1_000_000, "1MB"), (10_000_000, "10MB"), (50_000_000, "50MB")] {
+            for (link, kbit, rtt, queue) in
+                [("10M", 10_000, 50, 80), ("30M", 30_000, 40, 500), ("100M", 100_000, 80, 1_000)]
+            {
+                let mut cell = wired(&format!("{name}-{link}"), kbit, rtt, queue, algorithm);
+                cell.bulk_bytes = Some(bytes);
+                cell.measured = (BULK_START, ms(90_000));
+                cells.push(cell);
+            }
+        }
+    }
+    cells
+}
+
+/// All of them.
+#[must_use]
+pub fn cells() -> Vec<Cell> {
+    [plain_cells(), odd_cells(), neighbour_cells(), size_cells()].concat()
+}
