@@ -3,7 +3,7 @@
 
 A rate needs a quiet machine; a count does not: repeated runs differ by less than 1 %, whatever else runs. Counted are
 the instructions of the server's own processes outside the kernel; the kernel's part shows only as the number of system
-calls. valgrind has no AVX-512, so that the largest ciphers are slower for all alike, and one thread runs at a time.
+calls (without reads of the clock, which do not enter it). valgrind has no AVX-512, so that the largest ciphers are slower for all alike, and one thread runs at a time.
 
 Each server is started under callgrind, and loaded by h2load three times over the same number of connections: to warm
 up, with a few requests, and with many. The difference between the last two, divided by the additional requests, is
@@ -79,7 +79,36 @@ class Counted:
             return count  # of a process that has not dumped anything
         events = re.search(r"(?m)^events: (.*)$", text).group(1).split()
         totals = dict(zip(events, map(int, re.search(r"(?m)^totals: (.*)$", text).group(1).split())))
-        return Count(count.instructions + totals["Ir"], count.calls + totals.get("sysCount", 0))
+        calls = totals.get("sysCount", 0) - clock_reads(text, events.index("sysCount"))
+        return Count(count.instructions + totals["Ir"], count.calls + calls)
+
+
+# Without valgrind they do not enter the kernel.
+CLOCK = re.compile(r"(?:__)?(?:vdso_)?(?:clock_gettime|gettimeofday|time)(?:@@.*)?")
+
+
+def clock_reads(text, column):
+    """Returns the system calls of the functions that read the clock, in callgrind's format: `fn=(number) name`, or the
+    number alone after the first time; then a line per source line, of its number and costs. A line after `calls=` has
+    the costs of a callee."""
+    names, is_clock, is_callee, found = {}, False, False, 0
+    for line in text.splitlines():
+        if line.startswith("fn="):
+            number, _, name = line[3:].partition(" ")
+            names.setdefault(number, name)
+            is_clock = bool(CLOCK.fullmatch(names[number]))
+        elif line.startswith(("cfn=", "cfi=", "cfl=", "cob=")):
+            number, _, name = line.partition("=")[2].partition(" ")
+            if line.startswith("cfn=") and name:
+                names.setdefault(number, name)
+        elif line.startswith("calls="):
+            is_callee = True
+        elif line[:1].isdigit() or line[:1] in "+-*":
+            costs = line.split()[1:]
+            if is_clock and not is_callee and len(costs) > column:
+                found += int(costs[column])
+            is_callee = False
+    return found
 
 
 def load(server, column, requests):
