@@ -7,7 +7,7 @@ use http::Method;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::PathAndQuery;
 
-use super::validate::{KEEP_ALIVE, PROXY_CONNECTION};
+use super::section::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::{RequestHead, ResponseHead};
 use crate::hpack::{Encoder, Pseudo};
 
