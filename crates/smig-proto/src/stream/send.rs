@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::DATE;
+use http::{HeaderMap, HeaderValue};
 
 use super::replay::{Replay, SendBeforeAnswer};
 use crate::flow::SendWindow;
@@ -220,9 +221,18 @@ impl SendHalf {
     }
 
     /// Stores a head that was written after the barrier.
-    pub(crate) fn record_head(&mut self, head: &ResponseHead, end: EndStream) {
+    pub(crate) fn record_head(
+        &mut self,
+        head: &ResponseHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) {
         if let Some(replay) = &mut self.replay {
-            replay.heads.push((head.clone(), end));
+            let mut head = head.clone();
+            if let Some(date) = date {
+                head.headers.insert(DATE, date.clone());
+            }
+            replay.heads.push((head, end));
         }
     }
 

@@ -52,6 +52,9 @@ pub(super) fn continue_expectation(headers: &HeaderMap) -> ContinueExpectation {
 /// A response's head for the engine, and the plan for its body.
 pub(super) struct PreparedResponse {
     pub(super) head: ResponseHead,
+    /// The date, if the head has none. Beside the head, because adding a field to the copy of a
+    /// prepared map would move the map.
+    pub(super) date: Option<HeaderValue>,
     pub(super) body: BodyPlan,
 }
 
@@ -79,13 +82,9 @@ pub(super) fn prepare_response<B: Body>(
     date: Option<HeaderValue>,
 ) -> PreparedResponse {
     let response::Parts { status, mut headers, .. } = parts;
-    if let Some(date) = date
-        && !headers.contains_key(DATE)
-    {
-        headers.insert(DATE, date);
-    }
+    let date = date.filter(|_| !headers.contains_key(DATE));
     let plan = plan_body(status, &mut headers, body, kind);
-    PreparedResponse { head: ResponseHead { status, headers }, body: plan }
+    PreparedResponse { head: ResponseHead { status, headers }, date, body: plan }
 }
 
 fn plan_body<B: Body>(
