@@ -1,11 +1,10 @@
 //! The sending half: queued body, send window, and the end of the direction.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use http::header::DATE;
 use http::{HeaderMap, HeaderValue};
 
+use super::chunk_queue::ChunkQueue;
 use super::replay::{Replay, SendBeforeAnswer};
 use crate::flow::SendWindow;
 use crate::head::ResponseHead;
@@ -46,7 +45,7 @@ pub(crate) struct Payload {
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     state: SendState,
-    queue: VecDeque<Bytes>,
+    queue: ChunkQueue,
     queued_bytes: usize,
     end: SendEnd,
     pub(crate) window: SendWindow,
@@ -67,7 +66,7 @@ impl SendHalf {
     pub(crate) fn new(window: u32, state: SendState) -> Self {
         Self {
             state,
-            queue: VecDeque::new(),
+            queue: ChunkQueue::default(),
             queued_bytes: 0,
             end: SendEnd::Open,
             window: SendWindow::new(window),
@@ -186,13 +185,8 @@ impl SendHalf {
             Payload { further_parts: Vec::new(), first_part: None, bytes, end: EndStream::No };
         let mut remaining_bytes = bytes;
         while remaining_bytes > 0 {
-            let front = self.queue.front_mut();
-            let Some(front) = front.debug_expect("the queue holds `queued` bytes") else { break };
-            let part = if front.len() <= remaining_bytes {
-                self.queue.pop_front().unwrap_or_default()
-            } else {
-                front.split_to(remaining_bytes)
-            };
+            let part = self.queue.take(remaining_bytes);
+            let Some(part) = part.debug_expect("the queue holds `queued` bytes") else { break };
             remaining_bytes -= part.len();
             match payload.first_part {
                 None => payload.first_part = Some(part),
@@ -274,7 +268,7 @@ impl SendHalf {
 
     /// Drops everything, after a reset of the stream.
     pub(crate) fn abort(&mut self) {
-        self.queue = VecDeque::new();
+        self.queue = ChunkQueue::default();
         self.queued_bytes = 0;
         self.end = SendEnd::Data;
         self.state = SendState::Ended;
