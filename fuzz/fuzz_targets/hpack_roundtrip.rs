@@ -90,8 +90,8 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
         decoder
             .decode(&block, |field| {
                 let was = expected.next().expect("no more fields than were encoded");
-                assert_eq!(&field, was);
-                if let (Field::Regular(_, is), Field::Regular(_, was)) = (&field, was) {
+                assert_eq!(&*field, was);
+                if let (Field::Regular(_, is), Field::Regular(_, was)) = (&*field, was) {
                     assert!(is.is_sensitive() || !was.is_sensitive());
                 }
             })

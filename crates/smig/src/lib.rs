@@ -182,7 +182,8 @@ pub use observer::{Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
     AuthorityCheck, Certificate, ClientCertificates, ConnectionServer, InformationalSender,
-    ListenerInfo, Serve, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
+    ListenerInfo, RequestExtensions, Serve, Server, ServerBuilder, ServerTls, ServerView,
+    UpgradedIo,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MAX_SNAPSHOT_SESSIONS, MAX_SNAPSHOT_STREAMS,

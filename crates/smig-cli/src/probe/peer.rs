@@ -244,10 +244,10 @@ impl Peer {
         let mut fields = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let decoded = self.hpack.decode(&block, |field| {
-            fields.push(match field {
-                Field::Pseudo(name, value) => (name.as_str().to_owned(), text(&value)),
+            fields.push(match &*field {
+                Field::Pseudo(name, value) => (name.as_str().to_owned(), text(value)),
                 Field::Regular(name, value) => (name.as_str().to_owned(), text(value.as_bytes())),
-                Field::Malformed(why, _) => ("(malformed)".to_owned(), why.to_owned()),
+                Field::Malformed(why, _) => ("(malformed)".to_owned(), (*why).to_owned()),
             });
         });
         Some(decoded.map(|()| fields).map_err(|error| error.to_string()))

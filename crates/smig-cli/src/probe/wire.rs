@@ -146,6 +146,8 @@ fn put_length(out: &mut BytesMut, length: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use smig_proto::hpack::{Decoder, Field};
 
     use super::*;
@@ -158,7 +160,7 @@ mod tests {
             (b"long".to_vec(), long_value.clone()),
         ]);
         let mut fields = Vec::new();
-        let push = |field| match field {
+        let push = |field: Cow<'_, Field>| match field.into_owned() {
             Field::Regular(name, value) => {
                 fields.push((name.to_string(), value.as_bytes().to_vec()))
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use smig::{Server, ServerBuilder, ServerTls};
+use smig::{RequestExtensions, Server, ServerBuilder, ServerTls};
 use smig_admin::access_log::{AccessLog, AccessLogFormat};
 use smig_files::Files;
 
@@ -133,7 +133,9 @@ fn start(
 ) -> Result<Server> {
     let builder = add_listeners(settings.builder(), settings, verbosity)?;
     let server = match settings.access_log {
-        AccessLogFormat::Off => builder.start(files),
+        AccessLogFormat::Off => {
+            builder.request_extensions(RequestExtensions::Protocol).start(files)
+        }
         AccessLogFormat::Text | AccessLogFormat::Combined | AccessLogFormat::Json => {
             builder.start(LoggedFiles::new(files, log))
         }

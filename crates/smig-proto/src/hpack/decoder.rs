@@ -5,6 +5,7 @@
 //! current maximum size: names and values are copied out of the block, never stored as slices of
 //! it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use http::HeaderValue;
@@ -54,25 +55,29 @@ impl Decoder {
         }
     }
 
-    /// Decodes one complete header block, and passes its fields to `emit` in order. A caller that
-    /// needs no more fields can drop them; the table stays in sync.
+    /// Decodes one complete header block, and passes its fields to `emit` in order: borrowed if they
+    /// are in a table. A caller that needs no more fields can drop them; the table stays in sync.
     ///
     /// # Errors
     ///
     /// Every error is a connection error COMPRESSION_ERROR: the table is out of sync, and the
     /// decoder must not be used again. Fields before the invalid one have been emitted.
-    pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(Field)) -> Result<(), DecodeError> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut emit: impl FnMut(Cow<'_, Field>),
+    ) -> Result<(), DecodeError> {
         let mut rest = block;
         self.read_size_updates(&mut rest)?;
         while let Some((&first, tail)) = rest.split_first() {
             rest = tail;
             if first & 0x80 != 0 {
                 let index = integer::decode(first, 7, &mut rest)?;
-                emit(self.field(index)?.clone());
+                emit(Cow::Borrowed(self.field(index)?));
             } else if first & 0x40 != 0 {
                 let (field, name) = self.decode_literal(first, 6, &mut rest)?;
-                self.table.insert(&field, name);
-                emit(field);
+                emit(Cow::Borrowed(&field));
+                self.table.insert(field, name);
             } else if first & 0x20 != 0 {
                 return Err(DecodeError::LateSizeUpdate);
             } else {
@@ -80,7 +85,7 @@ impl Decoder {
                 if let (0x10, Field::Regular(_, value)) = (first & 0x10, &mut field) {
                     HeaderValue::set_sensitive(value, true);
                 }
-                emit(field);
+                emit(Cow::Owned(field));
             }
         }
         if self.scratch.len() > MAX_SCRATCH_BYTES {
@@ -187,15 +192,13 @@ impl Table {
     }
 
     /// Inserts an entry. One that is larger than the table empties it (RFC 7541 section 4.4).
-    fn insert(&mut self, field: &Field, name_of_malformed: Option<Name>) {
+    fn insert(&mut self, field: Field, name_of_malformed: Option<Name>) {
         let size = field.size();
         self.evict_to(self.max_size.saturating_sub(size));
         if size <= self.max_size {
             self.size += size;
-            self.entries.push_front(Entry {
-                field: field.clone(),
-                name_of_malformed: name_of_malformed.map(Box::new),
-            });
+            self.entries
+                .push_front(Entry { field, name_of_malformed: name_of_malformed.map(Box::new) });
         }
     }
 

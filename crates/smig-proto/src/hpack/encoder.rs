@@ -6,10 +6,14 @@ use http::{HeaderName, HeaderValue};
 
 use self::dynamic_table::{DynamicTable, Key};
 use self::indexing::{Indexing, StaticMatch};
+use self::repeated::RepeatedBlocks;
 use super::{DEFAULT_TABLE_BYTES, ENTRY_OVERHEAD_BYTES, Pseudo, huffman, integer};
 
 mod dynamic_table;
 mod indexing;
+mod repeated;
+
+pub(crate) use repeated::ResponseSection;
 
 /// Limit for the part of the peer's table that we use, in bytes.
 const MAX_TABLE_BYTES: usize = DEFAULT_TABLE_BYTES;
@@ -38,6 +42,8 @@ pub struct Encoder {
     max_size: usize,
     /// The smallest target since the last block.
     smallest_size: usize,
+    /// Boxed to keep connections small; `None` until a response could repeat.
+    repeated: Option<Box<RepeatedBlocks>>,
 }
 
 impl Default for Encoder {
@@ -53,6 +59,7 @@ impl Encoder {
             table: DynamicTable::new(DEFAULT_TABLE_BYTES),
             max_size: DEFAULT_TABLE_BYTES,
             smallest_size: DEFAULT_TABLE_BYTES,
+            repeated: None,
         }
     }
 
@@ -96,6 +103,38 @@ impl Encoder {
                 let digit = |unit| b'0' + (status / unit % 10) as u8;
                 self.pseudo(Pseudo::Status, &[digit(100), digit(10), digit(1)], out);
             }
+        }
+    }
+
+    /// Appends a response's head or trailers: a copy of the last such block, if it repeats and the
+    /// table has not changed since. Fields for which `is_sent` is false are left out; it must depend
+    /// on nothing else.
+    pub(crate) fn response(
+        &mut self,
+        section: ResponseSection<'_>,
+        is_sent: impl Fn(&HeaderName, &HeaderValue) -> bool,
+        out: &mut BytesMut,
+    ) {
+        let version = self.table.version();
+        if let Some(repeated) = &self.repeated
+            && let Some(block) = repeated.find(version, section)
+        {
+            return out.extend_from_slice(block);
+        }
+        let (start, sighting_count) = (out.len(), self.table.sighting_count());
+        if let Some(status) = section.status {
+            self.status(status.as_u16(), out);
+        }
+        for (name, value) in section.fields() {
+            if is_sent(name, value) {
+                self.regular(name, value, out);
+            }
+        }
+        // Otherwise the same fields might be encoded differently the next time.
+        let is_repeatable =
+            version == self.table.version() && sighting_count == self.table.sighting_count();
+        if is_repeatable && let Some(block) = out.get(start..) {
+            self.repeated.get_or_insert_default().note(version, section, block);
         }
     }
 

@@ -18,6 +18,7 @@ mod static_table;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;
+pub(crate) use encoder::ResponseSection;
 pub use error::DecodeError;
 pub use field::{Field, Pseudo};
 

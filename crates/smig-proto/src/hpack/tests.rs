@@ -20,7 +20,7 @@ fn parse_hex(text: &str) -> Vec<u8> {
 /// Decodes all fields of a block.
 fn decode_fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
-    decoder.decode(block, |field| fields.push(field))?;
+    decoder.decode(block, |field| fields.push(field.into_owned()))?;
     Ok(fields)
 }
 

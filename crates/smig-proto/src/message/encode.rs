@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 use http::Method;
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::PathAndQuery;
 
-use super::validate::{KEEP_ALIVE, PROXY_CONNECTION};
+use super::section::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::{RequestHead, ResponseHead};
-use crate::hpack::{Encoder, Pseudo};
+use crate::hpack::{Encoder, Pseudo, ResponseSection};
 
 /// Appends the field block of a request.
 pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mut BytesMut) {
@@ -29,7 +31,12 @@ pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mu
             encoder.pseudo(Pseudo::Protocol, protocol.as_bytes(), out);
         }
     }
-    encode_fields(encoder, &head.headers, SkipHost::Yes, out);
+    for (name, value) in &head.headers {
+        // `:authority` contains the host.
+        if is_sent(name, value) && name != HOST {
+            encoder.regular(name, value, out);
+        }
+    }
 }
 
 /// Returns the value of `:path`. A URI may have a query without a path, and `*` is valid only for
@@ -43,49 +50,30 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
     if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("/{path}")) }
 }
 
-/// Appends the field block of a response.
-pub(crate) fn encode_response(encoder: &mut Encoder, head: &ResponseHead, out: &mut BytesMut) {
+/// Appends the field block of a response: the head, and a date field if there is one beside it.
+pub(crate) fn encode_response(
+    encoder: &mut Encoder,
+    head: &ResponseHead,
+    date: Option<&HeaderValue>,
+    out: &mut BytesMut,
+) {
     encoder.begin(out);
-    encoder.status(head.status.as_u16(), out);
-    encode_fields(encoder, &head.headers, SkipHost::No, out);
+    let section = ResponseSection { status: Some(head.status), headers: &head.headers, date };
+    encoder.response(section, is_sent, out);
 }
 
 /// Appends the field block of a trailer section.
 pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut BytesMut) {
     encoder.begin(out);
-    encode_fields(encoder, trailers, SkipHost::No, out);
+    encoder.response(ResponseSection { status: None, headers: trailers, date: None }, is_sent, out);
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SkipHost {
-    /// `:authority` contains the host.
-    Yes,
-    No,
-}
-
-fn encode_fields(
-    encoder: &mut Encoder,
-    headers: &HeaderMap,
-    skip_host: SkipHost,
-    out: &mut BytesMut,
-) {
-    for (name, value) in headers {
-        if is_connection_specific(name) || (skip_host == SkipHost::Yes && name == HOST) {
-            continue;
-        }
-        if name == TE && value != "trailers" {
-            continue;
-        }
-        encoder.regular(name, value, out);
+/// Returns whether HTTP/2 permits the field: not if it is connection-specific (RFC 9113 section
+/// 8.2.2). HTTP/1.1 code may have added it.
+fn is_sent(name: &HeaderName, value: &HeaderValue) -> bool {
+    match *name {
+        CONNECTION | TRANSFER_ENCODING | UPGRADE => false,
+        TE => value == "trailers",
+        _ => *name != KEEP_ALIVE && *name != PROXY_CONNECTION,
     }
-}
-
-/// Returns whether the field is connection-specific, and thus not permitted over HTTP/2 (RFC 9113
-/// section 8.2.2). HTTP/1.1 code may have added it.
-fn is_connection_specific(name: &HeaderName) -> bool {
-    name == CONNECTION
-        || name == TRANSFER_ENCODING
-        || name == UPGRADE
-        || *name == KEEP_ALIVE
-        || *name == PROXY_CONNECTION
 }

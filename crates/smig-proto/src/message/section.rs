@@ -1,10 +1,21 @@
 //! One decoded field section, before it is classified as request, response or trailers.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use http::header::{COOKIE, HeaderMap, HeaderValue};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::Scheme;
+use http::{Method, StatusCode};
 
 use crate::error::Cause;
 use crate::hpack::{Field, Pseudo};
+
+pub(super) static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+pub(super) static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+static PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// Limits for one field section (CVE-2016-1544, CVE-2022-41723).
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +28,15 @@ pub(crate) struct SectionLimits {
 /// Decoding continues after an error, to keep the HPACK dynamic table in sync.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldSection {
-    pub(super) method: Option<Bytes>,
-    pub(super) scheme: Option<Bytes>,
+    pub(super) method: Option<Method>,
+    pub(super) scheme: Option<Scheme>,
     pub(super) authority: Option<Bytes>,
     pub(super) path: Option<Bytes>,
     pub(super) protocol: Option<Bytes>,
-    pub(super) status: Option<Bytes>,
+    pub(super) status: Option<StatusCode>,
     pub(super) headers: HeaderMap,
+    /// Which fields `headers` has, of those that the engine reads.
+    pub(crate) presence: FieldPresence,
     /// Number of cookie crumbs; [`Self::seal`] joins them (RFC 9113 section 8.2.3).
     cookie_crumbs: u32,
     bytes: usize,
@@ -31,9 +44,18 @@ pub(crate) struct FieldSection {
     pub(crate) malformed: Option<Cause>,
 }
 
+/// The fields that the engine reads, if present: most messages have none of them, and a lookup in
+/// the map for each would cost more than decoding the block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FieldPresence {
+    pub(crate) host: bool,
+    pub(crate) content_length: bool,
+    pub(crate) priority: bool,
+}
+
 impl FieldSection {
     /// Adds the next field of the block.
-    pub(crate) fn push(&mut self, field: Field, limits: SectionLimits) {
+    pub(crate) fn push(&mut self, field: Cow<'_, Field>, limits: SectionLimits) {
         self.bytes += field.size();
         self.field_count += 1;
         if self.bytes > limits.max_bytes as usize || self.field_count > limits.max_fields {
@@ -41,33 +63,53 @@ impl FieldSection {
             return;
         }
         match field {
-            Field::Pseudo(name, value) => self.set_pseudo(name, value),
-            Field::Regular(name, value) => {
-                if name == COOKIE {
-                    self.cookie_crumbs += 1;
-                }
-                if self.headers.try_append(name, value).is_err() {
-                    self.malformed = Some(Cause::HeadersTooLarge);
-                }
+            Cow::Owned(Field::Regular(name, value)) => self.add_regular(name, value),
+            Cow::Borrowed(Field::Regular(name, value)) => {
+                self.add_regular(name.clone(), value.clone());
             }
-            Field::Malformed(..) => self.fail(Cause::MalformedField),
+            Cow::Owned(Field::Pseudo(name, value)) => self.set_pseudo(name, Cow::Owned(value)),
+            Cow::Borrowed(Field::Pseudo(name, value)) => {
+                self.set_pseudo(*name, Cow::Borrowed(value));
+            }
+            Cow::Owned(Field::Malformed(..)) | Cow::Borrowed(Field::Malformed(..)) => {
+                self.fail(Cause::MalformedField);
+            }
         }
     }
 
-    fn set_pseudo(&mut self, name: Pseudo, value: Bytes) {
-        let slot = match name {
-            Pseudo::Method => &mut self.method,
-            Pseudo::Scheme => &mut self.scheme,
-            Pseudo::Authority => &mut self.authority,
-            Pseudo::Path => &mut self.path,
-            Pseudo::Protocol => &mut self.protocol,
-            Pseudo::Status => &mut self.status,
-        };
-        // Each at most once, and before all regular fields.
-        if slot.is_some() || !self.headers.is_empty() {
-            return self.fail(Cause::BadPseudo);
+    fn add_regular(&mut self, name: HeaderName, value: HeaderValue) {
+        match name {
+            COOKIE => self.cookie_crumbs += 1,
+            HOST => self.presence.host = true,
+            CONTENT_LENGTH => self.presence.content_length = true,
+            // Connection-specific fields, which only HTTP/1.1 has (RFC 9113 section 8.2.2).
+            CONNECTION | TRANSFER_ENCODING | UPGRADE => self.fail(Cause::ConnectionField),
+            TE if value != "trailers" => self.fail(Cause::ConnectionField),
+            _ if name == PRIORITY => self.presence.priority = true,
+            _ if name == KEEP_ALIVE || name == PROXY_CONNECTION => {
+                self.fail(Cause::ConnectionField);
+            }
+            _ => {}
         }
-        *slot = Some(value);
+        if self.headers.try_append(name, value).is_err() {
+            self.malformed = Some(Cause::HeadersTooLarge);
+        }
+    }
+
+    /// Stores a pseudo-header field: each at most once, and before all regular fields.
+    fn set_pseudo(&mut self, name: Pseudo, value: Cow<'_, Bytes>) {
+        let is_stored = self.headers.is_empty()
+            && match name {
+                Pseudo::Method => set_once(&mut self.method, Method::from_bytes(&value).ok()),
+                Pseudo::Scheme => set_once(&mut self.scheme, parse_scheme(&value)),
+                Pseudo::Status => set_once(&mut self.status, StatusCode::from_bytes(&value).ok()),
+                Pseudo::Authority => set_once(&mut self.authority, Some(value.into_owned())),
+                Pseudo::Path => set_once(&mut self.path, Some(value.into_owned())),
+                Pseudo::Protocol => set_once(&mut self.protocol, Some(value.into_owned())),
+            };
+        if !is_stored {
+            self.fail(Cause::BadPseudo);
+        }
     }
 
     fn fail(&mut self, cause: Cause) {
@@ -96,5 +138,24 @@ impl FieldSection {
             || self.path.is_some()
             || self.protocol.is_some()
             || self.status.is_some()
+    }
+}
+
+/// Sets `slot` to a valid value; returns false if it was set, or the value is not valid.
+fn set_once<T>(slot: &mut Option<T>, value: Option<T>) -> bool {
+    let is_first = slot.is_none() && value.is_some();
+    if is_first {
+        *slot = value;
+    }
+    is_first
+}
+
+fn parse_scheme(scheme: &[u8]) -> Option<Scheme> {
+    match scheme {
+        b"https" => Some(Scheme::HTTPS),
+        b"http" => Some(Scheme::HTTP),
+        // RFC 3986 section 3.1; `http` would accept an empty scheme.
+        [b'a'..=b'z' | b'A'..=b'Z', ..] => Scheme::try_from(scheme).ok(),
+        _ => None,
     }
 }

@@ -2,18 +2,13 @@
 //! sections 8.1 to 8.5, RFC 8441 section 4).
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
-};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, StatusCode, Uri};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap};
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, Uri};
 
 use super::FieldSection;
 use crate::error::Cause;
 use crate::head::{Protocol, RequestHead, ResponseHead};
-
-pub(super) static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-pub(super) static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Whether a response is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +31,14 @@ impl FieldSection {
         if self.status.is_some() {
             return Err(Cause::BadPseudo);
         }
-        reject_connection_fields(&self.headers)?;
-        let method = self.method.as_deref().ok_or(Cause::BadPseudo)?;
-        let method = Method::from_bytes(method).map_err(|_| Cause::BadPseudo)?;
+        let method = self.method.ok_or(Cause::BadPseudo)?;
         let authority = match self.authority {
             Some(value) => Some(cached_authority(value, last_authority)?),
             None => None,
         };
-        check_host(&self.headers, authority.as_ref())?;
+        if self.presence.host {
+            check_host(&self.headers, authority.as_ref())?;
+        }
         let protocol = match self.protocol {
             Some(name) => Some(Protocol::new(name).ok_or(Cause::BadPseudo)?),
             None => None,
@@ -63,13 +58,13 @@ impl FieldSection {
             parts.path_and_query = Some(parse_path(path, &method)?);
             // `Uri::from_parts` accepts a scheme only with an authority; Host replaces an absent
             // `:authority`.
-            parts.authority = match (authority, self.headers.get(HOST)) {
-                (None, Some(host)) => {
-                    Some(parse_authority(Bytes::copy_from_slice(host.as_bytes()))?)
-                }
-                (authority, _) => authority,
+            parts.authority = match authority {
+                None if self.presence.host => match self.headers.get(HOST) {
+                    Some(host) => Some(parse_authority(Bytes::copy_from_slice(host.as_bytes()))?),
+                    None => None,
+                },
+                authority => authority,
             };
-            let scheme = parse_scheme(&scheme)?;
             parts.scheme = parts.authority.is_some().then_some(scheme);
         }
         let uri = Uri::from_parts(parts).map_err(|_| Cause::BadPseudo)?;
@@ -89,9 +84,7 @@ impl FieldSection {
         {
             return Err(Cause::BadPseudo);
         }
-        reject_connection_fields(&self.headers)?;
-        let status = self.status.as_deref().ok_or(Cause::BadPseudo)?;
-        let status = StatusCode::from_bytes(status).map_err(|_| Cause::BadPseudo)?;
+        let status = self.status.ok_or(Cause::BadPseudo)?;
         let kind = match status.as_u16() {
             // 101 does not exist in HTTP/2 (RFC 9113 section 8.6).
             101 => return Err(Cause::BadPseudo),
@@ -109,7 +102,6 @@ impl FieldSection {
         if self.has_pseudo() {
             return Err(Cause::BadPseudo);
         }
-        reject_connection_fields(&self.headers)?;
         Ok(self.headers)
     }
 }
@@ -131,24 +123,6 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> 
         return Err(Cause::BadContentLength);
     }
     Ok(Some(length))
-}
-
-/// Rejects connection-specific fields, which only HTTP/1.1 has (RFC 9113 section 8.2.2).
-fn reject_connection_fields(headers: &HeaderMap) -> Result<(), Cause> {
-    for name in headers.keys() {
-        if name == CONNECTION
-            || name == TRANSFER_ENCODING
-            || name == UPGRADE
-            || *name == KEEP_ALIVE
-            || *name == PROXY_CONNECTION
-        {
-            return Err(Cause::ConnectionField);
-        }
-        if name == TE && headers.get_all(TE).iter().any(|value| value != "trailers") {
-            return Err(Cause::ConnectionField);
-        }
-    }
-    Ok(())
 }
 
 fn cached_authority(
@@ -196,18 +170,6 @@ fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), 
             Err(Cause::BadAuthority)
         }
         Some(_) | None => Ok(()),
-    }
-}
-
-fn parse_scheme(scheme: &Bytes) -> Result<Scheme, Cause> {
-    match &scheme[..] {
-        b"https" => Ok(Scheme::HTTPS),
-        b"http" => Ok(Scheme::HTTP),
-        // RFC 3986 section 3.1; `http` would accept an empty scheme.
-        [b'a'..=b'z' | b'A'..=b'Z', ..] => {
-            Scheme::try_from(&scheme[..]).map_err(|_| Cause::BadPseudo)
-        }
-        _ => Err(Cause::BadPseudo),
     }
 }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::bulk::BulkHint;
 use crate::conn::{ConnState, Connection, ConnectionRole};
@@ -182,11 +182,27 @@ impl Session {
         head: &ResponseHead,
         end: EndStream,
     ) -> Result<(), SendError> {
+        self.send_dated_response(key, head, None, end)
+    }
+
+    /// Like [`Self::send_response`], with a date field in addition to those of the head: so a server
+    /// need not copy the fields of a prepared response to add one.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`SendError`] if the stream has ended or the head was already sent.
+    pub fn send_dated_response(
+        &mut self,
+        key: StreamKey,
+        head: &ResponseHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) -> Result<(), SendError> {
         let stream = self.find_running(key)?;
         if self.side == Side::Client || stream.send.state() != SendState::Head {
             return Err(SendError::OutOfOrder);
         }
-        self.write_response(key, head, end);
+        self.write_response(key, head, date, end);
         self.schedule(key);
         self.after_send_end(key);
         Ok(())
@@ -207,16 +223,22 @@ impl Session {
         if self.side == Side::Client || !before_final || head.status.as_u16() == 101 {
             return Err(SendError::OutOfOrder);
         }
-        self.write_response(key, head, EndStream::No);
+        self.write_response(key, head, None, EndStream::No);
         Ok(())
     }
 
     /// Frames a response head on the stream's address, and buffers it if a decline may require it
     /// to be sent again.
-    pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
+    pub(crate) fn write_response(
+        &mut self,
+        key: StreamKey,
+        head: &ResponseHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) {
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         let addr = stream.binding.send_addr();
-        stream.send.record_head(head, end);
+        stream.send.record_head(head, date, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.exchange_kind == ExchangeKind::Tunnel && !head.status.is_success() {
@@ -229,18 +251,26 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
-        self.frame_response(addr, head, end);
+        self.frame_response(addr, head, date, end);
     }
 
     /// Frames a response head on an address. If it is a carrier whose connection was lost, does
     /// nothing: the answer decides.
-    pub(crate) fn frame_response(&mut self, addr: StreamAddr, head: &ResponseHead, end: EndStream) {
+    pub(crate) fn frame_response(
+        &mut self,
+        addr: StreamAddr,
+        head: &ResponseHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) {
         let Some(conn) = self.conns.find_live_mut(addr.conn) else {
             return;
         };
         let max = conn.peer_max_frame_size();
         let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
-        wire::write_headers(out, addr.id, end, max, |out| encode_response(encoder, head, out));
+        wire::write_headers(out, addr.id, end, max, |out| {
+            encode_response(encoder, head, date, out);
+        });
     }
 
     fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {

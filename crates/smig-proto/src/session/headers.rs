@@ -1,5 +1,7 @@
 //! Field blocks: requests, responses, trailers, promises.
 
+use http::HeaderMap;
+
 use crate::config::ConnectProtocol;
 use crate::conn::{BlockKind, IdState};
 use crate::error::{Cause, InputError};
@@ -119,6 +121,7 @@ impl Session {
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer_settings.initial_window;
+        let presence = section.presence;
         let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
             Err(Cause::HeadersTooLarge) => {
@@ -131,9 +134,13 @@ impl Session {
             // The client must not use it before the server has announced it (RFC 8441 section 3).
             return Err(InputError::Stream(stream_id, Cause::BadPseudo));
         }
-        let length =
-            content_length(&head.headers).map_err(|cause| InputError::Stream(stream_id, cause))?;
-        let priority = self.initial_priority(conn_id, stream_id, &head);
+        let length = if presence.content_length {
+            content_length(&head.headers).map_err(|cause| InputError::Stream(stream_id, cause))?
+        } else {
+            None
+        };
+        let headers = presence.priority.then_some(&head.headers);
+        let priority = self.initial_priority(conn_id, stream_id, headers);
         let mut recv = RecvHalf::new(window, RecvState::Head);
         recv.on_head(end, length).map_err(|cause| InputError::Stream(stream_id, cause))?;
         let halves = (SendHalf::new(send_window, SendState::Head), recv);
@@ -152,18 +159,18 @@ impl Session {
     }
 
     /// Returns the priority of the last PRIORITY_UPDATE that arrived before the request; otherwise
-    /// that of the request's priority field (RFC 9218).
+    /// that of the request's priority field (RFC 9218), if `headers` is given.
     fn initial_priority(
         &mut self,
         conn_id: ConnId,
         stream_id: StreamId,
-        head: &RequestHead,
+        headers: Option<&HeaderMap>,
     ) -> Priority {
         let updated = self.conns.find_known_mut(conn_id).and_then(|conn| {
             let index = conn.idle_priorities.iter().position(|&(other, _)| other == stream_id)?;
             Some(conn.idle_priorities.swap_remove(index).1)
         });
-        updated.unwrap_or_else(|| Priority::from_headers(&head.headers))
+        updated.or_else(|| headers.map(Priority::from_headers)).unwrap_or_default()
     }
 
     /// Applies a field section in stream order.

@@ -5,6 +5,7 @@
 
 mod arena;
 mod binding;
+mod chunk_queue;
 mod recv;
 mod replay;
 mod send;

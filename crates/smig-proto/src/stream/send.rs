@@ -1,10 +1,10 @@
 //! The sending half: queued body, send window, and the end of the direction.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::DATE;
+use http::{HeaderMap, HeaderValue};
 
+use super::chunk_queue::ChunkQueue;
 use super::replay::{Replay, SendBeforeAnswer};
 use crate::bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 use crate::flow::SendWindow;
@@ -52,7 +52,7 @@ pub(crate) struct Payload {
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     state: SendState,
-    queue: VecDeque<Bytes>,
+    queue: ChunkQueue,
     queued_bytes: usize,
     end: SendEnd,
     pub(crate) window: SendWindow,
@@ -81,7 +81,7 @@ impl SendHalf {
     pub(crate) fn new(window: u32, state: SendState) -> Self {
         Self {
             state,
-            queue: VecDeque::new(),
+            queue: ChunkQueue::default(),
             queued_bytes: 0,
             end: SendEnd::Open,
             window: SendWindow::new(window),
@@ -250,13 +250,8 @@ impl SendHalf {
             Payload { further_parts: Vec::new(), first_part: None, bytes, end: EndStream::No };
         let mut remaining_bytes = bytes;
         while remaining_bytes > 0 {
-            let front = self.queue.front_mut();
-            let Some(front) = front.debug_expect("the queue holds `queued` bytes") else { break };
-            let part = if front.len() <= remaining_bytes {
-                self.queue.pop_front().unwrap_or_default()
-            } else {
-                front.split_to(remaining_bytes)
-            };
+            let part = self.queue.take(remaining_bytes);
+            let Some(part) = part.debug_expect("the queue holds `queued` bytes") else { break };
             remaining_bytes -= part.len();
             match payload.first_part {
                 None => payload.first_part = Some(part),
@@ -285,9 +280,18 @@ impl SendHalf {
     }
 
     /// Stores a head that was written after the barrier.
-    pub(crate) fn record_head(&mut self, head: &ResponseHead, end: EndStream) {
+    pub(crate) fn record_head(
+        &mut self,
+        head: &ResponseHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) {
         if let Some(replay) = &mut self.replay {
-            replay.heads.push((head.clone(), end));
+            let mut head = head.clone();
+            if let Some(date) = date {
+                head.headers.insert(DATE, date.clone());
+            }
+            replay.heads.push((head, end));
         }
     }
 
@@ -329,7 +333,7 @@ impl SendHalf {
 
     /// Drops everything, after a reset of the stream.
     pub(crate) fn abort(&mut self) {
-        self.queue = VecDeque::new();
+        self.queue = ChunkQueue::default();
         self.queued_bytes = 0;
         self.end = SendEnd::Data;
         self.state = SendState::Ended;

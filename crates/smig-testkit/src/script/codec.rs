@@ -1,5 +1,7 @@
 //! Encoder and decoder of frames.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use smig_proto::hpack::{Decoder, Field};
 use smig_proto::{AppId, Cid, EndStream, ErrorCode};
@@ -221,7 +223,7 @@ impl FrameReader {
     fn decode_fields(&mut self, block: &[u8]) -> Fields {
         let mut fields = Vec::new();
         let copy = Bytes::copy_from_slice;
-        let collect = |field| match field {
+        let collect = |field: Cow<'_, Field>| match field.into_owned() {
             Field::Pseudo(name, value) => fields.push((copy(name.as_str().as_bytes()), value)),
             Field::Regular(name, value) => {
                 fields.push((copy(name.as_str().as_bytes()), copy(value.as_bytes())));

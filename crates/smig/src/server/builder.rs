@@ -45,6 +45,18 @@ pub enum AuthorityCheck {
     Service,
 }
 
+/// What the extensions of a request over HTTP/2 contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestExtensions {
+    /// All that the server knows: [`ConnectionInfo`](crate::ConnectionInfo),
+    /// [`InformationalSender`](crate::InformationalSender), and the stream for an observer.
+    #[default]
+    All,
+    /// Only what belongs to the request itself, the `:protocol` of an extended CONNECT: saves four
+    /// allocations a request for a service that reads nothing else.
+    Protocol,
+}
+
 /// Configuration of a server. Every setting has a default; [`start`](Self::start) and [`serve`](Self::serve) need a listener.
 #[derive(Debug)]
 pub struct ServerBuilder {
@@ -64,6 +76,7 @@ pub struct ServerBuilder {
     body_timeout: Duration,
     tenant: Vec<u8>,
     authority_check: AuthorityCheck,
+    request_extensions: RequestExtensions,
     request_label_limit: usize,
     observer: Option<DebugObserver>,
 }
@@ -95,6 +108,7 @@ impl Default for ServerBuilder {
             body_timeout: Duration::from_secs(60),
             tenant: Vec::new(),
             authority_check: AuthorityCheck::Server,
+            request_extensions: RequestExtensions::All,
             request_label_limit: 0,
             observer: None,
         }
@@ -245,6 +259,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets what the extensions of requests over HTTP/2 contain.
+    #[must_use]
+    pub fn request_extensions(mut self, extensions: RequestExtensions) -> Self {
+        self.request_extensions = extensions;
+        self
+    }
+
     /// Sets how many bytes of a request's method, authority and path, each, are recorded for
     /// [`Server::sessions`]; 0, the default, records nothing.
     #[must_use]
@@ -392,6 +413,7 @@ impl ServerBuilder {
             time_limits,
             tenant: self.tenant,
             authority_check: self.authority_check,
+            request_extensions: self.request_extensions,
             request_label_limit: self.request_label_limit,
         }))
     }

@@ -1,23 +1,16 @@
 //! Converts `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
 
-use std::sync::Arc;
-
 use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
 use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 
 use super::exchange::{ContinueExpectation, RequestKind};
-use crate::connection::ConnectionInfo;
 use crate::driver::TurnCx;
 use crate::stream::{BodyLength, Incoming, content_length};
 
 /// Builds the request for the service.
-pub(super) fn build_request(
-    head: RequestHead,
-    body: Incoming,
-    info: Option<&Arc<ConnectionInfo>>,
-) -> Request<Incoming> {
+pub(super) fn build_request(head: RequestHead, body: Incoming) -> Request<Incoming> {
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
@@ -25,9 +18,6 @@ pub(super) fn build_request(
     *request.headers_mut() = head.headers;
     if let Some(protocol) = head.protocol {
         request.extensions_mut().insert(protocol);
-    }
-    if let Some(info) = info {
-        request.extensions_mut().insert(Arc::clone(info));
     }
     request
 }
@@ -52,6 +42,9 @@ pub(super) fn continue_expectation(headers: &HeaderMap) -> ContinueExpectation {
 /// A response's head for the engine, and the plan for its body.
 pub(super) struct PreparedResponse {
     pub(super) head: ResponseHead,
+    /// The date, if the head has none. Beside the head, because adding a field to the copy of a
+    /// prepared map would move the map.
+    pub(super) date: Option<HeaderValue>,
     pub(super) body: BodyPlan,
 }
 
@@ -79,13 +72,9 @@ pub(super) fn prepare_response<B: Body>(
     date: Option<HeaderValue>,
 ) -> PreparedResponse {
     let response::Parts { status, mut headers, .. } = parts;
-    if let Some(date) = date
-        && !headers.contains_key(DATE)
-    {
-        headers.insert(DATE, date);
-    }
+    let date = date.filter(|_| !headers.contains_key(DATE));
     let plan = plan_body(status, &mut headers, body, kind);
-    PreparedResponse { head: ResponseHead { status, headers }, body: plan }
+    PreparedResponse { head: ResponseHead { status, headers }, date, body: plan }
 }
 
 fn plan_body<B: Body>(

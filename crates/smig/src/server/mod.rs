@@ -43,7 +43,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use builder::{AuthorityCheck, ServerBuilder};
+pub use builder::{AuthorityCheck, RequestExtensions, ServerBuilder};
 pub use connection_server::ConnectionServer;
 pub use http1::UpgradedIo;
 pub use informational::InformationalSender;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smig_proto::Config;
 
-use super::builder::AuthorityCheck;
+use super::builder::{AuthorityCheck, RequestExtensions};
 use super::session_registry::Registry;
 use crate::deadlines::TimeLimits;
 use crate::driver::ConnOptions;
@@ -31,6 +31,7 @@ pub(super) struct ServerShared {
     pub(super) time_limits: TimeLimits,
     pub(super) tenant: Vec<u8>,
     pub(super) authority_check: AuthorityCheck,
+    pub(super) request_extensions: RequestExtensions,
     pub(super) request_label_limit: usize,
 }
 

@@ -102,6 +102,10 @@ pub(super) struct DynamicTable {
     names: Slots,
     /// Tags of recent fields without an entry.
     sightings: Vec<u16>,
+    /// Number of changes of the entries.
+    version: u64,
+    /// Number of fields that were recorded in `sightings`.
+    sighting_count: u64,
 }
 
 /// Initial capacity, enough for the table of a typical connection.
@@ -124,7 +128,19 @@ impl DynamicTable {
             fields: Slots::default(),
             names: Slots::default(),
             sightings: Vec::new(),
+            version: 0,
+            sighting_count: 0,
         }
+    }
+
+    /// Returns a number that changes whenever the entries do.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns a number that changes whenever a field is recorded as seen.
+    pub(super) const fn sighting_count(&self) -> u64 {
+        self.sighting_count
     }
 
     pub(super) fn max_size(&self) -> usize {
@@ -133,13 +149,14 @@ impl DynamicTable {
 
     pub(super) fn set_max_size(&mut self, max_size: usize) {
         self.max_size = max_size;
+        self.version += 1;
         self.evict_to(max_size);
     }
 
     /// Returns the index of a field, in the address space of both tables.
     #[inline]
     pub(super) fn find(&self, key: &Key<'_>) -> Option<usize> {
-        self.fields.candidates(key.hash).find_map(|serial| {
+        self.fields.find(key.hash, |serial| {
             let (age, name, value) = self.entry(serial)?;
             (name == key.name && value == key.value).then_some(static_table::LEN + age)
         })
@@ -150,7 +167,7 @@ impl DynamicTable {
         if self.entries.is_empty() {
             return None;
         }
-        self.names.candidates(Hash::of_name(name)).find_map(|serial| {
+        self.names.find(Hash::of_name(name), |serial| {
             let (age, entry_name, _) = self.entry(serial)?;
             (entry_name == name).then_some(static_table::LEN + age)
         })
@@ -158,6 +175,7 @@ impl DynamicTable {
 
     /// Records that the field was seen; returns whether it was recorded already.
     pub(super) fn note_sighting(&mut self, key: &Key<'_>) -> bool {
+        self.sighting_count += 1;
         if self.sightings.is_empty() {
             self.sightings = vec![0; MAX_SIGHTINGS];
         }
@@ -170,6 +188,7 @@ impl DynamicTable {
 
     /// Inserts a field that fits into the table.
     pub(super) fn insert(&mut self, key: &Key<'_>) {
+        self.version += 1;
         let entry = Entry {
             start: self.removed_bytes + self.bytes.len(),
             name_len: key.name.len(),
@@ -238,15 +257,22 @@ struct Slot {
 }
 
 impl Slots {
-    /// Returns the serial numbers of the entries that may match the hash.
+    /// Returns the first result of `confirm` for the serial numbers of the entries that may match
+    /// the hash. A loop: as a chain of iterators it took a third of the time of a field.
     #[inline]
-    fn candidates(&self, hash: Hash) -> impl Iterator<Item = u16> {
-        let set = match self.sets.len() {
-            0 => None,
-            set_count => self.sets.get(hash.set_index(set_count)),
-        };
+    fn find(&self, hash: Hash, confirm: impl Fn(u16) -> Option<usize>) -> Option<usize> {
+        if self.sets.is_empty() {
+            return None;
+        }
         let tag = hash.tag();
-        set.into_iter().flatten().filter(move |slot| slot.tag == tag).map(|slot| slot.serial)
+        for slot in self.sets.get(hash.set_index(self.sets.len()))? {
+            if slot.tag == tag
+                && let Some(index) = confirm(slot.serial)
+            {
+                return Some(index);
+            }
+        }
+        None
     }
 
     /// Stores an entry in the slot with the same tag, else in an empty one, else in that of the

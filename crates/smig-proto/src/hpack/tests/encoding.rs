@@ -209,7 +209,7 @@ fn tables_stay_in_sync_over_many_blocks() {
         let mut expected = round_fields.iter();
         decoder
             .decode(&encode_block(&mut encoder, &round_fields), |field| {
-                assert_eq!(Some(&field), expected.next())
+                assert_eq!(Some(&*field), expected.next())
             })
             .unwrap();
         assert!(expected.next().is_none());

@@ -78,7 +78,8 @@ where
                 return self.on_failure(turn, slot, HandlerError::Error(error.into()));
             }
         };
-        if let Err(error) = turn.session.send_response(exchange.key, &prepared.head, end) {
+        let (head, date) = (&prepared.head, prepared.date.as_ref());
+        if let Err(error) = turn.session.send_dated_response(exchange.key, head, date, end) {
             return self.on_failure(turn, slot, HandlerError::Error(Box::new(error)));
         }
         if end == EndStream::Yes {

@@ -11,7 +11,7 @@ use crate::driver::TurnCx;
 use crate::error::Error;
 use crate::mailbox::Slot;
 use crate::observer::ObserverEvent;
-use crate::server::builder::AuthorityCheck;
+use crate::server::builder::{AuthorityCheck, RequestExtensions};
 use crate::server::exchange::{
     BodySendState, ContinueExpectation, Exchange, RequestKind, Work, catch_panic,
 };
@@ -47,14 +47,17 @@ where
         if !is_covered && kind != RequestKind::Connect {
             return heads::refuse_misdirected(turn, key);
         }
-        let continue_expectation = match end {
-            EndStream::Yes => ContinueExpectation::NotExpected,
-            EndStream::No => heads::continue_expectation(&head.headers),
+        let time_limits = &self.worker.shared.time_limits;
+        let (continue_expectation, upload_clock) = match end {
+            EndStream::Yes => (ContinueExpectation::NotExpected, None),
+            EndStream::No => {
+                let (version, headers) = (Version::HTTP_2, &head.headers);
+                let clock =
+                    slow_uploads::upload_clock(time_limits, kind, version, headers, turn.now);
+                (heads::continue_expectation(headers), clock)
+            }
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
-        let deadlines = &self.worker.shared.time_limits;
-        let upload_clock =
-            slow_uploads::upload_clock(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
             key,
             conn,
@@ -92,12 +95,17 @@ where
                 Incoming::stream(shared)
             }
         };
-        let mut request = heads::build_request(*head, body, turn.conns.info(conn));
-        let informational_sender =
-            InformationalSender::stream(Arc::clone(&self.pending_informational), key, slot);
-        request.extensions_mut().insert(informational_sender);
-        if let Some(stream_ref) = stream_ref {
-            request.extensions_mut().insert(stream_ref);
+        let mut request = heads::build_request(*head, body);
+        if self.worker.shared.request_extensions == RequestExtensions::All {
+            let informational_sender =
+                InformationalSender::stream(Arc::clone(&self.pending_informational), key, slot);
+            request.extensions_mut().insert(informational_sender);
+            if let Some(info) = turn.conns.info(conn) {
+                request.extensions_mut().insert(Arc::clone(info));
+            }
+            if let Some(stream_ref) = stream_ref {
+                request.extensions_mut().insert(stream_ref);
+            }
         }
         self.call_service(slot, request);
         self.advance(turn, slot);

@@ -1,0 +1,276 @@
+#!/usr/bin/python3
+"""Instructions and system calls a request, of servers of files or of reverse proxies, counted by valgrind.
+
+A rate needs a quiet machine; a count does not: repeated runs differ by less than 1 %, whatever else runs. Counted are
+the instructions of the server's own processes outside the kernel; the kernel's part shows only as the number of system
+calls (without reads of the clock, which do not enter it). valgrind has no AVX-512, so that the largest ciphers are slower for all alike, and one thread runs at a time.
+
+Each server is started under callgrind, and loaded by h2load three times over the same number of connections: to warm
+up, with a few requests, and with many. The difference between the last two, divided by the additional requests, is
+free of start-up, handshakes and closes.
+
+    bench/instructions                            `smig serve` and h2o, all columns
+    bench/instructions --what gateway             `smig gateway`, nginx, haproxy and nghttpx
+    bench/instructions --columns 1,5              these columns of bench/serve or bench/gateway only
+    bench/instructions --peers smig,nghttpd       these only
+    SMIG_BEFORE=PROGRAM bench/instructions --peers smig,smig-before    against an earlier build
+    bench/instructions --requests 20000           more additional requests (one in 50 of them if they are large)
+    bench/instructions --rounds 3                 also the largest difference between rounds
+    bench/instructions --profile DIRECTORY        keeps callgrind's files, for callgrind_annotate: smig-1-KB-many...
+    bench/instructions --json result.json         also as JSON
+
+For a profile with names of inlined functions, build with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only.
+"""
+
+import argparse
+import contextlib
+import glob
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+
+import proxied
+import proxies
+import setting
+import throughput
+from peers import process, servers
+from peers.material import Certificate, write_file
+
+FEW = 640
+# Of requests for files larger than this many bytes, one in LARGE_SHARE of the requested number is enough.
+LARGE_BYTES, LARGE_SHARE = 1_000_000, 250
+
+
+class Count:
+    """Instructions and system calls of a server since its last dump."""
+
+    def __init__(self, instructions=0, calls=0):
+        self.instructions, self.calls = instructions, calls
+
+
+class Counted:
+    """A server under callgrind. `files` is the prefix of callgrind's output files."""
+
+    def __init__(self, server, files):
+        self.server, self.files, self.dumps = server, files, 0
+
+    def take(self, keep=None):
+        """Returns the count since the last call, and starts a new one; keeps the dumps as `keep` if given."""
+        done = [path for path in glob.glob(f"{glob.escape(self.files)}*")]
+        for pid in [self.server.process.pid, *process.children_of(self.server.process.pid)]:
+            dumped = process.run(["callgrind_control", "-d", pid], 60)
+            if dumped.returncode:
+                raise RuntimeError(f"{self.server.name}: {dumped.stdout.decode(errors='replace')}")
+        count = Count()
+        for path in set(glob.glob(f"{glob.escape(self.files)}*")) - set(done):
+            count = self._add(count, path)
+            if keep:
+                shutil.copy(path, f"{keep}.{os.path.basename(path).rpartition('.')[2]}")
+        return count
+
+    @staticmethod
+    def _add(count, path):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            text = f.read()
+        if not text:
+            return count  # of a process that has not dumped anything
+        events = re.search(r"(?m)^events: (.*)$", text).group(1).split()
+        totals = dict(zip(events, map(int, re.search(r"(?m)^totals: (.*)$", text).group(1).split())))
+        calls = totals.get("sysCount", 0) - clock_reads(text, events.index("sysCount"))
+        return Count(count.instructions + totals["Ir"], count.calls + calls)
+
+
+# Without valgrind they do not enter the kernel.
+CLOCK = re.compile(r"(?:__)?(?:vdso_)?(?:clock_gettime|gettimeofday|time)(?:@@.*)?")
+
+
+def clock_reads(text, column):
+    """Returns the system calls of the functions that read the clock, in callgrind's format: `fn=(number) name`, or the
+    number alone after the first time; then a line per source line, of its number and costs. A line after `calls=` has
+    the costs of a callee."""
+    names, is_clock, is_callee, found = {}, False, False, 0
+    for line in text.splitlines():
+        if line.startswith("fn="):
+            number, _, name = line[3:].partition(" ")
+            names.setdefault(number, name)
+            is_clock = bool(CLOCK.fullmatch(names[number]))
+        elif line.startswith(("cfn=", "cfi=", "cfl=", "cob=")):
+            number, _, name = line.partition("=")[2].partition(" ")
+            if line.startswith("cfn=") and name:
+                names.setdefault(number, name)
+        elif line.startswith("calls="):
+            is_callee = True
+        elif line[:1].isdigit() or line[:1] in "+-*":
+            costs = line.split()[1:]
+            if is_clock and not is_callee and len(costs) > column:
+                found += int(costs[column])
+            is_callee = False
+    return found
+
+
+def load(server, column, requests):
+    """Runs h2load with this number of requests. Raises RuntimeError if one failed."""
+    _, file, _, streams, _ = column
+    _, prefix, _ = setting.pinning()
+    done = process.run([*prefix, "h2load", "-t", "1", "-c", throughput.CONNECTIONS, "-m", streams, "-n", requests,
+                        server.url(file, "127.0.0.1")], 600)
+    output = done.stdout.decode(errors="replace")
+    succeeded = re.search(r"(\d+) succeeded", output)
+    codes = re.search(r"status codes: (\d+) 2xx", output)
+    if not (succeeded and codes) or not int(succeeded.group(1)) == int(codes.group(1)) == requests:
+        raise RuntimeError(f"{server.name}, {column[0]}: {output[-1500:]}{done.stderr.decode(errors='replace')[-500:]}")
+
+
+def measure(counted, column, options):
+    """Returns instructions and system calls a request."""
+    few, more = FEW, options.requests
+    if column[2] > LARGE_BYTES:
+        few, more = throughput.CONNECTIONS, max(throughput.CONNECTIONS, more // LARGE_SHARE)
+    name = f"{counted.server.name}-{column[0].replace(' ', '-').replace(',', '')}"
+    keep = os.path.join(options.profile, name) if options.profile else None
+    load(counted.server, column, few)
+    counted.take()
+    load(counted.server, column, few)
+    start = counted.take(keep and f"{keep}-few")
+    load(counted.server, column, few + more)
+    end = counted.take(keep and f"{keep}-many")
+    return (end.instructions - start.instructions) / more, (end.calls - start.calls) / more
+
+
+def valgrind(files):
+    return ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-systime=yes", f"--log-file={files}.log",
+            f"--callgrind-out-file={files}.%p"]
+
+
+class Serve:
+    """Servers of files."""
+
+    columns = [(column, None) for column in throughput.COLUMNS]
+    default_peers = ["smig", "h2o"]
+    known = setting.KNOWN
+    upstream = None
+
+    @staticmethod
+    def able(names):
+        return names
+
+    @staticmethod
+    def start(name, place, _upstream, _protocol):
+        return setting.start(name, place)
+
+
+class Gateway:
+    """Reverse proxies in front of one nginx, which is not counted."""
+
+    columns = proxied.COLUMNS
+    default_peers = ["smig", "nginx", "haproxy", "nghttpx"]
+    known = {**proxies.PROXIES, **proxies.VARIANTS}
+    upstream = proxies.Upstream
+
+    @staticmethod
+    def able(names):
+        return proxies.installed(names)
+
+    @staticmethod
+    def start(name, place, upstream, protocol):
+        return proxied.start(name, place, upstream, protocol)
+
+
+KINDS = {"serve": Serve, "gateway": Gateway}
+
+
+def measure_all(kind, options, base, folder, certificate):
+    """Returns {column: {peer: [(instructions, system calls) of a round]}}."""
+    found = {column[0]: {} for column, _ in options.columns}
+    beside = servers.Place(folder, certificate, os.path.join(base, "upstream"))
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(kind.upstream(beside)) if kind.upstream else None
+        for name in options.peers:
+            for protocol in sorted({protocol for _, protocol in options.columns}, key=str):
+                scratch = os.path.join(base, f"{name}-{protocol}")
+                place = servers.Place(folder, certificate, scratch, valgrind(os.path.join(scratch, "count")))
+                server = kind.start(name, place, upstream, protocol)
+                if server is None:
+                    continue
+                with server:
+                    counted = Counted(server, os.path.join(scratch, "count."))
+                    for column in [column for column, other in options.columns if other == protocol]:
+                        runs = [measure(counted, column, options) for _ in range(options.rounds)]
+                        found[column[0]][name] = runs
+            print(f"{name} is counted", file=sys.stderr, flush=True)
+    return found
+
+
+def report(options, found):
+    head = list(found)
+    medians = [{c: {n: statistics.median(run[i] for run in runs) for n, runs in of.items()} for c, of in found.items()}
+               for i in range(2)]
+    cell = lambda of, name, show: show(of[name]) if name in of else "-"
+    for what, figures, show in [("instructions a request", medians[0], lambda value: f"{value:,.0f}"),
+                                ("system calls a request", medians[1], lambda value: f"{value:.2f}")]:
+        rows = [[name, *[cell(figures[c], name, show) for c in head]] for name in options.peers]
+        print(f"\n{setting.table([what, *head], rows)}")
+    if "smig" in options.peers and len(options.peers) > 1:
+        rows = [[name, *[cell({n: value / of["smig"] for n, value in of.items()}, name, lambda value: f"{value:.2f}")
+                         for of in medians[0].values()]] for name in options.peers if name != "smig"]
+        print(f"\n{setting.table(['instructions, divided by those of smig', *head], rows)}")
+    if options.rounds > 1:
+        spreads = [(max(counts) - min(counts)) / statistics.median(counts)
+                   for of in found.values() for runs in of.values() for counts in [[run[0] for run in runs]]]
+        print(f"\nlargest difference between rounds of one cell: {100 * max(spreads):.2f} % of its median")
+    return {"instructions a request": medians[0], "system calls a request": medians[1]}
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--what", choices=KINDS, default="serve")
+    parser.add_argument("--peers", default=None)
+    parser.add_argument("--columns", default=None)
+    parser.add_argument("--requests", type=int, default=6_400)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--profile", metavar="DIRECTORY", default=None)
+    parser.add_argument("--json", metavar="FILE", default=None)
+    options = parser.parse_args()
+    kind = KINDS[options.what]
+    options.peers = options.peers.split(",") if options.peers else kind.default_peers
+    for name in options.peers:
+        if name not in kind.known:
+            parser.error(f"no peer {name}; there are {', '.join(kind.known)}")
+    numbers = [int(number) for number in options.columns.split(",")] if options.columns else range(1, len(kind.columns) + 1)
+    if not all(1 <= number <= len(kind.columns) for number in numbers):
+        parser.error(f"columns are 1 to {len(kind.columns)}")
+    options.columns = [kind.columns[number - 1] for number in numbers]
+    options.peers = kind.able(options.peers)
+    return kind, options
+
+
+def main():
+    kind, options = parsed()
+    process.stop_on_signals()
+    process.raise_file_limit()
+    if options.profile:
+        os.makedirs(options.profile, exist_ok=True)
+    print(f"smig at {setting.commit()}; h2load -t 1 -c {throughput.CONNECTIONS}, {options.requests} requests, "
+          f"{options.rounds} rounds", flush=True)
+    base = tempfile.mkdtemp(prefix="smig-bench-")
+    try:
+        folder = os.path.join(base, "www")
+        os.makedirs(folder)
+        for (_, file, size, _, _), _ in kind.columns:
+            write_file(os.path.join(folder, file), size, seed=file)
+        found = measure_all(kind, options, base, folder, Certificate(os.path.join(base, "cert")))
+    finally:
+        process.stop_all()
+        shutil.rmtree(base, ignore_errors=True)
+    result = report(options, found)
+    if options.json:
+        setting.write_result(options.json, {
+            "machine": setting.machine(), "commit": setting.commit(), "requests": options.requests, "runs": found, **result})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
