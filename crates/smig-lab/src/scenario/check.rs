@@ -57,6 +57,9 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     }
     check_host("hosts.server", &scenario.hosts.server, &mut faults);
     check_host("hosts.client", &scenario.hosts.client, &mut faults);
+    if scenario.hosts.client.starved.is_some() {
+        faults.add("hosts.client.starved", "only the servers' host has this");
+    }
     let hystart = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
     if let (Some(server), Some(client)) = hystart
         && server != client
@@ -104,6 +107,12 @@ fn check_host(path: &str, host: &HostSettings, faults: &mut Faults) {
     }
     if host.initial_window == Some(0) {
         faults.add(&format!("{path}.initial_window"), "it must be at least 1 segment");
+    }
+    if let Some(starved) = host.starved
+        && (starved.runs.0.is_zero() || starved.runs >= starved.every)
+    {
+        let what = "runs must be more than 0 and less than every";
+        faults.add(&format!("{path}.starved"), what);
     }
     for name in host.sysctls.keys() {
         if name.starts_with('/') || name.contains("..") || !name.contains('/') {

@@ -46,7 +46,7 @@ pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
     HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
-    SizeClass, Sizes, Transfer, TransferDirection, ValidityBounds, Workload,
+    SizeClass, Sizes, Starvation, Transfer, TransferDirection, ValidityBounds, Workload,
 };
 pub use trials::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
 pub use value::{Size, TimeSpan};

@@ -83,9 +83,22 @@ pub struct HostSettings {
     /// Whether CUBIC uses HyStart. The setting is machine-wide, so it applies to both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
+    /// Servers: how little of the time their processes run, as on a machine that is overloaded; always if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starved: Option<Starvation>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// How little of the time processes run: the rest they are stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Starvation {
+    /// Time for which they run in each period.
+    pub runs: TimeSpan,
+    /// The period.
+    pub every: TimeSpan,
 }
 
 /// Server implementation.
