@@ -30,6 +30,7 @@
 
 mod check;
 mod command;
+mod fraction;
 mod load;
 mod placeholder;
 mod published_keys;
@@ -40,6 +41,7 @@ mod trials;
 mod value;
 
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
+pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
 pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};
