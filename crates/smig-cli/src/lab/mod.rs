@@ -5,6 +5,7 @@
 mod build;
 mod check;
 mod compare;
+mod cross_traffic;
 mod link;
 mod merge;
 mod profiles;
@@ -47,6 +48,7 @@ enum LabCommand {
     Profiles(profiles::ProfilesArgs),
     Trace(trace::TraceArgs),
     Survey(survey::SurveyArgs),
+    CrossTraffic(cross_traffic::CrossTrafficArgs),
     #[command(hide = true)]
     Trial(trial::TrialArgs),
     #[command(hide = true)]
@@ -72,6 +74,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
+        LabCommand::CrossTraffic(args) => cross_traffic::run(&args),
         LabCommand::Trial(args) => trial::run(&args),
         LabCommand::ExecChild(args) => trial::exec_child(&args),
         LabCommand::Hystart(args) => trial::keep_hystart(&args),
