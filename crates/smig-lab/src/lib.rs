@@ -8,6 +8,7 @@
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
+//! - [`matrix`]: many networks and many ways to transfer, and who is best where;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 
 #![cfg(target_os = "linux")]
@@ -15,6 +16,7 @@
 pub mod campaign;
 pub mod compare;
 pub mod cross_traffic;
+pub mod matrix;
 pub mod recording;
 pub mod reproduce;
 pub mod scenario;

@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod cross_traffic;
 mod link;
+mod matrix;
 mod merge;
 mod profiles;
 mod reproduce;
@@ -40,6 +41,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(run::RunArgs),
     Reproduce(reproduce::ReproduceArgs),
+    Matrix(matrix::MatrixArgs),
     Merge(merge::MergeArgs),
     Compare(compare::CompareArgs),
     Timeline(timeline::TimelineArgs),
@@ -65,6 +67,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run::run(&args),
         LabCommand::Reproduce(args) => reproduce::run(&args),
+        LabCommand::Matrix(args) => matrix::run(&args),
         LabCommand::Merge(args) => merge::run(&args),
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Timeline(args) => timeline::run(&args),
