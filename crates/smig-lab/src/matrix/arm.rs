@@ -38,7 +38,12 @@ const ARMS: [Arm; 12] = [
     arm("moved-unpaced", ["moved,", "unpaced"], "moved, not paced", Role::Other),
     arm("pool", ["two,", "unpaced"], "two connections", Role::Other),
     arm("pool-paced", ["two,", "paced"], "two connections, paced", Role::Other),
-    arm("http3", ["HTTP/3", "Go"], "HTTP/3, server and client by quic-go", Role::Other),
+    arm(
+        "http3",
+        ["HTTP/3", "Go"],
+        "HTTP/3 by quic-go, with its own congestion control",
+        Role::Other,
+    ),
     arm("nginx", ["nginx", "tuned"], "nginx with little unsent data", Role::Other),
     arm("h2o", ["h2o", "tuned"], "h2o with its latency optimisation and priorities", Role::Other),
 ];

@@ -113,6 +113,7 @@ pub enum ServerKind {
     Haproxy,
     Caddy,
     Go,
+    Http3,
     Command,
 }
 
@@ -168,6 +169,8 @@ pub enum ClientKind {
     H2,
     /// HTTP/1.1.
     Http1,
+    /// HTTP/3, by quic-go; its server is of the kind of this name.
+    Http3,
     /// Any program.
     Command,
 }
@@ -484,6 +487,7 @@ impl ServerKind {
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
             Self::Go => "go",
+            Self::Http3 => "http3",
             Self::Command => "command",
         }
     }
@@ -491,7 +495,7 @@ impl ServerKind {
     /// Returns whether the server accepts request bodies; assumed for a command.
     #[must_use]
     pub const fn accepts_uploads(self) -> bool {
-        matches!(self, Self::Smig | Self::Go | Self::Command)
+        matches!(self, Self::Smig | Self::Go | Self::Http3 | Self::Command)
     }
 }
 

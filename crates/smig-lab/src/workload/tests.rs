@@ -51,6 +51,7 @@ fn run_with(events: Option<EventSender>) -> Result<Observation, WorkloadError> {
             smig: "smig".into(),
             certificate: server_files.certificate,
             servers: BTreeMap::new(),
+            programs: BTreeMap::new(),
         },
         time_limit: Duration::from_secs(60),
     };
