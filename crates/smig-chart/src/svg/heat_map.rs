@@ -34,6 +34,8 @@ pub struct HeatMap {
     pub bar_legend: String,
     /// Meaning of a marked field.
     pub mark_legend: String,
+    /// What the rows' names state.
+    pub row_heading: String,
     /// The columns.
     pub columns: Vec<HeatColumn>,
     /// Rows from top to bottom.
@@ -56,6 +58,8 @@ pub struct HeatColumn {
 pub struct HeatRow {
     /// Its name.
     pub name: String,
+    /// More about it.
+    pub tooltip: String,
     /// A field for each column; none where nothing was measured.
     pub fields: Vec<Option<HeatField>>,
 }
@@ -67,8 +71,8 @@ pub struct HeatField {
     pub text: String,
     /// How bad it is, from 0 to 1.
     pub shade: f64,
-    /// Length of the bar, from 0 to 1.
-    pub bar: f64,
+    /// Length of the bar, from 0 to 1; none if there is nothing to lose.
+    pub bar: Option<f64>,
     /// Whether the field is the best of its row.
     pub is_marked: bool,
     /// More about it.
@@ -128,13 +132,23 @@ impl HeatMap {
         );
         self.draw_legend(&mut out);
         let (lefts, width) = self.column_lefts();
+        let _ = write!(
+            out,
+            "<text x=\"2\" y=\"{}\">{}</text>",
+            TITLE_HEIGHT + LEGEND_HEIGHT + 25.0,
+            escape(&self.row_heading)
+        );
         for (column, left) in self.columns.iter().zip(&lefts) {
             draw_column_name(&mut out, column, left + width / 2.0);
         }
         for (index, row) in self.rows.iter().enumerate() {
             let top = Self::body_top() + ROW_HEIGHT * index as f64;
             let y = round_to_tenth(top + 12.5);
-            let _ = write!(out, "<text x=\"2\" y=\"{y}\">{}</text>", escape(&row.name));
+            let (name, tooltip) = (escape(&row.name), escape(&row.tooltip));
+            let _ = write!(
+                out,
+                "<text class=\"key\" x=\"2\" y=\"{y}\">{name}<title>{tooltip}</title></text>"
+            );
             for (field, left) in row.fields.iter().zip(&lefts) {
                 if let Some(field) = field {
                     draw_field(&mut out, field, *left, top, width);
@@ -162,7 +176,7 @@ impl HeatMap {
             let sample = HeatField {
                 text: number.clone(),
                 shade: *shade,
-                bar: 0.0,
+                bar: None,
                 is_marked: false,
                 tooltip: String::new(),
             };
@@ -170,15 +184,11 @@ impl HeatMap {
             x += 32.0;
         }
         x += 14.0;
-        let _ = write!(
-            out,
-            "<path class=\"blocks\" style=\"fill:var(--blue)\" d=\"M{} {}h24v{BAR_HEIGHT}h-24z\"/>",
-            round_to_tenth(x),
-            round_to_tenth(y - 5.0)
-        );
+        draw_bar(out, 1.0, x, y - 5.0, 24.0);
         x += 30.0;
         text(out, &mut x, &self.bar_legend);
-        x += 8.0;
+        draw_bar(out, 0.0, x, y - 5.0, 24.0);
+        x += 44.0;
         draw_mark(out, x, y - 11.0, 24.0, 14.0);
         x += 30.0;
         text(out, &mut x, &self.mark_legend);
@@ -211,14 +221,8 @@ fn draw_field(out: &mut String, field: &HeatField, left: f64, top: f64, width: f
          d=\"M{x} {y}h{w}v{height}h-{w}z\"/>",
         w = round_to_tenth(width),
     );
-    let bar = round_to_tenth(field.bar.clamp(0.0, 1.0) * width);
-    if bar > 0.0 {
-        let _ = write!(
-            out,
-            "<path class=\"blocks\" style=\"fill:var(--blue)\" \
-             d=\"M{x} {}h{bar}v{BAR_HEIGHT}h-{bar}z\"/>",
-            round_to_tenth(top + height - BAR_HEIGHT)
-        );
+    if let Some(bar) = field.bar {
+        draw_bar(out, bar, left, top + height - BAR_HEIGHT, width);
     }
     if field.is_marked {
         draw_mark(out, left, top, width, height);
@@ -235,6 +239,23 @@ fn draw_field(out: &mut String, field: &HeatField, left: f64, top: f64, width: f
         let _ = write!(out, "<title>{}</title>", escape(&field.tooltip));
     }
     out.push_str("</g>");
+}
+
+/// Draws a bar of this length, from 0 to 1, and what it lacks in another colour.
+fn draw_bar(out: &mut String, length: f64, left: f64, top: f64, width: f64) {
+    let full = round_to_tenth(length.clamp(0.0, 1.0) * width);
+    let lost = round_to_tenth(width - full);
+    let (left, top) = (round_to_tenth(left), round_to_tenth(top));
+    for (colour, x, part) in [("blue", left, full), ("purple", left + full, lost)] {
+        if part > 0.0 {
+            let x = round_to_tenth(x);
+            let _ = write!(
+                out,
+                "<path class=\"blocks\" style=\"fill:var(--{colour})\" \
+                 d=\"M{x} {top}h{part}v{BAR_HEIGHT}h-{part}z\"/>"
+            );
+        }
+    }
 }
 
 /// Draws the frame of a row's best field.
@@ -258,7 +279,7 @@ mod tests {
     #[test]
     fn a_map_has_every_field_and_is_balanced() {
         let field = |text: &str, is_marked| {
-            let (shade, bar, tooltip) = (0.5, 0.9, "more <of it>".to_owned());
+            let (shade, bar, tooltip) = (0.5, Some(0.9), "more <of it>".to_owned());
             Some(HeatField { text: text.into(), shade, bar, is_marked, tooltip })
         };
         let column = |name: &str, begins_group| HeatColumn {
@@ -274,10 +295,19 @@ mod tests {
             shade_legend: ("slower".into(), vec![("1".into(), 0.0), ("9".into(), 1.0)]),
             bar_legend: "rate".into(),
             mark_legend: "best".into(),
+            row_heading: "rows".into(),
             columns: vec![column("a", false), column("b", true)],
             rows: vec![
-                HeatRow { name: "one".into(), fields: vec![field("1.1", true), field("7", false)] },
-                HeatRow { name: "two".into(), fields: vec![None, field("2.5", true)] },
+                HeatRow {
+                    name: "one".into(),
+                    tooltip: "1".into(),
+                    fields: vec![field("1.1", true), field("7", false)],
+                },
+                HeatRow {
+                    name: "two".into(),
+                    tooltip: "2".into(),
+                    fields: vec![None, field("2.5", true)],
+                },
             ],
         };
         let file = map.to_file();

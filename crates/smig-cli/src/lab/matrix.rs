@@ -41,7 +41,7 @@ use crate::stdout::{out, outln};
         matrix.json.\n\nThe cells that switch HyStart off need root, and are left out without.",
     after_help = "\
 Examples:
-  smig lab matrix --quick                          eight cells, five arms, a few minutes
+  smig lab matrix --quick                          eight cells, five arms, ten minutes
   smig lab matrix                                  everything, about three hours
   smig lab matrix --cells r10-t50 --cells cross=bbr --arms off,paced,moved
   smig lab matrix --shard 1/4 --out matrix-1       then: smig lab merge matrix-results matrix-?
@@ -114,6 +114,7 @@ fn selected_campaign(args: &MatrixArgs) -> Result<Campaign> {
     }
     if !args.plan
         && !args.report
+        && !args.quick
         && let Err(error) = hystart::check()
     {
         eprintln!("HyStart stays as it is, and cells that switch it off are left out: {error}");

@@ -4,6 +4,7 @@
 //! worst cells first, comma-separated values, and one picture. [`campaign`](crate::campaign) measures.
 
 mod arm;
+mod label;
 mod measurement;
 mod picture;
 mod report;

@@ -4,10 +4,11 @@ use smig_chart::format_number;
 use smig_chart::svg::{HeatColumn, HeatField, HeatMap, HeatRow};
 
 use super::arm::{Arm, Role, arms};
+use super::label::label;
 use super::report::{ArmReport, CellReport, MatrixReport};
 
 const WIDTH: f64 = 900.0;
-const LABEL_WIDTH: f64 = 216.0;
+const LABEL_WIDTH: f64 = 250.0;
 /// Times of the objects, relative to those without a download, from which on the shade is strongest.
 const MAX_SHADED_RATIO: f64 = 20.0;
 /// Arms that begin a group of columns.
@@ -24,7 +25,8 @@ pub fn draw(report: &MatrixReport) -> String {
         begins_group: GROUPS.contains(&arm.key) || arm.role == Role::Reference,
     };
     let row = |cell: &CellReport| HeatRow {
-        name: cell.cell.clone(),
+        name: label(&cell.levels),
+        tooltip: cell.cell.clone(),
         fields: shown.iter().map(|arm| Some(field(cell, cell.arm(arm.key)?))).collect(),
     };
     let map = HeatMap {
@@ -40,12 +42,28 @@ pub fn draw(report: &MatrixReport) -> String {
                 .map(|ratio| (format_number(ratio), shade(ratio)))
                 .to_vec(),
         ),
-        bar_legend: "bulk: share of the row's best rate".into(),
+        bar_legend: "rate of the bulk; lost to the row's best:".into(),
         mark_legend: "fastest objects at full rate".into(),
         columns: shown.iter().map(column).collect(),
-        rows: report.cells.iter().map(row).collect(),
+        row_heading: "rate, RTT, queue in BDP, control".into(),
+        rows: report.cells.iter().map(row).chain([wins(report, &shown)]).collect(),
     };
     map.to_file()
+}
+
+/// Returns the last row: in how many cells each arm is the best.
+fn wins(report: &MatrixReport, shown: &[&Arm]) -> HeatRow {
+    let count = |arm: &&Arm| {
+        let wins = report.cells.iter().filter(|cell| cell.winner == Some(arm.key)).count();
+        let text = wins.to_string();
+        let (shade, bar, is_marked, tooltip) = (0.0, None, false, String::new());
+        Some(HeatField { text, shade, bar, is_marked, tooltip })
+    };
+    HeatRow {
+        name: "best in so many of these".into(),
+        tooltip: String::new(),
+        fields: shown.iter().map(count).collect(),
+    }
 }
 
 fn field(cell: &CellReport, arm: &ArmReport) -> HeatField {
@@ -66,7 +84,7 @@ fn field(cell: &CellReport, arm: &ArmReport) -> HeatField {
     HeatField {
         text: arm.p95_ratio.map_or_else(|| "-".into(), short_ratio),
         shade: arm.p95_ratio.map_or(0.0, shade),
-        bar: share,
+        bar: Some(share),
         is_marked: cell.winner == Some(arm.arm),
         tooltip,
     }

@@ -39,7 +39,7 @@ pub enum SelectionError {
     },
 }
 
-/// Keeps the cells that match any pattern (a part of the name, or `AXIS=LEVEL`), and the named arms with the
+/// Keeps the cells that match any pattern (a name, a part of names, or `AXIS=LEVEL`), and the named arms with the
 /// reference; all if there are no patterns, or no names.
 ///
 /// # Errors
@@ -55,7 +55,13 @@ pub fn select(
                 return Err(SelectionError::NoCell(pattern.clone()));
             }
         }
-        campaign.cells.retain(|cell| patterns.iter().any(|pattern| matches(cell, pattern)));
+        let names: BTreeSet<_> = campaign.cells.iter().map(|cell| cell.name.clone()).collect();
+        // A whole name is not a part of others.
+        let selects = |pattern: &String, cell: &Cell| match names.contains(pattern) {
+            true => cell.name == *pattern,
+            false => matches(cell, pattern),
+        };
+        campaign.cells.retain(|cell| patterns.iter().any(|pattern| selects(pattern, cell)));
     }
     let mut kept: BTreeSet<&str> = arms().iter().map(|arm| arm.key).collect();
     if !arm_names.is_empty() {
@@ -70,13 +76,15 @@ pub fn select(
     Ok(())
 }
 
-/// Keeps eight cells and five arms.
+/// Keeps eight cells and five arms. They leave the machine's HyStart as it is, so that they neither need root nor wait
+/// for other users of it.
 pub fn select_quick(campaign: &mut Campaign) {
+    remove_hystart(campaign);
     campaign.cells.retain(|cell| QUICK_CELLS.contains(&cell.name.as_str()));
     keep(campaign, &BTreeSet::from(QUICK_ARMS));
 }
 
-/// Leaves the machine's HyStart as it is, for a user who may not set it: removes the cells without it.
+/// Leaves the machine's HyStart as it is, which is on, for a user who may not set it: removes the cells without it.
 pub fn remove_hystart(campaign: &mut Campaign) {
     campaign.cells.retain(|cell| cell.level("hystart") != Some("off"));
     for condition in &mut campaign.conditions {

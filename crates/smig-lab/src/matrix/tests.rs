@@ -65,6 +65,10 @@ fn selections_keep_whole_cells_and_the_reference() {
     assert!(campaign.cells.iter().all(|cell| cell.level("control") == Some("bbr")));
     assert_eq!(campaign.conditions.len(), 2 * campaign.cells.len(), "moved and alone");
 
+    let mut one = full_campaign();
+    select(&mut one, &["r10-t50-q1-cubic".into()], &[]).unwrap();
+    assert_eq!(one.cells.len(), 1, "a name, and not a part of others");
+
     let mut quick = full_campaign();
     select_quick(&mut quick);
     assert_eq!((quick.cells.len(), quick.conditions.len()), (8, 40));
@@ -116,6 +120,18 @@ fn verdict(moved: Measurement, levels: &[(&str, &str)]) -> Option<Verdict> {
         ("moved", moved),
     ];
     report(levels, &measured).arm("moved").unwrap().verdict
+}
+
+#[test]
+fn a_label_mentions_what_differs() {
+    let campaign = full_campaign();
+    let labels: Vec<String> = (campaign.cells.iter())
+        .map(|cell| label::label(&cell.levels.iter().cloned().collect()))
+        .collect();
+    assert_eq!(labels[0], "10 Mbit/s 50 ms 1\u{d7} cubic");
+    assert_eq!(labels[10], "10 Mbit/s 50 ms 1\u{d7} cubic + cubic");
+    let different: BTreeSet<_> = labels.iter().collect();
+    assert_eq!(different.len(), labels.len());
 }
 
 #[test]
