@@ -3,16 +3,20 @@
 //! - [`scenario`]: what to measure, from a TOML file;
 //! - [`trial`]: one run of a scenario, and its result;
 //! - [`campaign`]: many trials, each in a process of its own, and their results;
+//! - [`cross_traffic`]: the traffic of other users;
 //! - [`servers`]: the servers; [`workload`]: the clients;
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
+//! - [`matrix`]: many networks and many ways to transfer, and who is best where;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 
 #![cfg(target_os = "linux")]
 
 pub mod campaign;
 pub mod compare;
+pub mod cross_traffic;
+pub mod matrix;
 pub mod recording;
 pub mod reproduce;
 pub mod scenario;

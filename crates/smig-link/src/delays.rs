@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::aggregation::{Aggregation, AggregationSpec};
 use super::random::{Purpose, SplitMix64, mix};
 use super::{SpecError, Time};
 use crate::millis;
@@ -86,6 +87,7 @@ impl JitterSpec {
 pub(super) struct Delays {
     base: Duration,
     jitter: Option<JitterSpec>,
+    aggregation: Option<Aggregation>,
     seed: u64,
     per_packet_random: SplitMix64,
     origin: Time,
@@ -96,13 +98,20 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    pub(super) fn new(base: Duration, jitter: Option<JitterSpec>, seed: u64) -> Self {
+    pub(super) fn new(
+        base: Duration,
+        jitter: Option<JitterSpec>,
+        aggregation: Option<AggregationSpec>,
+        seed: u64,
+    ) -> Self {
+        let aggregation = aggregation.map(|spec| Aggregation::new(spec, seed));
         let per_packet_random = SplitMix64::for_purpose(seed, Purpose::Jitter);
         let seed = per_packet_random.clone().next_u64();
         let (origin, last_arrival) = (Time::ZERO, Time::ZERO);
         Self {
             base,
             jitter,
+            aggregation,
             seed,
             per_packet_random,
             origin,
@@ -124,7 +133,11 @@ impl Delays {
             None => self.base,
             Some(jitter) => self.delay_at(jitter, departure),
         };
-        self.last_arrival = self.last_arrival.max(departure + delay);
+        let released = match &mut self.aggregation {
+            None => departure,
+            Some(aggregation) => aggregation.release(departure),
+        };
+        self.last_arrival = self.last_arrival.max(released + delay);
         self.last_arrival
     }
 

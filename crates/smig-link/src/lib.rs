@@ -13,11 +13,14 @@
 //! | `model` | [`Link`]: one direction, from queue to arrival |
 //! | `queue/` | drop-tail, drop-head, `CoDel`, `fq_codel` |
 //! | `transmitter`, `trace`, `lte` | serialisation: when bits leave |
-//! | `delays`, `loss`, `random` | propagation delay and loss |
+//! | `delays`, `loss`, `aggregation`, `random` | propagation delay, loss, and arrival in bursts |
+//! | `policer`, `ack_thinning` | what is dropped or held in front of the queue |
 //! | `log`, `report` | events and counters |
 //! | `lateness` | how late an emulator delivered packets, compared with the model |
 //! | [`millis`] | durations in files |
 
+mod ack_thinning;
+mod aggregation;
 mod delays;
 mod discipline;
 mod error;
@@ -29,6 +32,7 @@ mod lte;
 pub mod millis;
 mod model;
 mod packet;
+mod policer;
 mod profile;
 mod queue;
 mod random;
@@ -41,6 +45,8 @@ mod trace;
 mod transmitter;
 mod units;
 
+pub use ack_thinning::AckThinningSpec;
+pub use aggregation::AggregationSpec;
 pub use delays::{DelayRamp, JitterSpec, NormalJitter, UniformJitter};
 pub use discipline::{CoDelSpec, FqCodelSpec, Qdisc};
 pub use error::{SpecError, TraceError};
@@ -50,6 +56,7 @@ pub use loss::{GilbertElliott, LossSpec};
 pub use lte::LteSpec;
 pub use model::{Delivery, EnqueueResult, Link};
 pub use packet::{Packet, Ports};
+pub use policer::PolicerSpec;
 pub use profile::Profile;
 pub use rate::{RateSpec, RateStep, RateSteps};
 pub use report::{LinkCounters, LinkReport, Scheduling};

@@ -46,8 +46,14 @@ impl<'de> Visitor<'de> for LinkVisitor {
         let table = Table::deserialize(MapAccessDeserializer::new(map))?;
         let missing = || Error::custom("a link needs to_client and to_server, or both");
         let both = table.both;
-        let to_client = table.to_client.or_else(|| both.clone()).ok_or_else(missing)?;
-        let to_server = table.to_server.or(both).ok_or_else(missing)?;
+        let mut to_client = table.to_client.or_else(|| both.clone()).ok_or_else(missing)?;
+        let mut to_server = table.to_server.or(both).ok_or_else(missing)?;
+        let round_trip = to_client.delay + to_server.delay;
+        for direction in [&mut to_client, &mut to_server] {
+            direction.resolve_queue(round_trip).ok_or_else(|| {
+                Error::custom("queue.bdp needs a known rate; with a trace, use queue.packets")
+            })?;
+        }
         Ok(LinkSpec { to_client, to_server })
     }
 }

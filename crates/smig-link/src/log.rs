@@ -31,11 +31,23 @@ pub enum DropReason {
     Lost,
     /// It was larger than the MTU. It was never in the queue.
     TooBig,
+    /// It exceeded the policer's rate. It was never in the queue.
+    Policed,
+    /// It was an acknowledgement that a later one of its flow superseded. It was never in the queue.
+    Thinned,
 }
 
 impl DropReason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [Self::Full, Self::PushedOut, Self::CoDel, Self::Lost, Self::TooBig];
+    pub const ALL: [Self; 7] = [
+        Self::Full,
+        Self::PushedOut,
+        Self::CoDel,
+        Self::Lost,
+        Self::TooBig,
+        Self::Policed,
+        Self::Thinned,
+    ];
 
     /// Returns whether the packet was removed from the queue without being dequeued.
     #[must_use]
@@ -52,6 +64,8 @@ impl DropReason {
             Self::CoDel => "codel",
             Self::Lost => "lost",
             Self::TooBig => "too-big",
+            Self::Policed => "policed",
+            Self::Thinned => "thinned",
         }
     }
 }

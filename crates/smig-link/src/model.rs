@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::ack_thinning::AckThinning;
 use super::delays::Delays;
 use super::log::DropReason;
 use super::loss::Loss;
+use super::policer::Policer;
 use super::queue::{Eviction, Queue, QueuedPacket};
 use super::transmitter::Transmitter;
 use super::{
@@ -45,6 +47,8 @@ pub struct Delivery<P> {
 pub struct Link<P, L = ()> {
     limit: QueueLimit,
     mtu: u64,
+    policer: Option<Policer>,
+    ack_thinning: Option<AckThinning<P>>,
     transmitter: Transmitter,
     delays: Delays,
     loss: Loss,
@@ -87,8 +91,10 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         Ok(Self {
             limit: spec.queue,
             mtu: u64::from(spec.mtu),
+            policer: spec.policer.map(Policer::new),
+            ack_thinning: spec.ack_thinning.map(AckThinning::new),
             transmitter,
-            delays: Delays::new(spec.delay, spec.jitter, seed),
+            delays: Delays::new(spec.delay, spec.jitter, spec.aggregation, seed),
             loss: Loss::new(spec.loss, seed),
             queue: Queue::new(spec.discipline, u64::from(spec.mtu), seed),
             queue_packets: 0,
@@ -117,9 +123,35 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     pub fn enqueue(&mut self, now: Time, packet: P) -> EnqueueResult<P> {
         self.advance(now);
         self.counters.offered_packets += 1;
+        let Some(thinning) = &mut self.ack_thinning else { return self.admit(packet) };
+        let thinned = thinning.offer(self.now, packet);
+        if let Some(packet) = thinned.superseded {
+            let (bytes, ports) = (packet.wire_size() as u64, packet.ports());
+            self.record_drop(self.now, DropReason::Thinned, bytes, ports);
+            self.keep_for_reclaim(packet);
+        }
+        let mut result = EnqueueResult::Accepted;
+        for packet in thinned.released.into_iter().flatten() {
+            if let EnqueueResult::Dropped(packet) =
+                std::mem::replace(&mut result, self.admit(packet))
+            {
+                self.keep_for_reclaim(packet);
+            }
+        }
+        result
+    }
+
+    /// Offers a packet to policer and queue.
+    fn admit(&mut self, packet: P) -> EnqueueResult<P> {
         let (bytes, ports) = (packet.wire_size() as u64, packet.ports());
         if bytes > self.mtu {
             self.record_drop(self.now, DropReason::TooBig, bytes, ports);
+            return EnqueueResult::Dropped(packet);
+        }
+        if let Some(policer) = &mut self.policer
+            && !policer.conforms(self.now, bytes)
+        {
+            self.record_drop(self.now, DropReason::Policed, bytes, ports);
             return EnqueueResult::Dropped(packet);
         }
         let is_idle = self.queue_packets == 0 && self.busy_until <= self.now;
@@ -135,7 +167,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.queue.push(QueuedPacket { packet, bytes, ports, enqueued_at: self.now });
         self.record(self.now, LinkEventKind::Enqueue, bytes, ports);
         if is_idle {
-            self.advance(now);
+            self.dequeue_until(self.now);
         }
         self.counters.max_queue_packets = self.counters.max_queue_packets.max(self.queue_packets);
         EnqueueResult::Accepted
@@ -145,8 +177,13 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     #[must_use]
     pub fn next_pop_at(&self) -> Option<Time> {
         match self.in_flight.front() {
+            // What is queued or held arrives later.
             Some(arrival) => Some(arrival.due),
-            None => (self.queue_packets > 0).then_some(self.free_at),
+            None => {
+                let dequeue_at = (self.queue_packets > 0).then_some(self.free_at);
+                let release_at = self.ack_thinning.as_ref().and_then(AckThinning::next_due);
+                dequeue_at.into_iter().chain(release_at).min()
+            }
         }
     }
 
@@ -178,6 +215,12 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     #[must_use]
     pub fn packets_in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// Returns the number of acknowledgements that are held in front of the queue.
+    #[must_use]
+    pub fn held_acks(&self) -> usize {
+        self.ack_thinning.as_ref().map_or(0, AckThinning::len)
     }
 
     /// Returns the bytes that the link sends between two times if its queue is never empty.
@@ -212,8 +255,23 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             && self.limit.bytes.is_none_or(|max| self.queue_bytes + bytes <= max)
     }
 
-    /// Dequeues every packet whose transmission starts by `now`.
+    /// Brings the state up to `now`: releases held acknowledgements that are due, and dequeues.
     fn advance(&mut self, now: Time) {
+        while let Some(due) = self.ack_thinning.as_ref().and_then(AckThinning::next_due)
+            && due <= now
+        {
+            self.dequeue_until(due);
+            let released = self.ack_thinning.as_mut().and_then(AckThinning::pop);
+            if let Some(EnqueueResult::Dropped(packet)) = released.map(|packet| self.admit(packet))
+            {
+                self.keep_for_reclaim(packet);
+            }
+        }
+        self.dequeue_until(now);
+    }
+
+    /// Dequeues every packet whose transmission starts by `now`.
+    fn dequeue_until(&mut self, now: Time) {
         self.now = self.now.max(now);
         while self.queue_packets > 0 && self.free_at <= self.now {
             let at = self.free_at;

@@ -14,6 +14,12 @@ pub trait Packet {
         perturbation
     }
 
+    /// Returns whether it is a TCP acknowledgement with no data, SACK block or other flag: a later one of
+    /// its flow says all that it says.
+    fn is_bare_ack(&self) -> bool {
+        false
+    }
+
     /// Returns the ports, which identify connections in a log.
     fn ports(&self) -> Ports {
         Ports::default()
@@ -41,6 +47,39 @@ impl Packet for Vec<u8> {
     fn ports(&self) -> Ports {
         let both = five_tuple(self).map_or(0, |key| key.packed_ports);
         Ports { source: (both >> 16) as u16, destination: both as u16 }
+    }
+
+    fn is_bare_ack(&self) -> bool {
+        tcp_segment(self).is_some_and(is_bare_ack)
+    }
+}
+
+/// Returns the TCP header and data of an unfragmented IPv4 packet.
+fn tcp_segment(packet: &[u8]) -> Option<&[u8]> {
+    let is_tcp = packet.first()? >> 4 == 4 && *packet.get(9)? == 6;
+    let unfragmented = packet[6] & 0x3f == 0 && packet[7] == 0;
+    let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+    let header_bytes = usize::from(packet[0] & 0x0f) * 4;
+    packet.get(header_bytes..total).filter(|_| is_tcp && unfragmented)
+}
+
+/// Returns whether a TCP segment (RFC 9293, section 3.1) has only the flag ACK, no data, and of the options only
+/// padding and timestamps.
+fn is_bare_ack(segment: &[u8]) -> bool {
+    const ACK: u8 = 0x10;
+    let (Some(&offset), Some(&flags)) = (segment.get(12), segment.get(13)) else { return false };
+    let header_bytes = usize::from(offset >> 4) * 4;
+    if flags != ACK || header_bytes != segment.len() {
+        return false;
+    }
+    let mut options = segment.get(20..).unwrap_or_default();
+    loop {
+        options = match options {
+            [] | [0, ..] => return true,
+            [1, rest @ ..] => rest,
+            [8, 10, rest @ ..] => rest.get(8..).unwrap_or_default(),
+            _ => return false,
+        };
     }
 }
 

@@ -60,6 +60,7 @@ pub(super) enum Purpose {
     Jitter,
     Flows,
     Rate,
+    Aggregation,
 }
 
 /// Mixes the bits of `word`: each one affects the whole result.

@@ -40,9 +40,20 @@ pub struct LinkCounters {
     /// Those lost on the wire.
     #[serde(default)]
     pub lost_packets: u64,
+    /// Those that exceeded the policer's rate.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub policed_packets: u64,
+    /// Acknowledgements that a later one superseded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub thinned_acks: u64,
     /// Maximum queue length, in packets.
     #[serde(rename = "longest_queue")]
     pub max_queue_packets: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl LinkCounters {
@@ -52,6 +63,8 @@ impl LinkCounters {
             DropReason::Full | DropReason::PushedOut => self.dropped_queue_full += 1,
             DropReason::CoDel => self.dropped_codel += 1,
             DropReason::Lost => self.lost_packets += 1,
+            DropReason::Policed => self.policed_packets += 1,
+            DropReason::Thinned => self.thinned_acks += 1,
             DropReason::TooBig => {}
         }
     }

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::ack_thinning::AckThinningSpec;
+use super::aggregation::AggregationSpec;
 use super::delays::JitterSpec;
+use super::policer::PolicerSpec;
 use super::transmitter::Transmitter;
 use super::{LossSpec, Qdisc, Rate, RateSpec, SpecError};
 use crate::millis;
@@ -14,22 +17,54 @@ use crate::millis;
 /// Default MTU of a link, in bytes of an IP packet.
 pub const DEFAULT_MTU: u32 = 1_500;
 
+/// Minimum of a queue whose limit is in bandwidth-delay products, in packets.
+const MIN_BDP_QUEUE_PACKETS: usize = 5;
+
 /// Limit of a queue. The packet on the wire is not counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "QueueFile")]
 pub struct QueueLimit {
     /// Maximum number of queued packets.
     pub packets: usize,
     /// Maximum number of queued bytes; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// In files, instead of `packets`: the limit in bandwidth-delay products. A [`LinkSpec`] that was read has
+    /// the packets instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bdp: Option<f64>,
+}
+
+/// The limit as files have it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueueFile {
+    packets: Option<usize>,
+    bytes: Option<u64>,
+    bdp: Option<f64>,
+}
+
+impl TryFrom<QueueFile> for QueueLimit {
+    type Error = &'static str;
+
+    fn try_from(file: QueueFile) -> Result<Self, Self::Error> {
+        let QueueFile { packets, bytes, bdp } = file;
+        match (packets, bdp) {
+            (Some(packets), None) => Ok(Self { packets, bytes, bdp }),
+            (None, Some(products)) if products > 0.0 && products <= 1_000.0 => {
+                Ok(Self { packets: 0, bytes, bdp })
+            }
+            (None, Some(_)) => Err("bdp must be more than 0, and at most 1000"),
+            _ => Err("a queue needs packets = N, or bdp = N in bandwidth-delay products"),
+        }
+    }
 }
 
 impl QueueLimit {
     /// Creates a limit in packets only.
     #[must_use]
     pub const fn packets(packets: usize) -> Self {
-        Self { packets, bytes: None }
+        Self { packets, bytes: None, bdp: None }
     }
 }
 
@@ -49,6 +84,15 @@ pub struct DirectionSpec {
     /// Loss on the wire; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossSpec>,
+    /// Arrival in bursts; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<AggregationSpec>,
+    /// A policer in front of the queue; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<PolicerSpec>,
+    /// Thinning of acknowledgements in front of the queue; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack_thinning: Option<AckThinningSpec>,
     /// Limit of the queue in front of the wire.
     pub queue: QueueLimit,
     /// Queue discipline.
@@ -77,10 +121,23 @@ impl DirectionSpec {
             delay,
             jitter: None,
             loss: None,
+            aggregation: None,
+            policer: None,
+            ack_thinning: None,
             queue,
             discipline: Qdisc::DropTail,
             mtu: DEFAULT_MTU,
         }
+    }
+
+    /// Replaces a queue limit in bandwidth-delay products by packets. `None` if the rate is that of a file.
+    pub(super) fn resolve_queue(&mut self, round_trip: Duration) -> Option<()> {
+        if let Some(products) = self.queue.bdp.take() {
+            let bits = self.rate.mean()?.as_bits_per_second() as f64 * round_trip.as_secs_f64();
+            let packets = (products * bits / 8.0 / f64::from(self.mtu)).ceil() as usize;
+            self.queue.packets = packets.max(MIN_BDP_QUEUE_PACKETS);
+        }
+        Some(())
     }
 
     /// Validates the values and creates the transmitter: reads the trace file, or generates the
@@ -92,6 +149,9 @@ impl DirectionSpec {
         }
         self.jitter.as_ref().map_or(Ok(()), JitterSpec::check)?;
         self.loss.as_ref().map_or(Ok(()), LossSpec::check)?;
+        self.aggregation.as_ref().map_or(Ok(()), AggregationSpec::check)?;
+        self.policer.as_ref().map_or(Ok(()), |policer| policer.check(self.mtu))?;
+        self.ack_thinning.as_ref().map_or(Ok(()), AckThinningSpec::check)?;
         self.discipline.check()?;
         match (&self.rate, self.rate.load_or_generate_trace(seed)?) {
             (_, Some(trace)) => Ok(Transmitter::trace(trace)),
@@ -177,6 +237,15 @@ impl fmt::Display for LinkSpec {
         }
         if let Some(loss) = down.loss.or(up.loss) {
             write!(f, ", {} % loss", (loss.share() * 1e6).round() / 1e4)?;
+        }
+        if down.aggregation.or(up.aggregation).is_some() {
+            f.write_str(", in bursts")?;
+        }
+        if let Some(policer) = down.policer.or(up.policer) {
+            write!(f, ", policed at {}", policer.rate)?;
+        }
+        if up.ack_thinning.or(down.ack_thinning).is_some() {
+            f.write_str(", thinned ACKs")?;
         }
         write!(f, ", queue of {} packets", down.queue.packets)?;
         if !down.discipline.is_default() {

@@ -8,6 +8,7 @@
 mod axis;
 mod draw;
 mod figure;
+mod heat_map;
 mod shapes;
 mod style;
 #[cfg(test)]
@@ -18,4 +19,5 @@ pub use figure::{
     Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Point, Rule, Shape,
     Tint, VerticalRange,
 };
+pub use heat_map::{HeatColumn, HeatField, HeatMap, HeatRow};
 pub use style::{STYLE, with_colour_fallbacks};

@@ -5,7 +5,9 @@
 mod build;
 mod check;
 mod compare;
+mod cross_traffic;
 mod link;
+mod matrix;
 mod merge;
 mod profiles;
 mod reproduce;
@@ -39,6 +41,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(run::RunArgs),
     Reproduce(reproduce::ReproduceArgs),
+    Matrix(matrix::MatrixArgs),
     Merge(merge::MergeArgs),
     Compare(compare::CompareArgs),
     Timeline(timeline::TimelineArgs),
@@ -47,6 +50,7 @@ enum LabCommand {
     Profiles(profiles::ProfilesArgs),
     Trace(trace::TraceArgs),
     Survey(survey::SurveyArgs),
+    CrossTraffic(cross_traffic::CrossTrafficArgs),
     #[command(hide = true)]
     Trial(trial::TrialArgs),
     #[command(hide = true)]
@@ -63,6 +67,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run::run(&args),
         LabCommand::Reproduce(args) => reproduce::run(&args),
+        LabCommand::Matrix(args) => matrix::run(&args),
         LabCommand::Merge(args) => merge::run(&args),
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Timeline(args) => timeline::run(&args),
@@ -72,6 +77,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
+        LabCommand::CrossTraffic(args) => cross_traffic::run(&args),
         LabCommand::Trial(args) => trial::run(&args),
         LabCommand::ExecChild(args) => trial::exec_child(&args),
         LabCommand::Hystart(args) => trial::keep_hystart(&args),

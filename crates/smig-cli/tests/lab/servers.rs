@@ -19,6 +19,9 @@ kind = \"haproxy\"
 kind = \"caddy\"
 [variants.scheme.go.servers.main]
 kind = \"go\"
+[variants.scheme.http3]
+servers.main.kind = \"http3\"
+clients.user.kind = \"http3\"
 ";
 
 #[test]

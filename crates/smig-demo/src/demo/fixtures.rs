@@ -100,7 +100,7 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
         Variant::Smig => vec![connection_bytes(1, 1_190_000), connection_bytes(2, 19_230_000)],
         _ => vec![connection_bytes(1, 20_420_000)],
     };
-    events.push(DemoEvent::RunFinished { connections, link: Some(link_report()) });
+    events.push(DemoEvent::RunFinished { connections, link: Some(Box::new(link_report())) });
     events
 }
 

@@ -31,7 +31,7 @@ pub enum DemoEvent {
         /// Bytes of each connection.
         connections: Vec<ConnectionBytes>,
         /// Counters of the link.
-        link: Option<LinkReport>,
+        link: Option<Box<LinkReport>>,
     },
 }
 
@@ -74,7 +74,7 @@ impl DemoRecorder {
             DemoEvent::Problem(problem) => run.problems.push(problem.clone()),
             DemoEvent::RunFinished { connections, link } => {
                 run.connections.clone_from(connections);
-                run.link = *link;
+                run.link = link.as_deref().copied();
             }
         }
     }

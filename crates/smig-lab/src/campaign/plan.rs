@@ -14,7 +14,8 @@ use smig_testbed::hystart;
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
-    command_version, find_command, find_server_program, install_command, server_version,
+    build_http3_peer, command_version, find_command, find_server_program, install_command,
+    server_version,
 };
 use crate::trial::{AcceptedBuilds, Build};
 
@@ -58,12 +59,17 @@ pub struct MissingServer {
     pub kind: ServerKind,
     /// Number of trials that are skipped because of it.
     pub trials: usize,
+    /// Why it could not be built, if it is one that the lab builds.
+    pub build_error: Option<String>,
 }
 
 impl fmt::Display for MissingServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, trials) = (self.kind, self.trials);
         let runs = if trials == 1 { "run is" } else { "runs are" };
+        if let Some(why) = &self.build_error {
+            return write!(f, "{kind} cannot be built: {trials} {runs} left out: {why}");
+        }
         write!(
             f,
             "{kind} is not installed: {trials} {runs} left out. To install it: {}",
@@ -255,17 +261,25 @@ impl Plan {
 
     /// Searches for each server once; skips the trials of servers that are not installed.
     fn resolve_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
-        let mut missing_kinds = BTreeSet::new();
+        let mut missing_kinds = BTreeMap::new();
         for trial in &self.trials {
             let servers = trial.scenario.servers.iter();
             for (name, server) in servers.filter(|(_, server)| server.command.is_none()) {
                 if server.program.is_none()
                     && (self.programs.contains_key(&server.kind)
-                        || missing_kinds.contains(&server.kind))
+                        || missing_kinds.contains_key(&server.kind))
                 {
                     continue;
                 }
-                match (find_server_program(server, smig), &server.program) {
+                let found = find_server_program(server, smig);
+                if server.kind == ServerKind::Http3
+                    && let Some(go) = &found
+                    && let Err(why) = try_http3_build(go)
+                {
+                    missing_kinds.insert(server.kind, Some(why.to_string()));
+                    continue;
+                }
+                match (found, &server.program) {
                     (Some(program), configured) => {
                         let version = match server.kind {
                             ServerKind::Smig => {
@@ -284,11 +298,11 @@ impl Plan {
                         let (server, program) = (name.clone(), program.clone());
                         return Err(CampaignError::NoProgram { server, program });
                     }
-                    (None, None) => drop(missing_kinds.insert(server.kind)),
+                    (None, None) => drop(missing_kinds.insert(server.kind, None)),
                 }
             }
         }
-        for kind in missing_kinds {
+        for (kind, build_error) in missing_kinds {
             let count_before = self.trials.len();
             self.trials.retain(|trial| {
                 !trial
@@ -297,11 +311,17 @@ impl Plan {
                     .values()
                     .any(|server| server.kind == kind && server.program.is_none())
             });
-            self.missing_servers
-                .push(MissingServer { kind, trials: count_before - self.trials.len() });
+            let trials = count_before - self.trials.len();
+            self.missing_servers.push(MissingServer { kind, trials, build_error });
         }
         Ok(())
     }
+}
+
+/// Builds the HTTP/3 peer, which may need the network, so that a campaign without it leaves its trials out. Later builds
+/// take it from Go's cache.
+fn try_http3_build(go: &Path) -> io::Result<()> {
+    build_http3_peer(go, tempfile::tempdir()?.path()).map(drop)
 }
 
 /// Returns the key of a version command in the results, which never equals a server kind's name.

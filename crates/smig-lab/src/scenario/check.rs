@@ -57,6 +57,9 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     }
     check_host("hosts.server", &scenario.hosts.server, &mut faults);
     check_host("hosts.client", &scenario.hosts.client, &mut faults);
+    if scenario.hosts.client.starved.is_some() {
+        faults.add("hosts.client.starved", "only the servers' host has this");
+    }
     let hystart = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
     if let (Some(server), Some(client)) = hystart
         && server != client
@@ -104,6 +107,12 @@ fn check_host(path: &str, host: &HostSettings, faults: &mut Faults) {
     }
     if host.initial_window == Some(0) {
         faults.add(&format!("{path}.initial_window"), "it must be at least 1 segment");
+    }
+    if let Some(starved) = host.starved
+        && (starved.runs.0.is_zero() || starved.runs >= starved.every)
+    {
+        let what = "runs must be more than 0 and less than every";
+        faults.add(&format!("{path}.starved"), what);
     }
     for name in host.sysctls.keys() {
         if name.starts_with('/') || name.contains("..") || !name.contains('/') {
@@ -225,6 +234,21 @@ fn check_local_server(path: &str, client: &ClientSpec, server: &ServerSpec, faul
     }
 }
 
+fn check_client_limits(path: &str, client: &ClientSpec, faults: &mut Faults) {
+    if let Some(connections) = client.connections
+        && !(1..=MAX_CONNECTIONS).contains(&connections)
+    {
+        faults.add(&format!("{path}.connections"), format!("it must be 1 to {MAX_CONNECTIONS}"));
+    }
+    for (key, window) in
+        [("stream_window", client.stream_window), ("connection_window", client.connection_window)]
+    {
+        if window.is_some_and(|window| !(65_535..=i32::MAX as u64).contains(&window.0)) {
+            faults.add(&format!("{path}.{key}"), "a window must be 65535 to 2147483647 bytes");
+        }
+    }
+}
+
 fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("clients.{name}");
     check_name(name, &path, faults);
@@ -249,6 +273,13 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
             conflicts.push(only_for("plain_connections", "\"smig\""));
         }
     }
+    if let Some(server) = server
+        && (client.kind == ClientKind::Http3) != (server.kind == ServerKind::Http3)
+        && client.kind != ClientKind::Command
+    {
+        let what = "a client of kind \"http3\" needs a server of this kind, and only it and commands can use that";
+        conflicts.push((format!("{path}.kind"), what.to_owned()));
+    }
     let is_command = client.kind == ClientKind::Command;
     let servers = hosts_by_server(scenario);
     let found = client.command.as_ref().map(|command| command.faults(&servers));
@@ -256,7 +287,8 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     if let Some(server) = server.filter(|server| server.host == HostRole::Client) {
         check_local_server(&path, client, server, faults);
     }
-    if is_command && client.priorities == Priorities::Sent {
+    let has_own_stack = is_command || client.kind == ClientKind::Http3;
+    if has_own_stack && client.priorities == Priorities::Sent {
         conflicts.push(only_for("priorities", "\"smig\", \"h2\" or \"http1\""));
     }
     let uses_tls =
@@ -266,8 +298,7 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
             "its server has tls = false, and only a client of kind \"command\" can do without";
         conflicts.push((format!("{path}.kind"), what.to_owned()));
     }
-    if matches!(client.kind, ClientKind::Smig | ClientKind::Command) && client.connections.is_some()
-    {
+    if (client.kind == ClientKind::Smig || has_own_stack) && client.connections.is_some() {
         conflicts.push(only_for(
             "connections",
             "\"h2\" or \"http1\" (of a session: settings.smig of the server)",
@@ -276,7 +307,7 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     if client.kind != ClientKind::H2 && client.assignment.is_some() {
         conflicts.push(only_for("assignment", "\"h2\""));
     }
-    if matches!(client.kind, ClientKind::Http1 | ClientKind::Command)
+    if (client.kind == ClientKind::Http1 || has_own_stack)
         && (client.stream_window.is_some() || client.connection_window.is_some())
     {
         conflicts.push(only_for("stream_window", "\"smig\" or \"h2\""));
@@ -284,18 +315,7 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     for (path, what) in conflicts {
         faults.add(&path, what);
     }
-    if let Some(connections) = client.connections
-        && !(1..=MAX_CONNECTIONS).contains(&connections)
-    {
-        faults.add(&format!("{path}.connections"), format!("it must be 1 to {MAX_CONNECTIONS}"));
-    }
-    for (key, window) in
-        [("stream_window", client.stream_window), ("connection_window", client.connection_window)]
-    {
-        if window.is_some_and(|window| !(65_535..=i32::MAX as u64).contains(&window.0)) {
-            faults.add(&format!("{path}.{key}"), "a window must be 65535 to 2147483647 bytes");
-        }
-    }
+    check_client_limits(&path, client, faults);
     if client.kind == ClientKind::Http1
         && server.is_some_and(|server| server.kind == ServerKind::Nghttpd)
     {

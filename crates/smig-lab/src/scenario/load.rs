@@ -15,9 +15,12 @@ use toml::{Table, Value};
 
 use super::check::{self, ValidLinks};
 use super::command::named_file_digests;
+use super::fraction::{
+    CELL_AXIS, CellTable, Combination, Levels, SkipTable, cells, combinations, unused_skips,
+};
 use super::published_keys::as_published;
 use super::spec::{Scenario, ServerKind};
-use super::trials::{Campaign, Condition, Fingerprint, Variant, hex};
+use super::trials::{Campaign, Condition, Fingerprint, hex};
 
 /// Validates one setting of `smig serve`, given as TOML text with its section; returns the error.
 pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
@@ -49,10 +52,26 @@ struct FileHead {
     #[serde(default)]
     seed: u64,
     #[serde(default)]
-    variants: BTreeMap<String, BTreeMap<String, Table>>,
+    variants: Levels,
+    #[serde(default)]
+    levels: Levels,
+    #[serde(default)]
+    cells: BTreeMap<String, CellTable>,
+    #[serde(default)]
+    skip: Vec<SkipTable>,
 }
 
-const HEAD_KEYS: [&str; 5] = ["name", "about", "repetitions", "seed", "variants"];
+impl FileHead {
+    /// Returns the table at a key path of a [`Combination`].
+    fn layer(&self, path: &[String]) -> Option<&Table> {
+        let [section, axis, name] = path else { return None };
+        let axes = if section == "levels" { &self.levels } else { &self.variants };
+        axes.get(axis)?.get(name)
+    }
+}
+
+const HEAD_KEYS: [&str; 8] =
+    ["name", "about", "repetitions", "seed", "variants", "levels", "cells", "skip"];
 
 const fn default_repetitions() -> u32 {
     1
@@ -89,23 +108,40 @@ pub fn parse(
             "0 would measure nothing",
         )]);
     }
+    let (cells, mut faults) = cells(&locations, &head.levels, &head.cells);
+    if cells.is_empty() && !head.levels.is_empty() {
+        faults.push(reader.fault(&key_path(&["levels"]), &[], "no cell of [cells] uses them"));
+    }
+    if !cells.is_empty() && head.variants.contains_key(CELL_AXIS) {
+        faults.push(reader.fault(
+            &key_path(&["variants", CELL_AXIS]),
+            &[],
+            "the axis of [cells] has this name; rename yours",
+        ));
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
     let mut campaign = Campaign {
-        name: head.name.unwrap_or_else(|| name.to_owned()),
-        description: head.about,
+        name: head.name.clone().unwrap_or_else(|| name.to_owned()),
+        description: head.about.clone(),
         repetitions: head.repetitions,
         seed: head.seed,
+        cells,
         conditions: Vec::new(),
     };
-    let (mut faults, mut links) = (Vec::new(), ValidLinks::default());
-    for variant in reader.variants(&head.variants) {
+    let mut links = ValidLinks::default();
+    let mut combinations = reader.combinations(&campaign, &head.variants);
+    faults.extend(unused_skips(&locations, &head.skip, &combinations));
+    combinations.retain(|combination| !head.skip.iter().any(|skip| combination.matches(skip)));
+    for combination in combinations {
         let mut merged_table = base.clone();
-        for (axis, name) in &variant.0 {
-            if let Some(overrides) = head.variants.get(axis).and_then(|names| names.get(name)) {
-                merge_over(&mut merged_table, overrides);
-            }
+        for overrides in combination.layers.iter().filter_map(|path| head.layer(path)) {
+            merge_over(&mut merged_table, overrides);
         }
-        match reader.read_scenario(merged_table, &variant, &mut links) {
+        match reader.read_scenario(merged_table, &combination, &mut links) {
             Ok((scenario, fingerprint)) => {
+                let variant = combination.variant;
                 campaign.conditions.push(Condition { variant, scenario, fingerprint });
             }
             Err(found) => faults.extend(found),
@@ -147,17 +183,18 @@ struct ScenarioReader<'a> {
 }
 
 impl ScenarioReader<'_> {
-    /// Returns every combination of one variant of each axis, in the order of the file.
-    fn variants(&self, axes: &BTreeMap<String, BTreeMap<String, Table>>) -> Vec<Variant> {
-        let mut combinations = vec![Variant::default()];
+    /// Returns every combination of a cell, if there are any, and one variant of each axis, in the order of the
+    /// file.
+    fn combinations(&self, campaign: &Campaign, axes: &Levels) -> Vec<Combination> {
+        let mut combinations = combinations(&campaign.cells);
         for axis in self.locations.keys(&["variants"]) {
             let names = self.locations.keys(&["variants", &axis]);
             if !axes.contains_key(&axis) || names.is_empty() {
                 continue;
             }
-            let extended = |variant: &Variant| {
+            let extended = |combination: &Combination| {
                 let axis = &axis;
-                let add = |name: &String| variant.with_level(axis, name);
+                let add = |name: &String| combination.with_variant(axis, name);
                 names.iter().map(add).collect::<Vec<_>>()
             };
             combinations = combinations.iter().flat_map(extended).collect();
@@ -169,11 +206,11 @@ impl ScenarioReader<'_> {
     fn read_scenario(
         &self,
         merged_table: Table,
-        variant: &Variant,
+        combination: &Combination,
         links: &mut ValidLinks,
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario =
-            self.deserialize(merged_table, &variant.0).map_err(|fault| vec![fault])?;
+            self.deserialize(merged_table, &combination.layers).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
         let scenario_json = serde_json::to_string(&as_published(&scenario)).unwrap_or_default();
         scenario.link = scenario.link.resolve_trace_paths(self.dir);
@@ -189,9 +226,9 @@ impl ScenarioReader<'_> {
         let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
             .chain(script_faults)
-            .map(|(path, what)| self.fault(&path, &variant.0, &what))
+            .map(|(path, what)| self.fault(&path, &combination.layers, &what))
             .collect();
-        self.check_settings(&scenario, variant, &mut faults);
+        self.check_settings(&scenario, &combination.layers, &mut faults);
         let fingerprint =
             Fingerprint { scenario_json, file_digests: trace_digests(&scenario) + &script_digests };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
@@ -212,7 +249,12 @@ impl ScenarioReader<'_> {
         Some(self.fault(&key_path(&["hosts", "server", "hystart"]), &[], &what))
     }
 
-    fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Diagnostic>) {
+    fn check_settings(
+        &self,
+        scenario: &Scenario,
+        layers: &[Vec<String>],
+        faults: &mut Vec<Diagnostic>,
+    ) {
         let smig_servers =
             scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         for (name, server) in smig_servers {
@@ -221,7 +263,7 @@ impl ScenarioReader<'_> {
                 let Value::Table(keys) = keys else {
                     faults.push(self.fault(
                         &section_path,
-                        &variant.0,
+                        layers,
                         "a section is a table of settings",
                     ));
                     continue;
@@ -233,7 +275,7 @@ impl ScenarioReader<'_> {
                     if let Err(what) = (self.check_setting)(&text) {
                         let setting_path =
                             [section_path.as_slice(), std::slice::from_ref(key)].concat();
-                        faults.push(self.fault(&setting_path, &variant.0, &what));
+                        faults.push(self.fault(&setting_path, layers, &what));
                     }
                 }
             }
@@ -243,7 +285,7 @@ impl ScenarioReader<'_> {
     fn deserialize<'de, T: Deserialize<'de>>(
         &self,
         table: Table,
-        variant: &[(String, String)],
+        layers: &[Vec<String>],
     ) -> Result<T, Diagnostic> {
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
             let mut path: Vec<String> = error.path().iter().filter_map(segment_key).collect();
@@ -253,21 +295,20 @@ impl ScenarioReader<'_> {
             {
                 path.push(unknown);
             }
-            self.fault(&path, variant, &message)
+            self.fault(&path, layers, &message)
         })
     }
 
-    /// Reports a fault at the place of a key in the file: in one of the variants, otherwise in the
-    /// base.
-    fn fault(&self, path: &[String], variant: &[(String, String)], message: &str) -> Diagnostic {
+    /// Reports a fault at the place of a key in the file: in one of the tables that override the base,
+    /// otherwise in the base.
+    fn fault(&self, path: &[String], layers: &[Vec<String>], message: &str) -> Diagnostic {
         let base_location = self.locations.find(path);
-        let variant_locations = variant.iter().rev().map(|(axis, name)| {
-            let prefix = key_path(&["variants", axis, name]);
+        let layer_locations = layers.iter().rev().map(|prefix| {
             let mut location = self.locations.find(&[prefix.as_slice(), path].concat());
             location.depth = location.depth.saturating_sub(prefix.len());
             location
         });
-        let deepest = variant_locations.fold(base_location, |best, found| {
+        let deepest = layer_locations.fold(base_location, |best, found| {
             if found.depth >= best.depth && found.depth > 0 { found } else { best }
         });
         Diagnostic {

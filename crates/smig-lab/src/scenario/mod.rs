@@ -30,6 +30,7 @@
 
 mod check;
 mod command;
+mod fraction;
 mod load;
 mod placeholder;
 mod published_keys;
@@ -40,13 +41,14 @@ mod trials;
 mod value;
 
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
+pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
 pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
     HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
-    SizeClass, Sizes, Transfer, TransferDirection, ValidityBounds, Workload,
+    SizeClass, Sizes, Starvation, Transfer, TransferDirection, ValidityBounds, Workload,
 };
 pub use trials::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
 pub use value::{Size, TimeSpan};

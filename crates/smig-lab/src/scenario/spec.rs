@@ -83,9 +83,22 @@ pub struct HostSettings {
     /// Whether CUBIC uses HyStart. The setting is machine-wide, so it applies to both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
+    /// Servers: how little of the time their processes run, as on a machine that is overloaded; always if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starved: Option<Starvation>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// How little of the time processes run: the rest they are stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Starvation {
+    /// Time for which they run in each period.
+    pub runs: TimeSpan,
+    /// The period.
+    pub every: TimeSpan,
 }
 
 /// Server implementation.
@@ -100,6 +113,7 @@ pub enum ServerKind {
     Haproxy,
     Caddy,
     Go,
+    Http3,
     Command,
 }
 
@@ -155,6 +169,8 @@ pub enum ClientKind {
     H2,
     /// HTTP/1.1.
     Http1,
+    /// HTTP/3, by quic-go; its server is of the kind of this name.
+    Http3,
     /// Any program.
     Command,
 }
@@ -475,6 +491,7 @@ impl ServerKind {
             Self::Haproxy => "haproxy",
             Self::Caddy => "caddy",
             Self::Go => "go",
+            Self::Http3 => "http3",
             Self::Command => "command",
         }
     }
@@ -482,7 +499,7 @@ impl ServerKind {
     /// Returns whether the server accepts request bodies; assumed for a command.
     #[must_use]
     pub const fn accepts_uploads(self) -> bool {
-        matches!(self, Self::Smig | Self::Go | Self::Command)
+        matches!(self, Self::Smig | Self::Go | Self::Http3 | Self::Command)
     }
 }
 

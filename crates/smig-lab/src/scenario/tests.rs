@@ -452,6 +452,25 @@ fn matrix() -> Campaign {
 }
 
 #[test]
+fn http3_needs_both_ends() {
+    let with_kinds = |server: &str, client: &str| {
+        let text = MINIMAL_SCENARIO.replacen("kind = \"smig\"", &format!("kind = {server:?}"), 1);
+        text.replace(
+            "[clients.user]\nkind = \"smig\"",
+            &format!("[clients.user]\nkind = {client:?}"),
+        )
+    };
+    parse_valid(&with_kinds("http3", "http3"));
+    for (server, client) in [("smig", "http3"), ("http3", "h2")] {
+        let errors = parse_errors(&with_kinds(server, client));
+        assert!(
+            errors[0].contains("clients.user.kind") && errors[0].contains("http3"),
+            "{errors:?}"
+        );
+    }
+}
+
+#[test]
 fn variants_are_combined_in_the_files_order() {
     let campaign = matrix();
     let names: Vec<_> =

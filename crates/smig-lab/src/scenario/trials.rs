@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::fraction::{CELL_AXIS, Cell};
 use super::spec::Scenario;
 
 /// A scenario file: all its conditions, and the number of repetitions of each.
@@ -18,6 +19,8 @@ pub struct Campaign {
     pub repetitions: u32,
     /// Base seed from which the seeds of the repetitions are derived.
     pub seed: u64,
+    /// Cells of the conditions, if the file lists the combinations to measure.
+    pub cells: Vec<Cell>,
     /// Conditions to measure, in the order of the file.
     pub conditions: Vec<Condition>,
 }
@@ -175,19 +178,26 @@ impl Shard {
     }
 
     /// Selects the shard's trials. Splits by repetition if there are at least as many as
-    /// shards, so that runs to compare were measured on one machine.
+    /// shards, otherwise by cell if there are any, so that runs to compare were measured on one machine.
     #[must_use]
     pub fn select(self, trials: Vec<Trial>, repetitions: u32) -> Vec<Trial> {
         let splits_by_repetition = repetitions >= self.count;
-        let is_in_shard = |(index, trial): &(usize, Trial)| {
-            let number = if splits_by_repetition {
-                u64::from(trial.id.repetition - 1)
-            } else {
-                *index as u64
-            };
-            number % u64::from(self.count) == u64::from(self.index - 1)
+        let mut cells: Vec<String> = Vec::new();
+        let mut number_of = |index: usize, trial: &Trial| {
+            if splits_by_repetition {
+                return trial.id.repetition as usize - 1;
+            }
+            let Some(cell) = trial.id.variant.level(CELL_AXIS) else { return index };
+            cells.iter().position(|other| other == cell).unwrap_or_else(|| {
+                cells.push(cell.to_owned());
+                cells.len() - 1
+            })
         };
-        trials.into_iter().enumerate().filter(is_in_shard).map(|(_, trial)| trial).collect()
+        let numbered = trials.into_iter().enumerate();
+        let selected = numbered.filter(|(index, trial)| {
+            number_of(*index, trial) % self.count as usize == self.index as usize - 1
+        });
+        selected.map(|(_, trial)| trial).collect()
     }
 }
 

@@ -33,13 +33,14 @@ struct Switch {
     off: String,
 }
 
-pub(super) const BUILT_IN_SERVER_FILES: [(ServerKind, &str); 6] = [
+pub(super) const BUILT_IN_SERVER_FILES: [(ServerKind, &str); 7] = [
     (ServerKind::Nginx, include_str!("../../servers/nginx.toml")),
     (ServerKind::H2o, include_str!("../../servers/h2o.toml")),
     (ServerKind::Nghttpd, include_str!("../../servers/nghttpd.toml")),
     (ServerKind::Haproxy, include_str!("../../servers/haproxy.toml")),
     (ServerKind::Caddy, include_str!("../../servers/caddy.toml")),
     (ServerKind::Go, include_str!("../../servers/go.toml")),
+    (ServerKind::Http3, include_str!("../../servers/http3.toml")),
 ];
 
 /// The files are part of the program, and a test parses them: errors cannot reach users.

@@ -9,7 +9,8 @@ use toml::{Table, Value};
 
 use super::built_in::{BuiltInServer, replace_placeholder_line, set_backend};
 use crate::scenario::{
-    HostRole, Readiness, Scenario, ServerCommand, ServerSpec, StopSignal, fill_placeholders,
+    HostRole, Readiness, Scenario, ServerCommand, ServerSpec, Starvation, StopSignal,
+    fill_placeholders,
 };
 
 /// Port of the first server; each server has its own.
@@ -91,6 +92,8 @@ pub struct ProcessOptions {
     pub stop_signal: StopSignal,
     /// A log that it writes itself.
     pub own_log: Option<PathBuf>,
+    /// How little of the time its processes run once it is ready.
+    pub starved: Option<Starvation>,
 }
 
 impl Default for ProcessOptions {
@@ -101,11 +104,20 @@ impl Default for ProcessOptions {
             readiness: Readiness::Port,
             stop_signal: StopSignal::Kill,
             own_log: None,
+            starved: None,
         }
     }
 }
 
 impl Launch {
+    /// Sets how little of the time the server and its backends run.
+    fn set_starved(&mut self, starved: Option<Starvation>) {
+        self.process.starved = starved;
+        for backend in &mut self.backends {
+            backend.set_starved(starved);
+        }
+    }
+
     /// Returns files and commands as text, for `--show-config`.
     #[must_use]
     pub fn to_config_text(&self) -> String {
@@ -143,7 +155,12 @@ impl ServerEnv {
         let addresses = (FIRST_PORT..).zip(&scenario.servers).map(address).collect();
         let launch = |(name, server): (&String, &ServerSpec)| {
             let program = &program(name, server);
-            self.build_launch(&ServerJob { name, server, program, addresses: &addresses })
+            let mut launch =
+                self.build_launch(&ServerJob { name, server, program, addresses: &addresses });
+            if launch.host == HostRole::Server {
+                launch.set_starved(scenario.hosts.server.starved);
+            }
+            launch
         };
         let mut launches: Vec<_> = scenario.servers.iter().map(launch).collect();
         launches.sort_by_key(|launch| launch.host == HostRole::Client);
@@ -263,6 +280,7 @@ impl ServerEnv {
             readiness: command.ready.clone(),
             stop_signal: command.stop,
             own_log: Some(log),
+            starved: None,
         };
     }
 

@@ -25,6 +25,13 @@ const MAX_VERSION_BYTES: u64 = 1 << 10;
 
 const GO_SERVER_SOURCE: &str = include_str!("server.go");
 
+/// The module of the HTTP/3 peer; its dependencies come from the Go module proxy.
+const HTTP3_MODULE: [(&str, &str); 3] = [
+    ("main.go", include_str!("http3/main.go")),
+    ("go.mod", include_str!("http3/go.mod")),
+    ("go.sum", include_str!("http3/go.sum")),
+];
+
 /// Returns the program of a server, if it is installed. `smig` is the path of this program itself.
 #[must_use]
 pub fn find_server_program(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
@@ -34,6 +41,8 @@ pub fn find_server_program(server: &ServerSpec, smig: &Path) -> Option<PathBuf> 
     match (server.kind, &server.command) {
         (ServerKind::Smig, _) => Some(smig.to_owned()),
         (ServerKind::Command, Some(command)) => find_command(&command.argv, smig),
+        // The lab builds it.
+        (ServerKind::Http3, _) => find_in_path(ServerKind::Go.as_str()),
         (kind, _) => find_in_path(kind.as_str()),
     }
 }
@@ -133,16 +142,34 @@ fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>
 pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let source = dir.join("server.go");
     fs::write(&source, GO_SERVER_SOURCE)?;
-    let program = dir.join("go-server");
+    build_go_program(go, dir, &source, &dir.join("go-server"))
+}
+
+/// Builds the HTTP/3 peer, which is a server and a client, from a module whose dependencies are downloaded if Go does
+/// not have them yet.
+///
+/// # Errors
+/// The directory cannot be written, or the compiler failed: its message.
+pub fn build_http3_peer(go: &Path, dir: &Path) -> io::Result<PathBuf> {
+    let module = dir.join("http3");
+    fs::create_dir_all(&module)?;
+    for (name, text) in HTTP3_MODULE {
+        fs::write(module.join(name), text)?;
+    }
+    build_go_program(go, &module, Path::new("."), &dir.join("http3-peer"))
+}
+
+fn build_go_program(go: &Path, dir: &Path, source: &Path, program: &Path) -> io::Result<PathBuf> {
     let mut build = Command::new(go);
-    build.args(["build", "-o"]).arg(&program).arg(&source);
+    build.args(["build", "-o"]).arg(program).arg(source);
     build.current_dir(dir).stdin(Stdio::null());
     if env::var_os("HOME").is_none() {
         build.env("GOCACHE", dir.join("go-cache"));
+        build.env("GOMODCACHE", dir.join("go-modules"));
     }
     let output = build.output()?;
     if output.status.success() {
-        return Ok(program);
+        return Ok(program.to_owned());
     }
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(io::Error::other(format!("go build: {}", message.trim())))

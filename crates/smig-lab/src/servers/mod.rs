@@ -11,8 +11,8 @@ mod process;
 
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv};
 pub use find::{
-    build_go_server, find_in_path, find_server_program, install_command, is_executable_file,
-    server_version,
+    build_go_server, build_http3_peer, find_in_path, find_server_program, install_command,
+    is_executable_file, server_version,
 };
 pub(crate) use find::{command_version, find_command};
 pub use process::ServerError;

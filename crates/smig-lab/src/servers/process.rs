@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use smig_testbed::netns::{Child, Host, HostThread};
 
 use super::config::{Launch, ProcessOptions};
-use crate::scenario::{Readiness, StopSignal};
+use crate::scenario::{Readiness, Starvation, StopSignal};
 
 /// Timeout for a server to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -221,16 +221,58 @@ fn supervise(
     let is_ready = result.is_ok();
     let _ = ready_sender.send(result);
     if is_ready {
-        let interval = Duration::from_millis(50);
-        while let Err(mpsc::RecvTimeoutError::Timeout) = stop_receiver.recv_timeout(interval) {
-            if let Ok(Some(status)) = child.try_wait() {
-                return Some(status);
-            }
+        let ended = match params.process.starved {
+            None => wait_for_end(&mut child, stop_receiver),
+            Some(starved) => starve_until_end(&mut child, starved, stop_receiver),
+        };
+        if ended.is_some() {
+            return ended;
         }
         stop_and_wait(&mut child, params.process.stop_signal);
     }
     // Dropping the child kills its remaining processes.
     None
+}
+
+/// Waits until the server ends; `None` if it is to be stopped.
+fn wait_for_end(child: &mut Child, stop_receiver: &mpsc::Receiver<()>) -> Option<ExitStatus> {
+    let interval = Duration::from_millis(50);
+    while let Err(mpsc::RecvTimeoutError::Timeout) = stop_receiver.recv_timeout(interval) {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+    }
+    None
+}
+
+/// As [`wait_for_end`], but the server's processes are stopped (`SIGSTOP`) most of the time. They run when this
+/// returns. If this process is killed meanwhile, the kernel kills them, stopped or not.
+fn starve_until_end(
+    child: &mut Child,
+    starved: Starvation,
+    stop_receiver: &mpsc::Receiver<()>,
+) -> Option<ExitStatus> {
+    let group = process_group(child)?;
+    let started_at = Instant::now();
+    let mut ended = None;
+    for period in 0.. {
+        let runs_until = started_at + starved.every.0 * period + starved.runs.0;
+        let stopped_until = started_at + starved.every.0 * (period + 1);
+        for (signal, until) in [(Signal::CONT, runs_until), (Signal::STOP, stopped_until)] {
+            // Fails if they have ended.
+            let _ = kill_process_group(group, signal);
+            let time = until.saturating_duration_since(Instant::now());
+            if stop_receiver.recv_timeout(time) != Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process_group(group, Signal::CONT);
+                return None;
+            }
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            ended = Some(status);
+            break;
+        }
+    }
+    ended
 }
 
 fn wait_until_ready(child: &mut Child, params: &StartParams) -> Result<(), StartError> {
@@ -341,6 +383,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::scenario::TimeSpan;
 
     #[test]
     fn the_callers_settings_do_not_reach_measured_programs() {
@@ -349,6 +392,39 @@ mod tests {
         for variable in ["SMIG_LOG", "SMIG_AGENT_TOKEN", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
             assert!(removed.iter().any(|(name, _)| *name == variable), "{variable}");
         }
+    }
+
+    #[test]
+    fn a_starved_process_is_stopped_at_times_and_runs_at_the_end() {
+        let mut command = Command::new("sleep");
+        command.arg("86400").process_group(0);
+        let mut child = Child::spawn_in_current_namespace(command, || ()).unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        let state = move || {
+            let stat = fs::read_to_string(&stat).unwrap();
+            stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+        };
+        let wait_for = |expected: char| {
+            let started_at = Instant::now();
+            while state() != expected {
+                assert!(started_at.elapsed() < READY_TIMEOUT, "never {expected}");
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let (stop_sender, stop_receiver) = mpsc::channel();
+        let span = |millis| TimeSpan(Duration::from_millis(millis));
+        let starved = Starvation { runs: span(20), every: span(60) };
+        thread::scope(|scope| {
+            let child = &mut child;
+            let starve = scope.spawn(move || starve_until_end(child, starved, &stop_receiver));
+            for expected in ['T', 'S', 'T', 'S'] {
+                wait_for(expected);
+            }
+            drop(stop_sender);
+            assert_eq!(starve.join().unwrap(), None);
+        });
+        wait_for('S');
+        assert!(!child.kill().unwrap().success());
     }
 
     #[test]

@@ -254,6 +254,7 @@ impl TrialRun<'_> {
                 smig: request.smig.clone(),
                 certificate: ServerFiles::at(&request.server_files).certificate,
                 servers: addresses.clone(),
+                programs: request.programs.clone(),
             },
             time_limit: time_limit(&request.trial.scenario),
         };

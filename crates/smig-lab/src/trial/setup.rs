@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::origin::Build;
 use super::scratch_dir::ScratchDir;
 use crate::scenario::{ServerKind, Trial};
-use crate::servers::{build_go_server, find_server_program};
+use crate::servers::{build_go_server, build_http3_peer, find_server_program};
 use crate::workload::ServerFiles;
 
 /// The programs that trials use.
@@ -92,6 +92,9 @@ impl TrialSetup {
         }
         if let Some(go) = programs.servers.get_mut(&ServerKind::Go) {
             *go = build_go_server(go, dir.path())?;
+        }
+        if let Some(http3) = programs.servers.get_mut(&ServerKind::Http3) {
+            *http3 = build_http3_peer(http3, dir.path())?;
         }
         Ok(Self { dir, programs, jobs })
     }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::body::Upload;
 use super::connections::{ConnectionKey, ConnectionNumbers, SessionAddrs};
 use super::http1::{Http1Pool, Http1Response};
+use super::http3::{Http3Client, Http3Response};
 use super::result::ConnectionBytes;
 use super::server_files::{WARM_UP_BYTES, object_path};
 use crate::scenario::{
@@ -47,6 +48,7 @@ enum ClientBackend {
         pool: Http1Pool,
         connections: usize,
     },
+    Http3(Http3Client),
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ pub(super) struct RequestSpec<'a> {
 pub(super) enum OpenResponse {
     Stream { body: Incoming, session_number: u32, request_connection: Option<ConnId> },
     Http1(Http1Response),
+    Http3(Http3Response),
 }
 
 impl WorkloadClient {
@@ -83,7 +86,9 @@ impl WorkloadClient {
         first_session: u32,
     ) -> Result<Self, String> {
         let backend = match spec.kind {
-            ClientKind::Command => return Err("a command opens its own connections".into()),
+            ClientKind::Command | ClientKind::Http3 => {
+                return Err("it opens its own connections".into());
+            }
             ClientKind::Http1 => {
                 let connections = spec.connections.unwrap_or(DEFAULT_HTTP1_CONNECTIONS) as usize;
                 ClientBackend::Http1 {
@@ -117,6 +122,12 @@ impl WorkloadClient {
         Ok(Self { server, priorities: spec.priorities, backend })
     }
 
+    /// Creates a client whose connection is that of another program.
+    pub(super) const fn http3(client: Http3Client, server: SocketAddr) -> Self {
+        let backend = ClientBackend::Http3(client);
+        Self { server, priorities: Priorities::Silent, backend }
+    }
+
     /// Returns its server's address.
     pub(super) const fn server(&self) -> SocketAddr {
         self.server
@@ -128,7 +139,7 @@ impl WorkloadClient {
             ClientBackend::Sessions { sessions, .. } => {
                 u32::try_from(sessions.len()).unwrap_or(u32::MAX)
             }
-            ClientBackend::Http1 { .. } => 0,
+            ClientBackend::Http1 { .. } | ClientBackend::Http3(_) => 0,
         }
     }
 
@@ -166,6 +177,7 @@ impl WorkloadClient {
                     wait_for_spares(&session.client, *spares).await;
                 }
             }
+            ClientBackend::Http3(_) => read_all(&mut self.request(&warm_up).await?).await?,
             ClientBackend::Http1 { connections, .. } => {
                 // Keep all responses open, so that each request opens a new connection.
                 let mut responses = Vec::new();
@@ -197,6 +209,7 @@ impl WorkloadClient {
                 let session = sessions.get(index).ok_or("a client without connections")?;
                 self.request_on_session(session, spec).await
             }
+            ClientBackend::Http3(client) => client.request(spec).await.map(OpenResponse::Http3),
             ClientBackend::Http1 { pool, .. } => {
                 let target = object_path(spec.size);
                 let request = self
@@ -311,6 +324,7 @@ impl OpenResponse {
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         match self {
             Self::Http1(response) => response.next().await,
+            Self::Http3(response) => response.next().await,
             Self::Stream { body, .. } => loop {
                 match body.frame().await? {
                     Ok(frame) => {
@@ -324,13 +338,19 @@ impl OpenResponse {
         }
     }
 
-    /// Returns the connection on which its request was sent.
+    /// Returns whether the bytes of the body were compared before, and are zeros here.
+    pub(super) const fn is_verified_by_peer(&self) -> bool {
+        matches!(self, Self::Http3(_))
+    }
+
+    /// Returns the connection on which its request was sent; `None` if the lab does not see it.
     pub(super) fn request_connection(&self) -> Option<ConnectionKey> {
         match self {
             Self::Stream { session_number, request_connection: connection, .. } => {
                 connection.map(|id| ConnectionKey::Session(*session_number, id))
             }
             Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
+            Self::Http3(_) => None,
         }
     }
 
@@ -342,6 +362,7 @@ impl OpenResponse {
                 Some(ConnectionKey::Session(*session_number, id))
             }
             Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
+            Self::Http3(_) => None,
         }
     }
 
@@ -355,6 +376,7 @@ impl OpenResponse {
             Self::Stream { body, session_number, .. } => {
                 connections.totals(*session_number, &body.segments())
             }
+            Self::Http3(_) => Vec::new(),
             Self::Http1(response) => {
                 let connection =
                     connections.get_or_assign(ConnectionKey::Address(response.local_addr()));

@@ -29,6 +29,8 @@ pub(crate) struct CommandEnv {
     pub(crate) certificate: PathBuf,
     /// The servers' addresses, by name.
     pub(crate) servers: BTreeMap<String, SocketAddr>,
+    /// The servers' programs, by name; that of HTTP/3 is a client, too.
+    pub(crate) programs: BTreeMap<String, PathBuf>,
 }
 
 /// A client that is a command.

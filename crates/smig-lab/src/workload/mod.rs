@@ -12,6 +12,7 @@ mod connections;
 mod content;
 mod event;
 mod http1;
+mod http3;
 mod received_bytes;
 mod result;
 mod run;

@@ -16,9 +16,10 @@ use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
 use super::connections::ConnectionNumbers;
 use super::event::{EventKind, EventSender, EventSink};
+use super::http3::Http3Client;
 use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
-use crate::scenario::{ArrivalProcess, ClientSpec, Scenario, Transfer};
+use crate::scenario::{ArrivalProcess, ClientKind, ClientSpec, Scenario, Transfer};
 
 /// Time limit for opening all connections of a client.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -177,8 +178,11 @@ async fn open_clients(
     for (name, spec) in workload_spec.scenario.clients.iter().filter(is_built_in) {
         let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
         let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let client = WorkloadClient::new(spec, server, &workload_spec.certificate, sessions)
-            .map_err(fail)?;
+        let client = match spec.kind {
+            ClientKind::Http3 => start_http3(workload_spec, spec, server),
+            _ => WorkloadClient::new(spec, server, &workload_spec.certificate, sessions),
+        };
+        let client = client.map_err(fail)?;
         sessions += client.session_count();
         match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
             Ok(opened) => opened.map_err(fail)?,
@@ -189,6 +193,19 @@ async fn open_clients(
         clients.insert(name.clone(), client);
     }
     Ok(clients)
+}
+
+/// Starts the program of an HTTP/3 client: that of its server.
+fn start_http3(
+    workload_spec: &WorkloadSpec,
+    client: &ClientSpec,
+    server: SocketAddr,
+) -> Result<WorkloadClient, String> {
+    let env = &workload_spec.command_env;
+    let program = workload_spec.scenario.server_of(client).and_then(|name| env.programs.get(name));
+    let program = program.ok_or("its server has no program")?;
+    let client = Http3Client::start(program, &env.smig, server, &env.certificate)?;
+    Ok(WorkloadClient::http3(client, server))
 }
 
 /// Returns the clients that are commands.

@@ -61,6 +61,7 @@ fn run_with(
             smig: "smig".into(),
             certificate: server_files.certificate,
             servers: BTreeMap::new(),
+            programs: BTreeMap::new(),
         },
         time_limit,
     };

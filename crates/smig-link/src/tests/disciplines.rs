@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::{NumberedPacket, check_log, drain, flood, micros, new_logged_link, offer, spec};
+use super::{
+    ACK_BYTES, NumberedPacket, check_log, drain, flood, micros, new_logged_link, offer, spec,
+};
 use crate::{
-    DirectionSpec, DropReason, EnqueueResult, GilbertElliott, JitterSpec, Link, LinkEvent,
-    LinkEventKind, LossSpec, LteSpec, NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, Time,
+    AckThinningSpec, AggregationSpec, DirectionSpec, DropReason, EnqueueResult, GilbertElliott,
+    JitterSpec, Link, LinkEvent, LinkEventKind, LossSpec, LteSpec, NormalJitter, PolicerSpec,
+    Qdisc, QueueLimit, Rate, RateSpec, Time,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -68,8 +71,13 @@ fn random_spec(random_below: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
         queue: QueueLimit {
             packets: random_below(200) as usize,
             bytes: (random_below(2) == 0).then(|| 1 + random_below(100_000)),
+            bdp: None,
         },
         discipline,
+        aggregation: (random_below(3) == 0).then_some(AggregationSpec { min: ms(2), max: ms(8) }),
+        policer: (random_below(3) == 0)
+            .then_some(PolicerSpec { rate: Rate::mbit(5), burst_bytes: 15_000 }),
+        ack_thinning: (random_below(3) == 0).then_some(AckThinningSpec { every: 4, hold: ms(5) }),
         mtu: 1_400,
     }
 }
@@ -84,16 +92,16 @@ fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
         for number in 0..1_500_u32 {
             now = now + Duration::from_micros(random_below(3_000));
             let flow = random_below(5) as u32;
-            let _ = link.enqueue(
-                now,
-                NumberedPacket(number * 1_000 + flow, 40 + random_below(1_380) as usize),
-            );
+            let is_ack = random_below(3) == 0;
+            let bytes = if is_ack { ACK_BYTES } else { 60 + random_below(1_360) as usize };
+            let _ = link.enqueue(now, NumberedPacket(number * 1_000 + flow, bytes));
             // The caller polls at irregular times.
             if random_below(3) == 0 {
                 deliveries.extend(std::iter::from_fn(|| link.pop(now)));
             }
             let counters = link.counters();
-            let in_link = (link.queue_packets() + link.packets_in_flight()) as u64;
+            let in_link =
+                (link.queue_packets() + link.packets_in_flight() + link.held_acks()) as u64;
             assert_eq!(
                 counters.offered_packets,
                 counters.delivered_packets + counters.dropped_packets + in_link,

@@ -1,5 +1,6 @@
 //! The link in virtual time.
 
+mod access;
 mod constant;
 mod disciplines;
 mod files;
@@ -13,6 +14,9 @@ use super::{
     QueueLimit, Rate, Time,
 };
 
+/// Packets of this size are acknowledgements.
+const ACK_BYTES: usize = 52;
+
 /// A numbered packet of a given size. The number's last three digits are its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NumberedPacket(u32, usize);
@@ -20,6 +24,10 @@ struct NumberedPacket(u32, usize);
 impl Packet for NumberedPacket {
     fn wire_size(&self) -> usize {
         self.1
+    }
+
+    fn is_bare_ack(&self) -> bool {
+        self.1 == ACK_BYTES
     }
 
     fn flow_hash(&self, _perturbation: u64) -> u64 {

@@ -11,6 +11,9 @@ use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parameter::HystartFiles;
@@ -103,11 +106,19 @@ pub fn repair() -> Result<(), HystartError> {
 /// # Errors
 /// [`HystartError`].
 pub fn run_keeper(on: bool) -> Result<(), HystartError> {
-    let lock = HystartFiles::system().acquire(on, WAIT_TIMEOUT)?;
+    let is_parent_gone = Arc::new(AtomicBool::new(false));
+    let parent_gone = Arc::clone(&is_parent_gone);
+    let parent = thread::spawn(move || {
+        // A read error also ends the keeper.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        parent_gone.store(true, Ordering::Relaxed);
+    });
+    let is_abandoned = || is_parent_gone.load(Ordering::Relaxed);
+    let lock = HystartFiles::system().acquire(on, WAIT_TIMEOUT, &is_abandoned)?;
     // Fails if the parent has ended; then standard input is at its end too.
     let _ = writeln!(io::stdout(), "{HELD_MESSAGE}");
-    // A read error also ends the keeper.
-    let _ = io::stdin().read_to_end(&mut Vec::new());
+    // The thread does not panic.
+    let _ = parent.join();
     drop(lock);
     Ok(())
 }

@@ -85,10 +85,15 @@ impl HystartFiles {
         }
     }
 
-    /// Sets the value, or shares it if it is set already. Waits for users of the other value.
-    pub(super) fn acquire(&self, on: bool, timeout: Duration) -> Result<HystartLock, HystartError> {
+    /// Sets the value, or shares it if it is set already. Waits for users of the other value, until `is_abandoned`.
+    pub(super) fn acquire(
+        &self,
+        on: bool,
+        timeout: Duration,
+        is_abandoned: &dyn Fn() -> bool,
+    ) -> Result<HystartLock, HystartError> {
         self.check()?;
-        self.acquire_until(on, Instant::now() + timeout, timeout)
+        self.acquire_until(on, Instant::now() + timeout, timeout, is_abandoned)
     }
 
     /// `timeout` is for the error: the time from the call to the deadline.
@@ -97,10 +102,17 @@ impl HystartFiles {
         on: bool,
         deadline: Instant,
         timeout: Duration,
+        is_abandoned: &dyn Fn() -> bool,
     ) -> Result<HystartLock, HystartError> {
+        let wait = || {
+            if is_abandoned() {
+                return Err(HystartError::Keeper("the run that needs HyStart has ended".into()));
+            }
+            self.wait(on, deadline, timeout)
+        };
         let gate = open(&self.state)?;
         while !try_lock(&gate, FlockOperation::NonBlockingLockExclusive)? {
-            self.wait(on, deadline, timeout)?;
+            wait()?;
         }
         let users = open(&self.users)?;
         loop {
@@ -109,7 +121,7 @@ impl HystartFiles {
                 flock(&users, FlockOperation::LockShared).map_err(io_error(&self.users))?;
             } else if !self.is_set(on) || !try_lock(&users, FlockOperation::NonBlockingLockShared)?
             {
-                self.wait(on, deadline, timeout)?;
+                wait()?;
                 continue;
             }
             let lock = HystartLock { files: self.clone(), users };
@@ -118,7 +130,7 @@ impl HystartFiles {
                 return Ok(lock);
             }
             drop((lock, gate));
-            return self.acquire_until(on, deadline, timeout);
+            return self.acquire_until(on, deadline, timeout, is_abandoned);
         }
     }
 
@@ -255,10 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn an_abandoned_user_stops_waiting_and_lets_others_pass() {
+        let (_directory, files) = files("1");
+        let first_lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
+        let error = files.acquire(true, LONG_TIMEOUT, &|| true).unwrap_err().to_string();
+        assert!(error.contains("has ended"), "{error}");
+        // Otherwise it would queue behind the one that was abandoned.
+        let second_lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
+        drop((first_lock, second_lock));
+        assert_eq!(value(&files), "1");
+    }
+
+    #[test]
     fn users_of_one_value_share_it_and_the_last_restores_the_original() {
         let (_directory, files) = files("1\n");
-        let first_lock = files.acquire(false, NO_WAIT).unwrap();
-        let second_lock = files.acquire(false, NO_WAIT).unwrap();
+        let first_lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
+        let second_lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
         assert_eq!(value(&files), "0");
         drop(first_lock);
         assert_eq!(value(&files), "0", "the second user still holds it");
@@ -270,16 +294,17 @@ mod tests {
     #[test]
     fn a_user_of_the_other_value_waits_or_times_out() {
         let (_directory, files) = files("1\n");
-        let first_lock = files.acquire(false, NO_WAIT).unwrap();
-        let error = files.acquire(true, NO_WAIT).unwrap_err();
+        let first_lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
+        let error = files.acquire(true, NO_WAIT, &|| false).unwrap_err();
         let pid = std::process::id();
         assert!(
             matches!(error, HystartError::Busy { on: false, holder_pid, .. } if holder_pid == pid),
             "{error}"
         );
         thread::scope(|scope| {
-            let waiting_thread =
-                scope.spawn(|| files.acquire(true, LONG_TIMEOUT).map(|held| (value(&files), held)));
+            let waiting_thread = scope.spawn(|| {
+                files.acquire(true, LONG_TIMEOUT, &|| false).map(|held| (value(&files), held))
+            });
             drop(first_lock);
             let (value_seen, lock) = waiting_thread.join().unwrap().unwrap();
             assert_eq!(value_seen, "1");
@@ -291,8 +316,8 @@ mod tests {
     #[test]
     fn a_user_that_times_out_after_a_lost_race_reports_its_whole_wait() {
         let (_directory, files) = files("1\n");
-        let _lock = files.acquire(false, NO_WAIT).unwrap();
-        let error = files.acquire_until(true, Instant::now(), LONG_TIMEOUT).unwrap_err();
+        let _lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
+        let error = files.acquire_until(true, Instant::now(), LONG_TIMEOUT, &|| false).unwrap_err();
         assert!(matches!(error, HystartError::Busy { wait_time: LONG_TIMEOUT, .. }), "{error}");
         assert!(error.to_string().contains("10 minutes"), "{error}");
     }
@@ -306,7 +331,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5 {
                         let on = (number + round) % 3 == 0;
-                        let lock = files.acquire(on, LONG_TIMEOUT).unwrap();
+                        let lock = files.acquire(on, LONG_TIMEOUT, &|| false).unwrap();
                         assert_eq!(is_on(&value(&files)), on);
                         drop(lock);
                     }
@@ -327,7 +352,7 @@ mod tests {
         // Without a repair, the next user also reads the machine's original value.
         fs::write(&files.parameter, "0").unwrap();
         files.write_state(Some(&stale)).unwrap();
-        let lock = files.acquire(false, NO_WAIT).unwrap();
+        let lock = files.acquire(false, NO_WAIT, &|| false).unwrap();
         files.repair().unwrap();
         assert_eq!(value(&files), "0", "it is in use");
         drop(lock);
@@ -339,10 +364,10 @@ mod tests {
         let (directory, mut files) = files("1\n");
         assert!(files.check().is_ok());
         files.parameter = directory.path().join("gone");
-        let error = files.acquire(true, NO_WAIT).unwrap_err();
+        let error = files.acquire(true, NO_WAIT, &|| false).unwrap_err();
         assert!(error.to_string().contains("modprobe tcp_cubic"), "{error}");
         files.parameter = directory.path().to_owned();
-        let error = files.acquire(true, NO_WAIT).unwrap_err();
+        let error = files.acquire(true, NO_WAIT, &|| false).unwrap_err();
         assert!(error.to_string().contains("as root"), "{error}");
         assert!(is_on("1\n") && is_on("Y\n") && !is_on("0\n") && !is_on("N"));
     }

@@ -60,9 +60,10 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 18] = [
+const TESTS: [(&str, Test); 19] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
+    ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
     ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),
     ("an_unknown_congestion_control_is_named", tcp::an_unknown_congestion_control_is_named),
     ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use smig_link::{DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec, QueueLimit, Rate};
+use smig_link::{
+    AckThinningSpec, AggregationSpec, DropReason, LinkEvent, LinkEventKind, LinkLog, LinkSpec,
+    PolicerSpec, QueueLimit, Rate,
+};
 use smig_testbed::netns::{HostSpec, Testbed, TestbedError};
 
 pub(crate) fn link(rate: Rate, round_trip_ms: u64, queue: usize) -> LinkSpec {
@@ -63,6 +66,27 @@ pub(crate) fn a_full_queue_drops_and_tcp_recovers() -> Result<()> {
         logged_drops == counted_drops,
         "{logged_drops} drops in the log, {counted_drops} counted"
     );
+    Ok(())
+}
+
+pub(crate) fn access_networks_police_and_thin() -> Result<()> {
+    let bytes = 1_000_000;
+    let ms = Duration::from_millis;
+    let mut spec = link(Rate::mbit(100), 20, 1_000);
+    spec.to_client.policer = Some(PolicerSpec { rate: Rate::mbit(20), burst_bytes: 30_000 });
+    spec.to_client.aggregation = Some(AggregationSpec { min: ms(2), max: ms(8) });
+    spec.to_server.ack_thinning = Some(AckThinningSpec { every: 8, hold: ms(15) });
+    let testbed = Testbed::builder(spec).server(HostSpec::default().initial_window(60)).start()?;
+    let Download { transfer_time, correct_bytes, .. } = download(&testbed, bytes)?;
+    ensure!(correct_bytes == bytes, "received {correct_bytes} of {bytes} bytes");
+    let min_time = Duration::from_secs_f64((bytes as f64 - 30_000.0) * 8.0 / 20e6);
+    ensure!(
+        transfer_time >= min_time,
+        "{bytes} bytes in {transfer_time:?}, the rate needs {min_time:?}"
+    );
+    let report = testbed.report();
+    ensure!(report.to_client.policed_packets > 0, "nothing was policed: {report:?}");
+    ensure!(report.to_server.thinned_acks > 0, "no ACK was thinned: {report:?}");
     Ok(())
 }
 

@@ -218,6 +218,6 @@ fn emit_final_events(result: &TrialResult, on_event: OnEvent<'_>) -> Result<(), 
     }
     let total = |(number, bytes)| ConnectionBytes { connection: ConnectionId(number), bytes };
     let connections = totals.into_iter().map(total).collect();
-    on_event(&DemoEvent::RunFinished { connections, link: Some(result.link) })?;
+    on_event(&DemoEvent::RunFinished { connections, link: Some(Box::new(result.link)) })?;
     Ok(())
 }

@@ -116,6 +116,7 @@ impl ResponsePacing {
                     in_flight: sample.in_flight,
                     rtt_deviation: sample.rtt_deviation,
                     min_rtt: sample.min_rtt,
+                    retransmitted: u64::from(sample.retransmitted),
                     mss: sample.mss,
                 },
             );

@@ -1,0 +1,111 @@
+//! What the runs of one arm in one cell say: the times of the objects, and the rate of the bulk.
+
+use serde::Serialize;
+use smig_stats::Summary;
+
+use crate::trial::TrialResult;
+use crate::workload::{ObjectResult, Outcome};
+
+/// Transfers whose names begin so are bulk.
+const BULK_PREFIX: &str = "big";
+/// The client that is measured; others are cross traffic.
+const CLIENT: &str = "user";
+
+/// Measurement of one arm in one cell, all repetitions together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measurement {
+    /// Number of runs.
+    pub runs: usize,
+    /// Of these, runs that the machine disturbed.
+    pub disturbed_runs: usize,
+    /// Number of objects that were requested while bulk was on its way.
+    pub objects: usize,
+    /// Mean time of an object, in milliseconds. An object that was not complete counts until it was given up.
+    pub mean_ms: f64,
+    /// 95th percentile of the times, in milliseconds.
+    pub p95_ms: f64,
+    /// Rate of the bulk while there was any, in Mbit/s; 0 without.
+    pub bulk_mbit: f64,
+    /// Rate of other users, in Mbit/s, if there are any.
+    pub other_mbit: Option<f64>,
+    /// Number of objects and of bulk transfers that failed.
+    pub failed: usize,
+}
+
+/// Sums over runs.
+#[derive(Debug, Default)]
+struct Sums {
+    times_ms: Vec<f64>,
+    bulk_bytes: u64,
+    bulk_s: f64,
+    other_bytes: u64,
+    other_s: f64,
+    failed: usize,
+}
+
+impl Measurement {
+    /// Evaluates runs of one arm in one cell; `is_reference`: they have no bulk, and all objects count. `None` if
+    /// there is no object.
+    #[must_use]
+    pub fn of(results: &[&TrialResult], is_reference: bool) -> Option<Self> {
+        let mut sums = Sums::default();
+        for result in results {
+            sums.add(&result.observation.objects, is_reference);
+        }
+        let summary = Summary::of(&sums.times_ms)?;
+        let mbit = |bytes: u64, seconds: f64| bytes as f64 * 8e-6 / seconds.max(1e-9);
+        Some(Self {
+            runs: results.len(),
+            disturbed_runs: results.iter().filter(|result| !result.disturbed.is_empty()).count(),
+            objects: summary.n,
+            mean_ms: summary.mean,
+            p95_ms: summary.p95,
+            bulk_mbit: if is_reference { 0.0 } else { mbit(sums.bulk_bytes, sums.bulk_s) },
+            other_mbit: (sums.other_s > 0.0).then(|| mbit(sums.other_bytes, sums.other_s)),
+            failed: sums.failed,
+        })
+    }
+}
+
+impl Sums {
+    fn add(&mut self, objects: &[ObjectResult], is_reference: bool) {
+        let (ours, others): (Vec<_>, Vec<_>) =
+            objects.iter().partition(|object| object.client == CLIENT);
+        let (bulk, small): (Vec<&ObjectResult>, Vec<&ObjectResult>) =
+            ours.into_iter().partition(|object| object.name.starts_with(BULK_PREFIX));
+        let is_beside_bulk = |object: &ObjectResult| {
+            bulk.iter().any(|big| (big.started_ns..big.ended_ns).contains(&object.started_ns))
+        };
+        for object in small {
+            if is_reference || is_beside_bulk(object) {
+                self.times_ms.push(object.duration_s() * 1e3);
+                self.failed += usize::from(object.outcome != Outcome::Complete);
+            }
+        }
+        self.failed += bulk
+            .iter()
+            .filter(|big| !matches!(big.outcome, Outcome::Complete | Outcome::Cancelled))
+            .count();
+        self.bulk_bytes += bulk.iter().map(|big| big.bytes).sum::<u64>();
+        let bulk_s = busy_seconds(&bulk);
+        self.bulk_s += bulk_s;
+        // Only what others got while our bulk was on its way.
+        let counted = others.iter().filter(|object| is_reference || is_beside_bulk(object));
+        self.other_bytes += counted.map(|object| object.bytes).sum::<u64>();
+        let others_s = if is_reference { busy_seconds(&others) } else { bulk_s };
+        self.other_s += if others.is_empty() { 0.0 } else { others_s };
+    }
+}
+
+/// Returns the seconds in which at least one of the objects was on its way.
+fn busy_seconds(objects: &[&ObjectResult]) -> f64 {
+    let mut spans: Vec<_> =
+        objects.iter().map(|object| (object.started_ns, object.ended_ns)).collect();
+    spans.sort_unstable();
+    let (mut busy_ns, mut busy_until) = (0, 0);
+    for (from, to) in spans {
+        busy_ns += to.saturating_sub(from.max(busy_until));
+        busy_until = busy_until.max(to);
+    }
+    busy_ns as f64 / 1e9
+}

@@ -1,0 +1,182 @@
+//! The scenario covers what it says, and a report says what was measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::scenario::{Campaign, Cell};
+
+fn full_campaign() -> Campaign {
+    campaign(&|_| Ok(())).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+#[test]
+fn every_arm_of_the_scenario_is_known_and_the_reference_is_among_them() {
+    let campaign = full_campaign();
+    let names: BTreeSet<_> =
+        campaign.conditions.iter().filter_map(|condition| condition.variant.level("arm")).collect();
+    for name in &names {
+        assert!(Arm::by_key(name).is_some(), "{name}");
+    }
+    assert!(names.contains("alone"));
+}
+
+#[test]
+fn every_level_is_in_three_cells_and_every_pair_of_main_levels_in_one() {
+    let cells = full_campaign().cells;
+    assert_eq!(cells.len(), 60);
+    let names: BTreeSet<_> = cells.iter().map(|cell| &cell.name).collect();
+    assert_eq!(names.len(), 60);
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (axis, level) in cells.iter().flat_map(|cell| &cell.levels) {
+        *counts.entry((axis, level)).or_default() += 1;
+    }
+    assert!(counts.values().all(|count| *count >= 3), "{counts:?}");
+    let levels = |axis: &str| {
+        let levels = cells.iter().filter_map(|cell| cell.level(axis));
+        levels.collect::<BTreeSet<_>>()
+    };
+    for (a, b) in [
+        ("rate", "rtt"),
+        ("rate", "queue"),
+        ("rate", "control"),
+        ("rtt", "queue"),
+        ("rtt", "control"),
+        ("queue", "control"),
+    ] {
+        let pairs: BTreeSet<_> = cells.iter().map(|cell| (cell.level(a), cell.level(b))).collect();
+        // `choose` says which combinations cannot be measured.
+        let impossible = match (a, b) {
+            ("rate", "rtt") => 3,
+            ("rate", "queue") => 1,
+            ("rtt", "queue") => 3,
+            _ => 0,
+        };
+        assert_eq!(pairs.len(), levels(a).len() * levels(b).len() - impossible, "{a} and {b}");
+    }
+}
+
+#[test]
+fn selections_keep_whole_cells_and_the_reference() {
+    let mut campaign = full_campaign();
+    let all = campaign.conditions.len();
+    select(&mut campaign, &[], &[]).unwrap();
+    assert_eq!(campaign.conditions.len(), all);
+    select(&mut campaign, &["control=bbr".into()], &["moved".into()]).unwrap();
+    assert!(campaign.cells.iter().all(|cell| cell.level("control") == Some("bbr")));
+    assert_eq!(campaign.conditions.len(), 2 * campaign.cells.len(), "moved and alone");
+
+    let mut one = full_campaign();
+    select(&mut one, &["r10-t50-q1-cubic".into()], &[]).unwrap();
+    assert_eq!(one.cells.len(), 1, "a name, and not a part of others");
+
+    let mut quick = full_campaign();
+    select_quick(&mut quick);
+    assert_eq!((quick.cells.len(), quick.conditions.len()), (8, 40));
+
+    let mut unprivileged = full_campaign();
+    remove_hystart(&mut unprivileged);
+    assert_eq!(unprivileged.cells.len(), 57);
+    let hosts = unprivileged.conditions.iter().map(|condition| &condition.scenario.hosts);
+    assert!(hosts.map(|hosts| hosts.hystart()).all(|hystart| hystart.is_none()));
+
+    let error = |patterns: &[&str], arms: &[&str]| {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.into()).collect::<Vec<_>>();
+        select(&mut full_campaign(), &owned(patterns), &owned(arms)).unwrap_err().to_string()
+    };
+    assert!(error(&["r11"], &[]).contains("--plan"));
+    assert!(error(&[], &["movd"]).contains("did you mean \"moved\""));
+}
+
+fn measurement(mean_ms: f64, p95_ms: f64, bulk_mbit: f64) -> Measurement {
+    let (runs, objects) = (1, 20);
+    Measurement {
+        runs,
+        disturbed_runs: 0,
+        objects,
+        mean_ms,
+        p95_ms,
+        bulk_mbit,
+        other_mbit: None,
+        failed: 0,
+    }
+}
+
+/// Reports a cell of these levels and measurements.
+fn report(levels: &[(&str, &str)], measured: &[(&str, Measurement)]) -> CellReport {
+    let levels = levels.iter().map(|(axis, level)| ((*axis).into(), (*level).into())).collect();
+    let cell = Cell { name: "c".into(), levels };
+    let measure = |arm: &Arm| {
+        let found = measured.iter().find(|(key, _)| *key == arm.key);
+        found.map(|(_, measured)| measured.clone())
+    };
+    CellReport::new(&cell, &measure).unwrap()
+}
+
+fn verdict(moved: Measurement, levels: &[(&str, &str)]) -> Option<Verdict> {
+    let measured = [
+        ("alone", measurement(60.0, 61.0, 0.0)),
+        ("off", measurement(500.0, 700.0, 9.5)),
+        ("paced", measurement(66.0, 70.0, 9.3)),
+        ("moved", moved),
+    ];
+    report(levels, &measured).arm("moved").unwrap().verdict
+}
+
+#[test]
+fn a_label_mentions_what_differs() {
+    let campaign = full_campaign();
+    let labels: Vec<String> = (campaign.cells.iter())
+        .map(|cell| label::label(&cell.levels.iter().cloned().collect()))
+        .collect();
+    assert_eq!(labels[0], "10 Mbit/s 50 ms 1\u{d7} cubic");
+    assert_eq!(labels[10], "10 Mbit/s 50 ms 1\u{d7} cubic + cubic");
+    let different: BTreeSet<_> = labels.iter().collect();
+    assert_eq!(different.len(), labels.len());
+}
+
+#[test]
+fn an_arm_is_judged_against_the_best_baseline_and_the_goal() {
+    let good = || measurement(64.0, 68.0, 9.45);
+    assert_eq!(verdict(good(), &[]), Some(Verdict::Good));
+    assert_eq!(verdict(measurement(64.0, 75.0, 9.45), &[]), Some(Verdict::Worse), "objects");
+    assert_eq!(verdict(measurement(64.0, 68.0, 9.1), &[]), Some(Verdict::Worse), "download");
+    assert_eq!(verdict(measurement(70.0, 71.0, 9.45), &[]), Some(Verdict::MissesGoal), "mean");
+    let lossy = [("loss", "some")];
+    assert_eq!(verdict(measurement(70.0, 71.0, 9.45), &lossy), Some(Verdict::Good), "no goal");
+    let failed = Measurement { failed: 1, ..good() };
+    assert_eq!(verdict(failed, &[]), Some(Verdict::Failed));
+}
+
+#[test]
+fn beside_another_download_the_share_is_judged_and_not_the_rate() {
+    let neighbour = [("cross", "cubic")];
+    let with_other = |bulk_mbit, other_mbit| Measurement {
+        other_mbit: Some(other_mbit),
+        ..measurement(64.0, 68.0, bulk_mbit)
+    };
+    assert_eq!(verdict(with_other(4.6, 4.8), &neighbour), Some(Verdict::Good));
+    assert_eq!(verdict(with_other(2.0, 7.4), &neighbour), Some(Verdict::Unfair));
+    assert_eq!(verdict(with_other(7.4, 2.0), &neighbour), Some(Verdict::Unfair));
+}
+
+#[test]
+fn the_winner_has_full_rate_and_the_loss_counts_from_the_limit() {
+    let measured = [
+        ("alone", measurement(60.0, 60.0, 0.0)),
+        ("off", measurement(500.0, 700.0, 9.5)),
+        ("lowat", measurement(100.0, 120.0, 9.45)),
+        ("pool-paced", measurement(61.0, 62.0, 5.0)),
+        ("moved", measurement(64.0, 126.0, 8.0)),
+    ];
+    let report = report(&[], &measured);
+    assert_eq!(report.winner, Some("lowat"));
+    assert_eq!(report.arm("moved").unwrap().p95_ratio, Some(2.1));
+    assert!((report.loss - (9.5 / 8.0 - 1.0) / 0.03).abs() < 1e-9, "{}", report.loss);
+    let matrix = MatrixReport { cells: vec![report], missing_cells: 0 };
+    let text = smig_chart::table::to_text(&to_table(&matrix));
+    assert!(text.contains("2.10") && text.contains("84.2 %") && text.contains("worse"), "{text}");
+    assert_eq!(to_csv_table(&matrix).rows.len(), 4);
+    let picture = draw(&matrix);
+    smig_chart::html::assert_balanced(&picture);
+    assert!(picture.contains(">2.1<"), "{picture}");
+}
