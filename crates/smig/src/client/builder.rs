@@ -48,6 +48,7 @@ pub struct ClientBuilder {
     target_spares: usize,
     max_plain_connections: usize,
     range_continuation: RangeContinuation,
+    receive_pacing: bool,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -83,6 +84,7 @@ impl Default for ClientBuilder {
             target_spares: 1,
             max_plain_connections: 2,
             range_continuation: RangeContinuation::Off,
+            receive_pacing: false,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -192,6 +194,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether bulk from a server over HTTP/2 that does not support SMig is paced by its connection's receive window
+    /// while other streams are active (default: no): the queue of the path, where their responses wait, stays short.
+    /// Paths with a round-trip time below 2 ms are not paced, nor while other flows fill the queue.
+    #[must_use]
+    pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
+        self.receive_pacing = is_enabled;
+        self
+    }
+
     /// Sets the timeout for name resolution and the TCP connection.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
@@ -285,6 +296,7 @@ impl ClientBuilder {
             max_session_connections: max_connections,
             max_plain_connections: self.max_plain_connections,
             range_continuation: self.range_continuation,
+            receive_pacing: self.receive_pacing,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,
