@@ -164,6 +164,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         .engine(engine)
         .spares(gateway.spares)
         .plain_connections(gateway.max_plain_connections())
+        .receive_pacing(gateway.max_plain_connections() > 1)
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
     let options = AgentOptions {
