@@ -82,7 +82,7 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
         .cleartext(cleartext)
         .spares(args.spares)
         .plain_connections(plain_connections)
-        .receive_pacing(plain_connections > 1)
+        .receive_pacing(args.receive_pacing)
         .range_continuation(range_continuation)
         .connect_timeout(args.connect_timeout)
         .handshake_timeout(args.connect_timeout)

@@ -196,7 +196,8 @@ impl ClientBuilder {
 
     /// Sets whether bulk from a server over HTTP/2 that does not support SMig is paced by its connection's receive window
     /// while other streams are active (default: no): the queue of the path, where their responses wait, stays short.
-    /// Paths with a round-trip time below 2 ms are not paced, nor while other flows fill the queue.
+    /// Beside other users of the path it then gets less than its share, although the window is lifted while they fill the
+    /// queue. Paths with a round-trip time below 2 ms are not paced.
     #[must_use]
     pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
         self.receive_pacing = is_enabled;
