@@ -62,6 +62,9 @@ pub struct GatewaySpec {
     /// Maximum number of connections with a gateway that speaks plain HTTP/2; unless set 2, or 1 without
     /// [`migrate`](Self::migrate).
     pub plain_connections: Option<NonZeroUsize>,
+    /// Whether bulk of such a gateway is paced by the receive window.
+    #[serde(default)]
+    pub receive_pacing: bool,
 }
 
 /// Local ports.
@@ -138,6 +141,7 @@ impl GatewaySpec {
             migrate: default_migrate(),
             spares: default_spares(),
             plain_connections: None,
+            receive_pacing: false,
         }
     }
 

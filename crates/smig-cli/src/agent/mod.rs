@@ -28,6 +28,7 @@ const TOKEN_VARIABLE: &str = "SMIG_AGENT_TOKEN";
 
 /// Run a local HTTP and SOCKS proxy that forwards to a gateway
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     long_about = "Run a local HTTP proxy, SOCKS5 proxy and forwarded ports, whose traffic goes to a \
         gateway over one session. Tunnels and requests that turn out to be large migrate to a separate \
@@ -64,7 +65,7 @@ pub(crate) struct AgentArgs {
     /// Read the configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "via", "listen", "socks", "forward", "admin", "token_file", "user", "cacert", "insecure",
-        "connect_timeout", "no_migrate", "spares", "plain_connections", "max_connections", "tunnel_idle_timeout", "drain_timeout",
+        "connect_timeout", "no_migrate", "spares", "plain_connections", "receive_pacing", "max_connections", "tunnel_idle_timeout", "drain_timeout",
     ])]
     config: Option<PathBuf>,
     /// Address of the HTTP proxy, may be repeated; none disables it
@@ -103,6 +104,10 @@ pub(crate) struct AgentArgs {
     /// Maximum number of connections with a gateway that speaks plain HTTP/2 [default: 2; 1 with --no-migrate]
     #[arg(long, value_name = "N", help_heading = "Gateway")]
     plain_connections: Option<NonZeroUsize>,
+    /// Pace bulk of such a gateway by the receive window: the path's queue stays short, but other users of the path get
+    /// more than their share
+    #[arg(long, help_heading = "Gateway")]
+    receive_pacing: bool,
     /// Number of spare connections to keep ready for migrations
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gateway")]
     spares: usize,
@@ -165,6 +170,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         .engine(engine)
         .spares(gateway.spares)
         .plain_connections(gateway.max_plain_connections())
+        .receive_pacing(gateway.receive_pacing)
         .connect_timeout(gateway.connect_timeout)
         .handshake_timeout(gateway.connect_timeout);
     let options = AgentOptions {
@@ -256,6 +262,7 @@ fn configuration(args: &AgentArgs) -> Result<AgentConfig> {
             migrate: !args.no_migrate,
             spares: args.spares,
             plain_connections: args.plain_connections,
+            receive_pacing: args.receive_pacing,
         },
         listen,
         limits: AgentLimits {

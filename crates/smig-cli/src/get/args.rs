@@ -106,6 +106,10 @@ pub(crate) struct GetArgs {
     /// Maximum number of connections with a server over HTTP/2 that does not support SMig [default: 2; 1 with --no-migrate]
     #[arg(long, value_name = "N", help_heading = "Migration", value_parser = clap::value_parser!(u8).range(1..=6))]
     pub(super) plain_connections: Option<u8>,
+    /// Pace large responses of such a server by the receive window: the path's queue stays short, but other users of the
+    /// path get more than their share
+    #[arg(long, help_heading = "Migration")]
+    pub(super) receive_pacing: bool,
     /// Never request the rest of a large response on another connection: each request is sent once
     #[arg(long, help_heading = "Migration")]
     pub(super) no_range_continuation: bool,

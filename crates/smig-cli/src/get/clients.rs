@@ -74,13 +74,15 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
         RangeContinuation::Verified
     };
     let default_connections = if args.no_migrate { 1 } else { DEFAULT_PLAIN_CONNECTIONS };
+    let plain_connections = args.plain_connections.map_or(default_connections, usize::from);
     let observer: Arc<dyn Observer> = Arc::<Screen>::clone(screen);
     Client::builder()
         .engine(engine)
         .migration(migration)
         .cleartext(cleartext)
         .spares(args.spares)
-        .plain_connections(args.plain_connections.map_or(default_connections, usize::from))
+        .plain_connections(plain_connections)
+        .receive_pacing(args.receive_pacing)
         .range_continuation(range_continuation)
         .connect_timeout(args.connect_timeout)
         .handshake_timeout(args.connect_timeout)

@@ -263,15 +263,15 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     }
     let mut conflicts = Vec::new();
     if client.kind != ClientKind::Smig {
-        if client.migrate.is_some() {
-            conflicts.push(only_for("migrate", "\"smig\""));
-        }
-        if client.spares.is_some() {
-            conflicts.push(only_for("spares", "\"smig\""));
-        }
-        if client.plain_connections.is_some() {
-            conflicts.push(only_for("plain_connections", "\"smig\""));
-        }
+        let present = [
+            ("migrate", client.migrate.is_some()),
+            ("spares", client.spares.is_some()),
+            ("plain_connections", client.plain_connections.is_some()),
+            ("receive_pacing", client.receive_pacing.is_some()),
+        ];
+        conflicts.extend(
+            present.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| only_for(key, "\"smig\"")),
+        );
     }
     if let Some(server) = server
         && (client.kind == ClientKind::Http3) != (server.kind == ServerKind::Http3)

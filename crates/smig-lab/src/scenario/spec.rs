@@ -225,6 +225,9 @@ pub struct ClientSpec {
     /// them as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain_connections: Option<usize>,
+    /// smig: whether bulk from such a server is paced by the receive window; false if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_pacing: Option<bool>,
     /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,

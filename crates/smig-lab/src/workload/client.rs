@@ -276,6 +276,7 @@ fn build_client(
         .migration(migration)
         .spares(spec.spares.unwrap_or(1))
         .plain_connections(spec.plain_connections.unwrap_or(1))
+        .receive_pacing(spec.receive_pacing.unwrap_or(false))
         .idle_timeout(Duration::from_secs(3600))
         .observer(addresses)
         .build()

@@ -48,6 +48,7 @@ pub struct ClientBuilder {
     target_spares: usize,
     max_plain_connections: usize,
     range_continuation: RangeContinuation,
+    receive_pacing: bool,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -83,6 +84,7 @@ impl Default for ClientBuilder {
             target_spares: 1,
             max_plain_connections: 2,
             range_continuation: RangeContinuation::Off,
+            receive_pacing: false,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -191,6 +193,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether bulk from a server over HTTP/2 that does not support SMig is paced by its connection's receive window
+    /// while other streams are active (default: no): the queue of the path, where their responses wait, stays short.
+    /// Beside other users of the path it then gets less than its share, although the window is lifted while they fill the
+    /// queue. Paths with a round-trip time below 2 ms are not paced.
+    #[must_use]
+    pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
+        self.receive_pacing = is_enabled;
+        self
+    }
+
     /// Sets the timeout for name resolution and the TCP connection.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
@@ -285,6 +297,7 @@ impl ClientBuilder {
             max_session_connections: max_connections,
             max_plain_connections: self.max_plain_connections,
             range_continuation: self.range_continuation,
+            receive_pacing: self.receive_pacing,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,

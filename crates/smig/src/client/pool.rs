@@ -164,6 +164,14 @@ impl SessionPool {
         Some(Arc::clone(&found.mailbox))
     }
 
+    /// Returns the shortest of the minimum round-trip times of the origin's connections. That of a connection that was
+    /// opened while the path had a queue includes the queue.
+    fn min_rtt(&self, origin: &Origin) -> Option<Duration> {
+        let origins = self.lock();
+        let sessions = &origins.get(origin)?.sessions;
+        sessions.iter().filter_map(|session| session.load.min_rtt()).min()
+    }
+
     /// Returns the origin's sessions, the oldest first.
     pub(super) fn get(&self, origin: &Origin) -> Vec<Arc<Mailbox<Command>>> {
         let origins = self.lock();
@@ -214,6 +222,7 @@ pub(super) struct OriginContext {
     /// Maximum number of sessions with a server that does not support SMig.
     pub(super) max_plain_connections: usize,
     pub(super) range_continuation: RangeContinuation,
+    pub(super) receive_pacing: bool,
     /// The session's number at its origin, from 1.
     pub(super) number: u32,
     pub(super) order: SessionOrder,
@@ -246,6 +255,18 @@ impl OriginContext {
             tracing::debug!(origin = %self.origin, "second connection is opened beside bulk");
             self.counters.on_event(&ObserverEvent::SecondConnection);
         }
+    }
+
+    /// Returns whether the origin has other sessions, which exist only beside bulk.
+    pub(super) fn has_siblings(&self) -> bool {
+        self.pool.upgrade().is_some_and(|pool| pool.get(&self.origin).len() > 1)
+    }
+
+    /// Records the minimum round-trip time of the session's connection; returns the shortest of the origin's connections.
+    pub(super) fn update_min_rtt(&self, min_rtt: Duration) -> Duration {
+        self.load.set_min_rtt(min_rtt);
+        let shortest = self.pool.upgrade().and_then(|pool| pool.min_rtt(&self.origin));
+        shortest.unwrap_or(min_rtt).min(min_rtt)
     }
 
     /// Returns another session that can take bulk of the session of `mailbox`.

@@ -1,7 +1,8 @@
 //! What the pool knows of a session: whether its server answers, and how many of its streams carry bulk.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The load of one session: written by its task, read where a request chooses its session.
 #[derive(Debug, Default)]
@@ -9,6 +10,8 @@ pub(super) struct SessionLoad {
     is_ready: AtomicBool,
     bulk_streams: AtomicUsize,
     open_streams: AtomicUsize,
+    /// Minimum round-trip time in nanoseconds; 0 if it is not known.
+    min_rtt: AtomicU64,
 }
 
 impl SessionLoad {
@@ -24,6 +27,18 @@ impl SessionLoad {
     /// Records the number of open streams.
     pub(super) fn set_open_streams(&self, count: usize) {
         self.open_streams.store(count, Ordering::Relaxed);
+    }
+
+    /// Records the minimum round-trip time of the session's connection.
+    pub(super) fn set_min_rtt(&self, min_rtt: Duration) {
+        let nanos = u64::try_from(min_rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.min_rtt.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Returns the last minimum round-trip time, if one was recorded.
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        let nanos = self.min_rtt.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Duration::from_nanos(nanos))
     }
 
     /// Returns whether more bulk would delay no other stream.

@@ -16,7 +16,7 @@ use super::conn::{CloseState, DetachedConn, DriverConn, Progress, Release};
 use super::pacing::{BulkPacing, Pacing};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
-use crate::socket::{PathSample, SocketOptions};
+use crate::socket::{self, PathSample, SocketOptions};
 use crate::throttled;
 use crate::transport::Transport;
 
@@ -94,6 +94,13 @@ impl ConnSet {
         let Some(conn) = self.conn_mut(id) else { return PathSample::default() };
         conn.take_sample();
         conn.sample
+    }
+
+    /// Limits what the peer may have in flight on a connection, in bytes.
+    pub(crate) fn limit_receive_window(&mut self, id: ConnId, bytes: u64) {
+        if let Some(conn) = self.conn_mut(id) {
+            socket::set_window_clamp(conn.transport.tcp(), bytes);
+        }
     }
 
     /// Returns a snapshot of a connection; unlike [`Self::sample`], it changes no socket option.

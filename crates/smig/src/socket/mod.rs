@@ -13,7 +13,9 @@ pub use addrs::ConnectionAddrs;
 
 pub(crate) use tcp_info::TcpInfo;
 
-pub(crate) use options::{apply, reset_on_close, set_notsent_lowat, set_pacing_rate, tcp_info};
+pub(crate) use options::{
+    apply, reset_on_close, set_notsent_lowat, set_pacing_rate, set_window_clamp, tcp_info,
+};
 
 /// Socket options of one role. `None` keeps the system's default.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -59,6 +59,9 @@ fn set_keepalive(socket: &SockRef<'_>, limit: Duration) {
     KEEPALIVE.check(socket.set_tcp_keepalive(&keepalive));
 }
 
+/// The largest window of TCP (RFC 7323 section 2.3).
+const MAX_WINDOW_CLAMP_BYTES: u64 = 1 << 30;
+
 /// Sets TCP_NOTSENT_LOWAT, bytes.
 pub(crate) fn set_notsent_lowat(tcp: &TcpStream, bytes: u32) {
     static LOW_WATER: OptionCheck = OptionCheck::new("TCP_NOTSENT_LOWAT");
@@ -69,6 +72,14 @@ pub(crate) fn set_notsent_lowat(tcp: &TcpStream, bytes: u32) {
 pub(crate) fn set_pacing_rate(tcp: &TcpStream, rate: u64) {
     static PACING: OptionCheck = OptionCheck::new("SO_MAX_PACING_RATE");
     PACING.check(sys::set_max_pacing_rate(tcp.as_fd(), rate));
+}
+
+/// Sets TCP_WINDOW_CLAMP: the receive window is at most this many bytes. The kernel may raise the bound when it enlarges
+/// the buffer.
+pub(crate) fn set_window_clamp(tcp: &TcpStream, bytes: u64) {
+    static CLAMP: OptionCheck = OptionCheck::new("TCP_WINDOW_CLAMP");
+    let bytes = bytes.min(MAX_WINDOW_CLAMP_BYTES) as libc::c_int;
+    CLAMP.check(sys::set_window_clamp(tcp.as_fd(), bytes));
 }
 
 /// Makes the next close an RST that discards unsent and unread data: otherwise the rest of a cancelled stream

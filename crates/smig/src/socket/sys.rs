@@ -41,3 +41,19 @@ pub(super) fn set_max_pacing_rate(fd: BorrowedFd<'_>, rate: u64) -> io::Result<(
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Sets TCP_WINDOW_CLAMP, bytes.
+#[expect(unsafe_code, reason = "setsockopt with an integer")]
+pub(super) fn set_window_clamp(fd: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
+    // SAFETY: the value lives across the call and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -135,8 +135,9 @@ impl ClientSession {
         let Some(view) = turn.session.stream(request.key) else { return };
         let state = core::mem::replace(&mut request.continuation, ContinuationState::Impossible);
         let ContinuationState::Response(response) = state else { return };
-        let rtt = turn.conns.sample(view.connection).rtt;
-        let lead_bytes = bytes_within(progress.bytes_per_s, rtt * LEAD_ROUND_TRIPS);
+        let path = turn.conns.sample(view.connection);
+        context.update_min_rtt(path.min_rtt);
+        let lead_bytes = bytes_within(progress.bytes_per_s, path.rtt * LEAD_ROUND_TRIPS);
         let first_pos = view.received_bytes + lead_bytes.max(MIN_LEAD_BYTES);
         let stream = SharedStream::without_slot(Arc::clone(target.notifier()));
         let queued_request = QueuedRequest {

@@ -18,6 +18,7 @@ use smig_proto::{Event, Instant, StreamKey};
 use tokio::sync::oneshot;
 
 use crate::client::pool::OriginContext;
+use crate::client::receive_pacer::ReceivePacer;
 use crate::client::request::{BodySendState, OpenRequest, QueuedRequest};
 use crate::client::reset_rate::ResetRate;
 use crate::client::spares::Spares;
@@ -100,6 +101,8 @@ pub(super) struct ClientSession {
     /// Until then no stream is opened and no unfinished upload is reset: the server's limit of resets may be near.
     throttled_until: Option<Instant>,
     session_record: SessionRecord,
+    /// Paces received bulk.
+    receive_pacer: Option<ReceivePacer>,
     state: SessionState,
     idle_since: Option<Instant>,
     /// The session is in use: keep spares ready.
@@ -129,6 +132,7 @@ impl ClientSession {
             counted_resets: 0,
             throttled_until: None,
             session_record: SessionRecord::new(crate::clock::now()),
+            receive_pacer: None,
             state: SessionState::Open,
             idle_since: None,
             keep_spares: true,
@@ -287,6 +291,7 @@ impl SessionHandler for ClientSession {
             self.evaluate_candidates(turn);
         }
         self.context.load.set_open_streams(self.slots.len() + self.queue.len());
+        self.pace_receiving(turn);
         self.count_resets(turn);
         self.reset_unfinished(turn);
         self.resume_throttled(turn);

@@ -8,6 +8,7 @@ use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
 use super::{ClientSession, ContinuationState, NegotiatedProtocol, SessionState};
 use crate::client::bulk::BulkWatch;
+use crate::client::receive_pacer::{ReceivePacer, ReceiveWindow};
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
@@ -264,9 +265,31 @@ impl ClientSession {
         let is_wanted = watch.must_leave()
             || (progress.is_worth_connection()
                 && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
+        let is_paced = self.receive_pacer.is_some() || !context.receive_pacing;
+        if !is_paced && (is_wanted || context.has_siblings()) {
+            self.receive_pacer = Some(ReceivePacer::default());
+        }
         if is_wanted {
             context.spawn_beside(self.spares.addr(), turn.now);
             self.consider_continuation(turn, slot, progress);
+        }
+    }
+
+    /// Sets the receive window of the connection while it carries bulk, and other streams are active.
+    pub(super) fn pace_receiving(&mut self, turn: &mut TurnCx<'_>) {
+        let Some(pacer) = &mut self.receive_pacer else { return };
+        let Some(conn) = turn.session.connections().next() else { return };
+        let window = if self.context.load.bulk_streams() == 0 {
+            self.receive_pacer = None;
+            Some(ReceiveWindow::Unlimited)
+        } else {
+            let min_rtt = || self.context.update_min_rtt(turn.conns.sample(conn.id).min_rtt);
+            pacer.on_progress(turn.now, conn.data_bytes_received, min_rtt)
+        };
+        match window {
+            Some(ReceiveWindow::Bytes(bytes)) => turn.conns.limit_receive_window(conn.id, bytes),
+            Some(ReceiveWindow::Unlimited) => turn.conns.limit_receive_window(conn.id, u64::MAX),
+            None => {}
         }
     }
 
