@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// The time that a piece takes on the path. Also about the resolution of the owner's timer.
-const PIECE_TIME: Duration = Duration::from_millis(2);
+/// The time that a piece takes on the path. Also the resolution of the owner's timer.
+const PIECE_TIME: Duration = Duration::from_millis(1);
+/// Two packets are a piece where they take at most this time: half of the wake-ups and of the framing.
+const MAX_PAIR_TIME: Duration = Duration::from_micros(2500);
 /// The engine sends no bulk below 1 KiB.
 const MIN_PIECE_BYTES: u64 = 1200;
 /// Bytes of a full packet, if that is unknown.
@@ -78,7 +80,8 @@ impl BulkBucket {
         self.rate = rate;
         // Whole packets, one at least: on a slow path, more would be a queue of its own.
         let packets = (bytes_in(rate, PIECE_TIME) + packet / 2) / packet;
-        let min_packets = MIN_PIECE_BYTES.div_ceil(packet);
+        let is_pair_short = bytes_in(rate, MAX_PAIR_TIME) >= 2 * packet;
+        let min_packets = MIN_PIECE_BYTES.div_ceil(packet).max(if is_pair_short { 2 } else { 1 });
         self.piece_bytes = packets.max(min_packets).saturating_mul(packet);
     }
 
@@ -190,8 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_whole_packets_for_two_milliseconds() {
-        for (mbit, packets) in [(1, 1), (2, 1), (10, 2), (30, 5), (100, 17), (1000, 173)] {
+    fn a_piece_is_whole_packets_for_about_a_millisecond() {
+        for (mbit, packets) in [(1, 1), (5, 1), (10, 2), (30, 3), (100, 9), (1000, 86)] {
             let rate = mbit * 125_000;
             let mut bucket = BulkBucket::new(at_us(0), rate, Duration::ZERO);
             bucket.refill(at_us(0), rate, PACKET);
