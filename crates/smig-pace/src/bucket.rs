@@ -91,11 +91,10 @@ impl BulkBucket {
         self.piece_bytes.saturating_add(missed)
     }
 
-    /// Records that interactive data was sent.
+    /// Records that interactive data was sent. What bulk has already earned stays: endless interactive data must not
+    /// take all of it.
     pub fn on_interactive(&mut self, bytes: u64) {
-        let paid = self.allowance.min(bytes);
-        self.allowance -= paid;
-        self.debt = (self.debt + (bytes - paid)).min(bytes_in(self.rate, self.max_deferral));
+        self.debt = self.debt.saturating_add(bytes).min(bytes_in(self.rate, self.max_deferral));
     }
 
     /// Returns the size of the piece of bulk that may be sent now, in bytes with all framing; `None` if there is none
@@ -229,8 +228,7 @@ mod tests {
     fn bulk_makes_room_for_interactive_data() {
         let mut bucket = ten_mbit_bucket();
         bucket.on_interactive(10_000);
-        assert_eq!(bucket.piece(), None);
-        assert_eq!(bucket.debt, 10_000 - PIECE);
+        assert_eq!(bucket.debt, 10_000);
         let sent = send_until(&mut bucket, at_us(0), at_us(100_000), Duration::ZERO);
         let total = sent + 10_000;
         assert!(total.abs_diff(RATE / 10) <= 2 * PIECE, "{total}");
@@ -238,7 +236,21 @@ mod tests {
         let mut bucket = ten_mbit_bucket();
         bucket.on_interactive(20_000);
         let sent = send_until(&mut bucket, at_us(0), at_us(10_000), Duration::ZERO);
-        assert!((1..=RATE / 100 / 4).contains(&sent), "{sent}");
+        assert!((PIECE..=PIECE + RATE / 100 / 4).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn endless_interactive_data_leaves_bulk_about_a_quarter() {
+        let (mut bucket, mut sent) = (ten_mbit_bucket(), 0);
+        for millis in 0..1000 {
+            bucket.refill(at_us(millis * 1000), RATE, PACKET);
+            bucket.on_interactive(1250);
+            while let Some(piece) = bucket.piece() {
+                bucket.consume(piece);
+                sent += piece;
+            }
+        }
+        assert!((RATE / 5..=RATE / 4 + PIECE).contains(&sent), "{sent}");
     }
 
     #[test]
