@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// The time that a piece takes on the path. Also about the resolution of the owner's timer.
-const PIECE_TIME: Duration = Duration::from_millis(2);
+/// The time that a piece takes on the path. Also the resolution of the owner's timer.
+const PIECE_TIME: Duration = Duration::from_millis(1);
+/// Two packets are a piece where they take at most this time: half of the wake-ups and of the framing.
+const MAX_PAIR_TIME: Duration = Duration::from_micros(2500);
 /// The engine sends no bulk below 1 KiB.
 const MIN_PIECE_BYTES: u64 = 1200;
 /// Bytes of a full packet, if that is unknown.
@@ -78,7 +80,8 @@ impl BulkBucket {
         self.rate = rate;
         // Whole packets, one at least: on a slow path, more would be a queue of its own.
         let packets = (bytes_in(rate, PIECE_TIME) + packet / 2) / packet;
-        let min_packets = MIN_PIECE_BYTES.div_ceil(packet);
+        let is_pair_short = bytes_in(rate, MAX_PAIR_TIME) >= 2 * packet;
+        let min_packets = MIN_PIECE_BYTES.div_ceil(packet).max(if is_pair_short { 2 } else { 1 });
         self.piece_bytes = packets.max(min_packets).saturating_mul(packet);
     }
 
@@ -88,11 +91,10 @@ impl BulkBucket {
         self.piece_bytes.saturating_add(missed)
     }
 
-    /// Records that interactive data was sent.
+    /// Records that interactive data was sent. What bulk has already earned stays: endless interactive data must not
+    /// take all of it.
     pub fn on_interactive(&mut self, bytes: u64) {
-        let paid = self.allowance.min(bytes);
-        self.allowance -= paid;
-        self.debt = (self.debt + (bytes - paid)).min(bytes_in(self.rate, self.max_deferral));
+        self.debt = self.debt.saturating_add(bytes).min(bytes_in(self.rate, self.max_deferral));
     }
 
     /// Returns the size of the piece of bulk that may be sent now, in bytes with all framing; `None` if there is none
@@ -190,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_whole_packets_for_two_milliseconds() {
-        for (mbit, packets) in [(1, 1), (2, 1), (10, 2), (30, 5), (100, 17), (1000, 173)] {
+    fn a_piece_is_whole_packets_for_about_a_millisecond() {
+        for (mbit, packets) in [(1, 1), (5, 1), (10, 2), (30, 3), (100, 9), (1000, 86)] {
             let rate = mbit * 125_000;
             let mut bucket = BulkBucket::new(at_us(0), rate, Duration::ZERO);
             bucket.refill(at_us(0), rate, PACKET);
@@ -226,8 +228,7 @@ mod tests {
     fn bulk_makes_room_for_interactive_data() {
         let mut bucket = ten_mbit_bucket();
         bucket.on_interactive(10_000);
-        assert_eq!(bucket.piece(), None);
-        assert_eq!(bucket.debt, 10_000 - PIECE);
+        assert_eq!(bucket.debt, 10_000);
         let sent = send_until(&mut bucket, at_us(0), at_us(100_000), Duration::ZERO);
         let total = sent + 10_000;
         assert!(total.abs_diff(RATE / 10) <= 2 * PIECE, "{total}");
@@ -235,7 +236,21 @@ mod tests {
         let mut bucket = ten_mbit_bucket();
         bucket.on_interactive(20_000);
         let sent = send_until(&mut bucket, at_us(0), at_us(10_000), Duration::ZERO);
-        assert!((1..=RATE / 100 / 4).contains(&sent), "{sent}");
+        assert!((PIECE..=PIECE + RATE / 100 / 4).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn endless_interactive_data_leaves_bulk_about_a_quarter() {
+        let (mut bucket, mut sent) = (ten_mbit_bucket(), 0);
+        for millis in 0..1000 {
+            bucket.refill(at_us(millis * 1000), RATE, PACKET);
+            bucket.on_interactive(1250);
+            while let Some(piece) = bucket.piece() {
+                bucket.consume(piece);
+                sent += piece;
+            }
+        }
+        assert!((RATE / 5..=RATE / 4 + PIECE).contains(&sent), "{sent}");
     }
 
     #[test]

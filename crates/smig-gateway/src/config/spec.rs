@@ -108,9 +108,8 @@ pub struct RouteSpec {
     /// Whether responses migrate.
     #[serde(default)]
     pub migrate: RouteMigration,
-    /// Whether long responses are limited to the rate of the path.
-    #[serde(default = "default_pace_bulk")]
-    pub pace_bulk: bool,
+    /// Whether long responses are limited to the rate of the path, if `migration.pace_bulk` is true; `None`: they are.
+    pub pace_bulk: Option<bool>,
     /// Changes to the fields of requests to the upstream.
     #[serde(default)]
     pub request_headers: HeaderSpec,
@@ -121,10 +120,6 @@ pub struct RouteSpec {
 
 fn default_path() -> String {
     "/".to_owned()
-}
-
-const fn default_pace_bulk() -> bool {
-    true
 }
 
 /// One string, or a list of strings.

@@ -171,6 +171,13 @@ fn shared_settings_are_parsed() {
 }
 
 #[test]
+fn a_route_is_paced_unless_it_says_otherwise() {
+    assert_eq!(Config::for_server("http://127.0.0.1:1".parse().unwrap()).routes[0].pace_bulk, None);
+    let config = parse("[[route]]\nstatus = 204\npace_bulk = false\n").unwrap();
+    assert_eq!(config.routes[0].pace_bulk, Some(false));
+}
+
+#[test]
 fn the_example_in_the_gateway_docs_is_valid() {
     let page = include_str!("../../../../docs/gateway.md");
     let (_, rest) = page.split_once("```toml\n").unwrap();

@@ -140,7 +140,10 @@ impl RouteTable {
                     RouteMigration::Always => MigrationHint::Migrate,
                     RouteMigration::Never => MigrationHint::Stay,
                 },
-                bulk_hint: if spec.pace_bulk { BulkHint::None } else { BulkHint::Interactive },
+                bulk_hint: match spec.pace_bulk {
+                    Some(false) => BulkHint::Interactive,
+                    Some(true) | None => BulkHint::None,
+                },
             });
         }
         Ok(Self {

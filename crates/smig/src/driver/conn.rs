@@ -10,7 +10,7 @@ use std::time::Duration;
 use smig_pace::BulkBucket;
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
-    TransmitLimits,
+    TransmitLimits, Transmitted,
 };
 
 use crate::connection::ConnectionInfo;
@@ -36,6 +36,8 @@ const BULK_UNSENT_MS: u64 = 24;
 /// Smallest value for TCP_NOTSENT_LOWAT while bulk is released at the path's rate: hardly anything waits in the
 /// socket then, and what does should be short if congestion control allows less.
 const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
+/// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
+const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
 /// Maximum value for TCP_NOTSENT_LOWAT.
 const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
@@ -112,6 +114,8 @@ pub(crate) struct DriverConn {
     last_acknowledged: Option<u64>,
     /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
     interactive_sent: u64,
+    /// Bytes of interactive data since the last bulk.
+    interactive_run: usize,
     /// When the connection last had bulk to send, and whether it still has some that was not taken.
     pub(super) last_bulk_at: Option<Instant>,
     has_bulk_waiting: bool,
@@ -124,8 +128,8 @@ pub(crate) struct DriverConn {
 pub(super) enum Release<'a> {
     /// Everything.
     All,
-    /// Everything but bulk.
-    Interactive,
+    /// Everything but bulk. If that does not end, a piece of bulk now and then, as the bucket allows.
+    Interactive(&'a mut BulkBucket),
     /// Bulk, piece by piece as the bucket allows.
     Bulk(&'a mut BulkBucket),
 }
@@ -151,6 +155,7 @@ impl DriverConn {
             release_rate: None,
             last_acknowledged: None,
             interactive_sent: 0,
+            interactive_run: 0,
             last_bulk_at: None,
             has_bulk_waiting: false,
             blocked: false,
@@ -333,34 +338,53 @@ impl DriverConn {
             self.has_bulk_waiting = demand.bulk;
             let limits = match &release {
                 Release::All if !demand.is_none() => TransmitLimits::any(self.batch_bytes),
-                Release::Interactive if demand.interactive => {
-                    TransmitLimits::interactive(self.batch_bytes)
-                }
+                Release::Interactive(bucket) if demand.interactive => TransmitLimits {
+                    bytes: self.batch_bytes,
+                    bulk_bytes: self.bulk_beside_interactive(bucket),
+                },
                 Release::Bulk(bucket) if demand.bulk => {
                     let Some(limits) = self.bulk_limits(bucket) else { break };
                     limits
                 }
-                Release::All | Release::Interactive | Release::Bulk(_) => break,
+                Release::All | Release::Interactive(_) | Release::Bulk(_) => break,
             };
             let taken = session.poll_transmit(now, self.id, limits, &mut self.output);
             if taken.bytes == 0 && self.output.is_empty() {
                 break;
             }
-            match &mut release {
-                Release::Bulk(bucket) => {
-                    bucket.consume(self.transport.sealed_bytes(taken.bytes) as u64);
-                }
-                Release::All | Release::Interactive => {
-                    if taken.bytes >= self.batch_bytes {
-                        self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
-                    }
-                    self.interactive_sent += (taken.bytes - taken.bulk_bytes) as u64;
-                }
-            }
+            self.record_taken(&mut release, taken);
             total_taken += taken.bytes;
             self.bytes_since_sample += taken.bytes;
         }
         if total_taken > 0 { Progress::Yes } else { Progress::No }
+    }
+
+    /// Records what was taken from the engine.
+    fn record_taken(&mut self, release: &mut Release<'_>, taken: Transmitted) {
+        let interactive_bytes = taken.bytes - taken.bulk_bytes;
+        self.interactive_run =
+            if taken.bulk_bytes > 0 { 0 } else { self.interactive_run + interactive_bytes };
+        match release {
+            Release::Bulk(bucket) => {
+                bucket.consume(self.transport.sealed_bytes(taken.bytes) as u64);
+                return;
+            }
+            Release::Interactive(bucket) => bucket.consume(taken.bulk_bytes as u64),
+            Release::All => {}
+        }
+        if taken.bytes >= self.batch_bytes {
+            self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
+        }
+        self.interactive_sent += interactive_bytes as u64;
+    }
+
+    /// Returns how much bulk may be sent together with interactive data: none, unless that has occupied the socket
+    /// for long. Otherwise bulk could wait for so long that its stream counts as stalled.
+    fn bulk_beside_interactive(&self, bucket: &BulkBucket) -> usize {
+        if self.interactive_run < MAX_INTERACTIVE_RUN_BYTES {
+            return 0;
+        }
+        self.bulk_limits(bucket).map_or(0, |limits| limits.bulk_bytes)
     }
 
     /// Returns the limits for the next piece of bulk, if the bucket allows one: with its framing it fills packets.

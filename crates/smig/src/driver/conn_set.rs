@@ -182,7 +182,10 @@ impl ConnSet {
         let mut interactive_bytes = 0;
         let is_limiting = pacing.is_limiting();
         for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-            let release = if is_limiting { Release::Interactive } else { Release::All };
+            let release = match is_limiting {
+                true => Release::Interactive(pacing.bucket()),
+                false => Release::All,
+            };
             progress = progress.or(conn.transmit(session, now, cx, release));
             interactive_bytes += conn.take_interactive_sent();
         }
