@@ -204,7 +204,7 @@ impl Pacer {
         let is_round_end = sample.acknowledged >= self.round.end
             || elapsed >= rtt.max(sample.rtt) * MAX_ROUND_RTTS;
         match &mut self.state {
-            PacerState::Startup => self.update_startup(now, &sample, queue),
+            PacerState::Startup => self.update_startup(now, &sample, queue, is_round_end),
             PacerState::Bounded => self.update_bounded(now, &sample, queue, is_round_end),
             PacerState::Sharing(sharing) => {
                 sharing.on_queue(queue);
@@ -266,12 +266,21 @@ impl Pacer {
         self.target_queue(sample.mss) * 3 / 2 + noise.min(self.base.value() / 2)
     }
 
-    fn update_startup(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+    fn update_startup(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        queue: Duration,
+        is_round_end: bool,
+    ) {
         let base = self.base.value();
         let Some(rate) = self.delivery.rate(base) else { return };
         self.rate = rate as f64;
         let threshold = self.threshold(sample);
-        if queue <= threshold {
+        // Windows that double arrive in bursts, which queue for a moment before the path is full.
+        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+        let is_full = queue > threshold + base / 16 || (is_round_end && shortest > threshold);
+        if !is_full {
             self.capacity = self.capacity.max(self.rate);
             return;
         }
@@ -300,10 +309,13 @@ impl Pacer {
         let window = if self.free_rounds > 2 { base } else { (base * 3 / 2).max(base + queue) };
         let Some(rate) = self.delivery.rate(window) else { return };
         self.rate = rate as f64;
+        // What was delivered is possible. Less than the estimate shows nothing without a queue: the application may have
+        // sent less.
+        self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
         let is_lossy = self.noise.is_lossy();
         if queue > self.threshold(sample) || is_lossy {
             self.free_rounds = 0;
-            if self.rate < self.capacity && (self.fills_path(sample) || is_lossy) {
+            if self.rate < self.capacity && self.fills_path(sample) {
                 self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
                 self.capacity = self.capacity.max(self.round.capacity * MAX_ROUND_DECREASE);
                 if self.crowded_rounds >= 2 {
@@ -312,8 +324,6 @@ impl Pacer {
                 }
             }
         } else {
-            // Less than the estimate shows nothing: the application may have sent less.
-            self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
             if is_round_end {
                 self.crowded_rounds = self.crowded_rounds.saturating_sub(1);
                 self.free_rounds += 1;
