@@ -32,7 +32,7 @@ const TARGET_QUEUE_PACKETS: f64 = 3.0;
 const MIN_TARGET_QUEUE: Duration = Duration::from_millis(2);
 const TARGET_QUEUE_DIVISOR: u32 = 24;
 /// More of it for each unit by which the rate changes from round to round, and at most this part of the round trip.
-const VARIATION_GAIN: f64 = 0.8;
+const VARIATION_GAIN: f64 = 0.6;
 const MAX_VARIATION: f64 = 0.2;
 /// In rounds without a queue the bound grows by 1/32, then twice as much each round, up to a half.
 const MIN_GROWTH: f64 = 1.0 / 32.0;
@@ -40,20 +40,24 @@ const MAX_GROWTH_DOUBLINGS: u32 = 4;
 /// The estimate follows half of the difference to a measurement, and at most to a quarter in a round trip.
 const ESTIMATE_GAIN: f64 = 0.5;
 const MAX_ROUND_DECREASE: f64 = 0.25;
+/// Bulk yields to this part of its highest rate while it is open whose queue it is.
+const MIN_CROWDED_RATE: f64 = 0.06;
 /// The rate moves what is in flight to its bound within a round trip if there is too little, within a quarter of one if
 /// there is too much; never by more than these factors of the path's rate.
 const FILL_GAIN: f64 = 1.0;
 const DRAIN_GAIN: f64 = 4.0;
 const MAX_FILL: f64 = 1.5;
-const MAX_DRAIN_DIVISOR: f64 = 16.0;
+const MAX_DRAIN_DIVISOR: f64 = 8.0;
 /// In flight, in units of the bandwidth-delay product, while the round-trip time without a queue is measured again.
 const PROBE_GAIN: f64 = 0.85;
 /// Bulk's part of its rate while losses show that the path has no queue.
 const LOSSY_GAIN: f64 = 0.97;
 /// The lowest bound, in packets: with fewer, the path cannot be measured.
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
+/// A round ends after so many round-trip times even if the counts do not show it.
+const MAX_ROUND_RTTS: u32 = 3;
 /// Rounds with a queue although bulk yields, after which others feed it; after others have left, for some time one.
-const CROWDED_ROUNDS: u32 = 5;
+const CROWDED_ROUNDS: u32 = 8;
 const SUSPICION_TIME: Duration = Duration::from_secs(5);
 /// The time to the first test of whose queue it is: after a start into a full queue, and later.
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
@@ -99,6 +103,7 @@ enum PacerState {
 /// A round trip, which ends when what was sent at its beginning has left the path.
 #[derive(Debug)]
 struct Round {
+    start: Instant,
     end: u64,
     min_rtt: Option<Duration>,
     /// The bound in flight and the capacity at its beginning.
@@ -123,7 +128,13 @@ impl Pacer {
             max_in_flight: f64::INFINITY,
             next_sample: now,
             is_idle: true,
-            round: Round { end: 0, min_rtt: None, max_in_flight: f64::INFINITY, capacity: 0.0 },
+            round: Round {
+                start: now,
+                end: 0,
+                min_rtt: None,
+                max_in_flight: f64::INFINITY,
+                capacity: 0.0,
+            },
             free_rounds: 0,
             crowded_rounds: 0,
             others_left_at: None,
@@ -189,9 +200,11 @@ impl Pacer {
         self.base.update(now, rtt, !is_sharing);
         self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         let queue = rtt.saturating_sub(self.base.value());
-        let is_round_end = sample.acknowledged >= self.round.end;
+        let elapsed = now.saturating_duration_since(self.round.start);
+        let is_round_end = sample.acknowledged >= self.round.end
+            || elapsed >= rtt.max(sample.rtt) * MAX_ROUND_RTTS;
         match &mut self.state {
-            PacerState::Startup => self.update_startup(now, &sample, queue),
+            PacerState::Startup => self.update_startup(now, &sample, queue, is_round_end),
             PacerState::Bounded => self.update_bounded(now, &sample, queue, is_round_end),
             PacerState::Sharing(sharing) => {
                 sharing.on_queue(queue);
@@ -253,12 +266,21 @@ impl Pacer {
         self.target_queue(sample.mss) * 3 / 2 + noise.min(self.base.value() / 2)
     }
 
-    fn update_startup(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+    fn update_startup(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        queue: Duration,
+        is_round_end: bool,
+    ) {
         let base = self.base.value();
         let Some(rate) = self.delivery.rate(base) else { return };
         self.rate = rate as f64;
         let threshold = self.threshold(sample);
-        if queue <= threshold {
+        // Windows that double arrive in bursts, which queue for a moment before the path is full.
+        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+        let is_full = queue > threshold + base / 16 || (is_round_end && shortest > threshold);
+        if !is_full {
             self.capacity = self.capacity.max(self.rate);
             return;
         }
@@ -287,16 +309,21 @@ impl Pacer {
         let window = if self.free_rounds > 2 { base } else { (base * 3 / 2).max(base + queue) };
         let Some(rate) = self.delivery.rate(window) else { return };
         self.rate = rate as f64;
+        // What was delivered is possible. Less than the estimate shows nothing without a queue: the application may have
+        // sent less.
+        self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
         let is_lossy = self.noise.is_lossy();
         if queue > self.threshold(sample) || is_lossy {
             self.free_rounds = 0;
-            if self.rate < self.capacity && (self.fills_path(sample) || is_lossy) {
+            if self.rate < self.capacity && self.fills_path(sample) {
                 self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
                 self.capacity = self.capacity.max(self.round.capacity * MAX_ROUND_DECREASE);
+                if self.crowded_rounds >= 2 {
+                    // Where others may be the cause: BBR forgets its own estimate if it is held lower.
+                    self.capacity = self.capacity.max(self.alone.value() * MIN_CROWDED_RATE);
+                }
             }
         } else {
-            // Less than the estimate shows nothing: the application may have sent less.
-            self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
             if is_round_end {
                 self.crowded_rounds = self.crowded_rounds.saturating_sub(1);
                 self.free_rounds += 1;
@@ -376,6 +403,7 @@ impl Pacer {
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
         self.round = Round {
+            start: now,
             end: sample.sent,
             min_rtt: None,
             max_in_flight: self.max_in_flight,
@@ -468,6 +496,8 @@ fn seconds(value: f64) -> Duration {
     Duration::from_secs_f64(value.clamp(0.0, 3600.0))
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod sim;
 #[cfg(test)]

@@ -13,7 +13,7 @@ const AGGREGATION_ROUNDS: u32 = 5;
 /// Packets that are acknowledged together on an ordinary path.
 const USUAL_BURST_PACKETS: f64 = 3.0;
 /// Above this share of lost packets, loss shows the path's rate as a queue does (a policer, or a short queue).
-const MAX_LOSS: f64 = 0.02;
+const MAX_LOSS: f64 = 0.04;
 
 #[derive(Debug, Default)]
 pub(crate) struct PathNoise {

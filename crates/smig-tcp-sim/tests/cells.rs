@@ -1,0 +1,192 @@
+//! What the controller was developed for, each in its cell: `cargo run --release -p smig-tcp-sim --example cells`
+//! prints them all.
+
+use smig_tcp_sim::{Algorithm, Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
+
+const OWN: Sending = Sending { has_bulk: true, carrier: Carrier::Own, release: Release::Session };
+const SHARED: Sending =
+    Sending { has_bulk: true, carrier: Carrier::Shared, release: Release::Session };
+const PLAIN: Sending =
+    Sending { has_bulk: true, carrier: Carrier::Shared, release: Release::Unbounded };
+const ALONE: Sending =
+    Sending { has_bulk: false, carrier: Carrier::Shared, release: Release::Unbounded };
+
+fn run(cell: &Cell, sending: Sending, seed: u64) -> Measurement {
+    cell.run(sending, seed, pacer).unwrap()
+}
+
+/// Means over seeds: small responses' mean and 95th percentile over unloaded, the download's rate over plain's.
+#[derive(Debug)]
+struct Ratios {
+    mean: f64,
+    p95: f64,
+    rate: f64,
+}
+
+fn ratios(cell: &Cell, sending: Sending, seeds: u64) -> Ratios {
+    let mut alone_cell = cell.clone();
+    alone_cell.cross.clear();
+    let mut ratios = Ratios { mean: 0.0, p95: 0.0, rate: 0.0 };
+    for seed in 1..=seeds {
+        let (alone, plain) = (run(&alone_cell, ALONE, seed), run(cell, PLAIN, seed));
+        let measured = run(cell, sending, seed);
+        let each = 1.0 / seeds as f64;
+        ratios.mean += measured.mean_ms() / alone.mean_ms() * each;
+        ratios.p95 += measured.quantile_ms(0.95) / alone.quantile_ms(0.95) * each;
+        ratios.rate += measured.bulk_rate / plain.bulk_rate * each;
+    }
+    ratios
+}
+
+/// Checks a cell: at most these times, at least this rate.
+#[track_caller]
+fn check(cell: &Cell, sending: Sending, seeds: u64, bounds: (f64, f64, f64)) {
+    let ratios = ratios(cell, sending, seeds);
+    let holds = ratios.mean <= bounds.0 && ratios.p95 <= bounds.1 && ratios.rate >= bounds.2;
+    assert!(holds, "{} {sending:?}: {ratios:?}, expected {bounds:?}", cell.name);
+}
+
+fn cell(name: &str) -> Cell {
+    let mut cells = matrix::cells().into_iter().filter(|cell| cell.name == name);
+    cells.next().unwrap_or_else(|| panic!("no cell {name}"))
+}
+
+/// Wi-Fi, LTE, loss and the like, by name.
+#[track_caller]
+fn check_both(name: &str, seeds: u64, bounds: (f64, f64, f64)) {
+    for sending in [OWN, SHARED] {
+        check(&cell(name), sending, seeds, bounds);
+    }
+}
+
+#[test]
+fn without_a_bound_cubic_fills_the_queue_and_bbr_some_of_it() {
+    let cubic = run(&cell("10m-50ms-1000/cubic"), PLAIN, 1);
+    let bbr = run(&cell("10m-50ms-1000/bbr"), PLAIN, 1);
+    assert!(cubic.queue > 500.0 && bbr.queue < 60.0, "{} {}", cubic.queue, bbr.queue);
+    for measured in [cubic, bbr] {
+        assert!(measured.bulk_rate > 0.9 * 1_250_000.0, "{}", measured.bulk_rate);
+    }
+}
+
+#[test]
+fn loss_limits_cubic_more_than_bbr() {
+    let cubic = run(&cell("loss-1%/cubic"), PLAIN, 1).bulk_rate;
+    let bbr = run(&cell("loss-1%/bbr"), PLAIN, 1).bulk_rate;
+    assert!(cubic < 0.4 * bbr && cubic > 0.15 * bbr, "{cubic} {bbr}");
+}
+
+#[test]
+fn wired_links_are_full_and_their_queues_short() {
+    for name in ["10m-50ms-80/cubic", "10m-50ms-20/cubic"] {
+        check_both(name, 1, (1.2, 1.35, 0.98));
+    }
+    check_both("10m-50ms-80/bbr", 1, (1.25, 1.6, 0.97));
+    check_both("30m-10ms-200/cubic", 1, (1.3, 1.5, 0.97));
+}
+
+#[test]
+fn slow_links_pay_a_few_packets() {
+    check_both("2m-50ms-60/cubic", 2, (1.55, 1.8, 0.98));
+}
+
+#[test]
+fn long_links_are_filled() {
+    check_both("10m-600ms-400/cubic", 1, (1.3, 1.45, 0.95));
+}
+
+#[test]
+fn an_lte_link_is_used_and_its_queue_stays_short() {
+    check_both("lte/cubic", 2, (1.35, 1.8, 0.93));
+    check_both("lte/bbr", 2, (1.35, 1.8, 0.95));
+}
+
+#[test]
+fn aggregated_packets_and_thinned_acknowledgements_cost_little() {
+    check_both("wifi/cubic", 1, (1.35, 1.4, 0.96));
+    check_both("thinned-acks/cubic", 1, (1.3, 1.5, 0.83));
+}
+
+#[test]
+fn a_tenth_of_the_rate_is_followed() {
+    for name in ["tenth/cubic", "tenth/bbr"] {
+        check_both(name, 2, (1.7, 3.0, 0.9));
+    }
+}
+
+#[test]
+fn a_longer_path_is_no_queue() {
+    for name in ["handover/cubic", "handover/bbr"] {
+        check_both(name, 2, (1.3, 1.7, 0.88));
+    }
+}
+
+#[test]
+fn many_small_messages_do_not_hold_bulk_back() {
+    check_both("game/cubic", 1, (1.25, 1.4, 0.95));
+}
+
+#[test]
+fn a_starved_process_uses_half_of_the_link() {
+    check_both("starved/cubic", 1, (1.3, 1.3, 0.5));
+    check_both("starved/bbr", 1, (1.3, 1.3, 0.8));
+}
+
+#[test]
+fn a_policer_is_not_sent_more_than_it_passes() {
+    check_both("policer/cubic", 1, (4.0, 15.0, 0.85));
+}
+
+#[test]
+fn short_flows_and_constant_traffic_are_no_reason_to_compete() {
+    check_both("short-flows/cubic", 1, (1.6, 2.5, 0.9));
+    check_both("constant-30%/cubic", 1, (1.4, 1.6, 0.9));
+}
+
+#[test]
+fn beside_a_download_each_has_its_part() {
+    for (ours, theirs) in [
+        (Algorithm::Cubic, Algorithm::Cubic),
+        (Algorithm::Bbr, Algorithm::Bbr),
+        (Algorithm::Cubic, Algorithm::Bbr),
+        (Algorithm::Bbr, Algorithm::Cubic),
+    ] {
+        let cell = matrix::beside("ours-first-80", 80, ours, theirs, 8_000);
+        let share = |seed| run(&cell, SHARED, seed).cross_share();
+        let mean = (1..=3).map(share).sum::<f64>() / 3.0;
+        assert!((0.40..0.72).contains(&mean), "{}: others have {mean}", cell.name);
+    }
+}
+
+#[test]
+fn bulk_is_bounded_again_when_others_have_left() {
+    let mut cell = matrix::beside("leave", 80, Algorithm::Cubic, Algorithm::Cubic, 8_000);
+    if let Some(smig_tcp_sim::CrossTraffic::Download { end, .. }) = cell.cross.first_mut() {
+        *end = std::time::Duration::from_secs(20);
+    }
+    cell.measured = (std::time::Duration::from_secs(28), std::time::Duration::from_secs(50));
+    for sending in [OWN, SHARED] {
+        let measured = run(&cell, sending, 1);
+        assert!(measured.bulk_rate > 0.9 * 1_200_000.0, "{}", measured.bulk_rate);
+        assert!(measured.mean_ms() < 1.4 * 59.0, "{}", measured.mean_ms());
+    }
+}
+
+#[test]
+fn the_round_trip_time_without_a_queue_does_not_drift() {
+    let mut cell = cell("10m-50ms-1000/cubic");
+    cell.measured = (std::time::Duration::from_secs(100), std::time::Duration::from_secs(130));
+    let measured = run(&cell, OWN, 1);
+    assert!(measured.mean_ms() < 1.15 * 59.0, "{}", measured.mean_ms());
+}
+
+#[test]
+fn a_download_of_ten_megabytes_is_not_longer() {
+    for name in ["10mb-10m/cubic", "10mb-30m/cubic", "10mb-10m/bbr", "10mb-30m/bbr"] {
+        let plain = run(&cell(name), PLAIN, 1).bulk_time.unwrap();
+        for sending in [OWN, SHARED] {
+            let time = run(&cell(name), sending, 1).bulk_time.unwrap();
+            assert!(time < plain.mul_f64(1.025), "{name} {sending:?}: {time:?}, plain {plain:?}");
+        }
+    }
+}
