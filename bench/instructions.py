@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Instructions and system calls a request, of servers of files or of reverse proxies, counted by valgrind.
 
-A rate needs a quiet machine; a count does not: repeated runs differ by less than 1 %, whatever else runs. Counted are
-the instructions of the server's own processes outside the kernel; the kernel's part shows only as the number of system
-calls (without reads of the clock, which do not enter it). valgrind has no AVX-512, so that the largest ciphers are slower for all alike, and one thread runs at a time.
+A rate needs a quiet machine; a count does not: repeated runs differ by about 1 %, whatever else runs (how many requests
+a server finds at once varies; more requests or rounds help). Counted are the instructions of the server's own processes
+outside the kernel; the kernel's part shows only as the number of system calls (without reads of the clock, which do not
+enter it). valgrind has no AVX-512, so that ciphers are slower for all alike, and one thread runs at a time.
 
 Each server is started under callgrind, and loaded by h2load three times over the same number of connections: to warm
 up, with a few requests, and with many. The difference between the last two, divided by the additional requests, is

@@ -133,8 +133,9 @@ fn expects_content(method: &Method) -> bool {
 /// value that overflows a signed integer, and would be negative to some parsers.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     const INVALID_LENGTH: &str = "content-length is not a single number";
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(length) = lengths.next() else { return Ok(None) };
+    // Most header sections have a few fields: comparing their names is cheaper than a hash.
+    let mut lengths = headers.iter().filter(|(name, _)| **name == CONTENT_LENGTH);
+    let Some((_, length)) = lengths.next() else { return Ok(None) };
     let digits = length.as_bytes();
     if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(INVALID_LENGTH);
@@ -146,11 +147,8 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'stati
 
 /// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
 pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
-    let number = content_length(headers)?;
-    let starts_with_zero =
-        headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes().starts_with(b"0"));
-    if let Some(number) = number
-        && starts_with_zero
+    if let Some(number) = content_length(headers)?
+        && headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes().starts_with(b"0"))
     {
         headers.insert(CONTENT_LENGTH, number.into());
     }
@@ -233,8 +231,11 @@ pub enum ProxyField {
 impl Fields {
     /// Removes the framing fields; hop-by-hop fields have already been removed.
     pub(crate) fn of(mut headers: HeaderMap) -> Self {
-        headers.remove(CONTENT_LENGTH);
-        headers.remove(TRANSFER_ENCODING);
+        for name in [CONTENT_LENGTH, TRANSFER_ENCODING] {
+            if headers.keys().any(|present| *present == name) {
+                headers.remove(name);
+            }
+        }
         Self(headers)
     }
 

@@ -294,6 +294,9 @@ fn prepare(
 }
 
 fn lists_gateway_field(headers: &HeaderMap, rules: &HeaderRules) -> bool {
+    if !headers.keys().any(|name| *name == CONNECTION) {
+        return false;
+    }
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = values.flat_map(|value| value.split(',')).map(str::trim);
     options.any(|option| forwarded::is_forwarding_field(option) || rules.has_rule_for(option))

@@ -3,7 +3,6 @@
 use crate::conn::Connection;
 use crate::error::ErrorCode;
 use crate::ids::Side;
-use crate::invariant::DebugExpect;
 use crate::migrate::MigrationState;
 use crate::session::resets::ResetReason;
 use crate::session::{Event, Session};
@@ -38,12 +37,14 @@ impl Session {
     /// Removes the last state of a stream.
     pub(crate) fn free(&mut self, key: StreamKey) {
         self.unschedule(key);
-        let removed = self.streams.remove(key);
-        let Some(mut stream) = removed.debug_expect("a stream is freed once") else { return };
-        for (conn, credit) in stream.recv.abort() {
+        // A stream is large: it is taken apart where it is stored.
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
+        let (opener, credits) = (stream.opener, stream.recv.abort());
+        self.streams.free(key);
+        for (conn, credit) in credits {
             self.return_credit(conn, credit);
         }
-        match stream.opener {
+        match opener {
             Opener::Peer => self.open_peer_streams = self.open_peer_streams.saturating_sub(1),
             Opener::Local => {
                 self.open_local_streams = self.open_local_streams.saturating_sub(1);

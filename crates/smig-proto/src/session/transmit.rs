@@ -6,7 +6,7 @@ use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
 use crate::session::{Event, Session};
-use crate::stream::{Payload, RecvState, SendState, StreamKey};
+use crate::stream::{KeyState, Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
 
@@ -183,8 +183,9 @@ impl Session {
             stream.send.awaits_capacity = false;
             self.events.push_back(Event::Writable { stream: key });
         }
-        write_data(out, stream_id, &payload);
-        if payload.end.is_end() {
+        let end = payload.end;
+        write_data(out, stream_id, payload);
+        if end.is_end() {
             self.after_send_end(key);
         } else {
             self.schedule(key);
@@ -201,7 +202,10 @@ impl Session {
             return;
         }
         let both_ended = stream.recv.state() == RecvState::Ended;
-        self.events.push_back(Event::Finished { stream: key });
+        // An application that has released the stream does not wait for its end.
+        if stream.key_state == KeyState::Held {
+            self.events.push_back(Event::Finished { stream: key });
+        }
         if both_ended {
             self.finish_if_complete(key);
         }
@@ -230,9 +234,9 @@ fn take_control_frames(queue: &mut ControlQueue, out: &mut OutputBuffer) {
     queue.reset_counters();
 }
 
-fn write_data(out: &mut OutputBuffer, stream_id: StreamId, payload: &Payload) {
+fn write_data(out: &mut OutputBuffer, stream_id: StreamId, payload: Payload) {
     out.append_with(|open| wire::write_data_header(open, stream_id, payload.bytes, payload.end));
-    for part in payload.first_part.iter().chain(&payload.further_parts) {
-        out.push(part.clone());
+    for part in payload.first_part.into_iter().chain(payload.further_parts) {
+        out.push(part);
     }
 }

@@ -13,6 +13,13 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
+    /// Returns a small number that is unique among the streams that are open at the same time, for
+    /// tables. Unlike the key, it is reused.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+
     /// Returns a number that is unique among the streams of a session, for maps and logs.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
@@ -58,9 +65,11 @@ impl Arena {
         self.find_mut(key).debug_expect("the stream is in the session")
     }
 
-    pub(crate) fn remove(&mut self, key: StreamKey) -> Option<Stream> {
-        self.find(key)?;
-        Some(self.slots.remove(key.index as usize).1)
+    /// Drops a stream.
+    pub(crate) fn free(&mut self, key: StreamKey) {
+        if self.find(key).is_some() {
+            self.slots.remove(key.index as usize);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

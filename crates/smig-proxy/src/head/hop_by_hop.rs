@@ -2,8 +2,8 @@
 //! `connection` must not name.
 
 use http::header::{
-    self, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -16,38 +16,47 @@ pub(super) fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &s
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|option| !option.is_empty())
 }
 
-/// The framing and hop-by-hop fields that are present, found in one pass, since most header sections have at most one
-/// of them.
+/// The fields that need attention and are present, found in one pass, since most header sections have at most one of
+/// them: framing, hop-by-hop, and a few more.
 #[derive(Clone, Copy)]
-pub(super) struct PresentFields(u8);
+pub(super) struct PresentFields(u16);
 
 impl PresentFields {
-    pub(super) const CONNECTION: u8 = 1;
-    pub(super) const KEEP_ALIVE: u8 = 2;
-    pub(super) const PROXY_CONNECTION: u8 = 4;
-    pub(super) const TRANSFER_ENCODING: u8 = 8;
-    pub(super) const UPGRADE: u8 = 16;
-    pub(super) const TE: u8 = 32;
-    pub(super) const CONTENT_LENGTH: u8 = 64;
+    pub(super) const CONNECTION: u16 = 1;
+    pub(super) const KEEP_ALIVE: u16 = 2;
+    pub(super) const PROXY_CONNECTION: u16 = 4;
+    pub(super) const TRANSFER_ENCODING: u16 = 8;
+    pub(super) const UPGRADE: u16 = 16;
+    pub(super) const TE: u16 = 32;
+    pub(super) const CONTENT_LENGTH: u16 = 64;
+    pub(super) const EXPECT: u16 = 128;
+    /// One of those that [`strip_proxy_fields`] removes.
+    pub(super) const PROXY_FIELD: u16 = 256;
+    /// A name that [`imitates_reserved_field`].
+    pub(super) const IMITATION: u16 = 512;
 
     pub(super) fn of(headers: &HeaderMap) -> Self {
         Self(headers.keys().fold(0, |found, name| found | Self::bit(name)))
     }
 
-    fn bit(name: &HeaderName) -> u8 {
+    fn bit(name: &HeaderName) -> u16 {
         match *name {
             CONNECTION => Self::CONNECTION,
             TRANSFER_ENCODING => Self::TRANSFER_ENCODING,
             UPGRADE => Self::UPGRADE,
             TE => Self::TE,
             CONTENT_LENGTH => Self::CONTENT_LENGTH,
+            EXPECT => Self::EXPECT,
+            PROXY_AUTHENTICATE | PROXY_AUTHORIZATION => Self::PROXY_FIELD,
             _ if *name == KEEP_ALIVE => Self::KEEP_ALIVE,
             _ if *name == PROXY_CONNECTION => Self::PROXY_CONNECTION,
+            _ if *name == PROXY_AUTHENTICATION_INFO => Self::PROXY_FIELD,
+            _ if imitates_reserved_field(name) => Self::IMITATION,
             _ => 0,
         }
     }
 
-    pub(super) const fn has(self, field: u8) -> bool {
+    pub(super) const fn has(self, field: u16) -> bool {
         self.0 & field != 0
     }
 }

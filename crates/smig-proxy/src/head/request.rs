@@ -7,10 +7,7 @@ use http::uri::Authority;
 use http::{Extensions, Method, Uri, Version, request};
 use smig::{Protocol, is_host_and_port};
 
-use super::hop_by_hop::{
-    PresentFields, connection_options, imitates_reserved_field, strip_hop_by_hop,
-    strip_proxy_fields,
-};
+use super::hop_by_hop::{PresentFields, connection_options, strip_hop_by_hop, strip_proxy_fields};
 use super::{UpgradeHandling, UpgradeKind, UpstreamHead};
 use crate::ProxyError;
 use crate::framing::{Content, Fields};
@@ -46,7 +43,8 @@ pub fn validate_request<B: http_body::Body>(
             None => UpgradeKind::None,
         }
     };
-    if headers.keys().any(imitates_reserved_field) {
+    let present_fields = PresentFields::of(&headers);
+    if present_fields.has(PresentFields::IMITATION) {
         return Err(ProxyError::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match upgrade {
@@ -56,7 +54,7 @@ pub fn validate_request<B: http_body::Body>(
         }
     };
     let content = content.map_err(ProxyError::BadRequest)?;
-    if headers.contains_key(EXPECT) {
+    if present_fields.has(PresentFields::EXPECT) {
         check_expect(&headers)?;
         // RFC 9110 section 10.1.1: the client does not wait for 100, and a server that sends it anyway would be ahead
         // of the client.
@@ -65,10 +63,11 @@ pub fn validate_request<B: http_body::Body>(
         }
     }
     if version < Version::HTTP_2 {
-        let present_fields = PresentFields::of(&headers);
         strip_hop_by_hop(&mut headers, present_fields).map_err(ProxyError::BadRequest)?;
     }
-    strip_proxy_fields(&mut headers);
+    if present_fields.has(PresentFields::PROXY_FIELD) {
+        strip_proxy_fields(&mut headers);
+    }
     let host = host.filter(|_| uri.authority().is_some());
     Ok((
         UpstreamHead { method, uri, fields: Fields::of(headers), host, upgrade },

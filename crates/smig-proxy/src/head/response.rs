@@ -36,7 +36,9 @@ pub fn validate_switch_response<B>(response: &mut Response<B>) -> Result<(), Pro
         framing::rewrite_length(headers).map_err(bad_response)?;
     }
     strip_hop_by_hop(headers, present_fields).map_err(bad_response)?;
-    strip_proxy_fields(headers);
+    if present_fields.has(PresentFields::PROXY_FIELD) {
+        strip_proxy_fields(headers);
+    }
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
@@ -51,8 +53,13 @@ pub fn validate_switch_response<B>(response: &mut Response<B>) -> Result<(), Pro
 pub fn validate_http2_response<B>(response: &mut Response<B>) -> Result<(), ProxyError> {
     let status = response.status();
     let headers = response.headers_mut();
-    strip_proxy_fields(headers);
-    framing::rewrite_length(headers).map_err(|why| ProxyError::BadResponse(why.to_owned()))?;
+    let present_fields = PresentFields::of(headers);
+    if present_fields.has(PresentFields::PROXY_FIELD) {
+        strip_proxy_fields(headers);
+    }
+    if present_fields.has(PresentFields::CONTENT_LENGTH) {
+        framing::rewrite_length(headers).map_err(|why| ProxyError::BadResponse(why.to_owned()))?;
+    }
     if status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);

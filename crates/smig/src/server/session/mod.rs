@@ -4,6 +4,7 @@
 //! and ends the session. Requests are in [`streams`], responses in [`mod@response`].
 
 mod response;
+mod stream_slots;
 mod streams;
 
 use std::pin::Pin;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use rustc_hash::FxHashMap;
-use smig_proto::{AppId, Event, Instant, JoinRefusal, StreamKey};
+use smig_proto::{AppId, Event, Instant, JoinRefusal};
 use tower_service::Service;
 
+use self::stream_slots::StreamSlots;
 use super::exchange::{BodySendState, Exchange, Work, catch_panic};
 use super::informational::PendingInformational;
 use super::join::JoinHandover;
@@ -62,7 +63,7 @@ where
     pub(super) mailbox: Arc<Mailbox<Command>>,
     service: S,
     pub(super) slots: Slots<ServiceExchange<S, B>>,
-    pub(super) by_key: FxHashMap<StreamKey, Slot>,
+    stream_slots: StreamSlots,
     /// Allocations of ended streams, for reuse.
     free_work: Vec<PinnedWork<S, B>>,
     pub(super) app_id: Option<AppId>,
@@ -107,7 +108,7 @@ where
             pending_informational: PendingInformational::new(Arc::clone(mailbox.notifier())),
             mailbox,
             worker,
-            by_key: FxHashMap::default(),
+            stream_slots: StreamSlots::default(),
             free_work: Vec::new(),
             app_id: None,
             recent_streams: RecentStreams::default(),
@@ -125,7 +126,7 @@ where
     /// Answers a request for a snapshot.
     fn send_snapshot(&self, turn: &TurnCx<'_>, sender: SnapshotSender) {
         let find = |key| {
-            let exchange = self.slots.get(*self.by_key.get(&key)?)?;
+            let exchange = self.slots.get(self.stream_slots.get(key)?)?;
             Some(&exchange.record)
         };
         if let Some(session) = turn.snapshot(&self.session_record, find) {
@@ -154,7 +155,7 @@ where
             self.slots.shrink();
             self.free_work.truncate(1);
             self.free_work.shrink_to_fit();
-            self.by_key.shrink_to(4);
+            self.stream_slots.shrink();
         }
         if idle_time < self.idle_timeout() {
             return;
@@ -194,25 +195,25 @@ where
                 self.on_request(turn, conn, stream, head, end);
             }
             Event::Readable { stream } => {
-                if let Some(&slot) = self.by_key.get(&stream) {
+                if let Some(slot) = self.stream_slots.get(stream) {
                     self.on_readable(turn, slot);
                 }
             }
             Event::Writable { stream } => {
-                if let Some(&slot) = self.by_key.get(&stream) {
+                if let Some(slot) = self.stream_slots.get(stream) {
                     self.advance(turn, slot);
                 }
             }
             Event::Finished { stream } => {
-                if let Some(&slot) = self.by_key.get(&stream)
+                if let Some(slot) = self.stream_slots.get(stream)
                     && let Some((exchange, _)) = self.slots.entry(slot)
                 {
                     exchange.send_state = BodySendState::Sent;
                     self.release_if_complete(turn, slot);
                 }
             }
-            Event::Reset { stream, error } => match self.by_key.get(&stream) {
-                Some(&slot) => self.on_reset(turn, slot, error),
+            Event::Reset { stream, error } => match self.stream_slots.get(stream) {
+                Some(slot) => self.on_reset(turn, slot, error),
                 None => turn.session.release(stream),
             },
             Event::SessionEstablished { app, .. } => {
@@ -232,8 +233,8 @@ where
                 let addrs = counters.addrs_of_stream(turn, stream);
                 let stream_ref = counters.stream_ref(turn, &self.session_record, stream);
                 counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream: stream_ref });
-                let slot = self.by_key.get(&stream);
-                let entry = slot.and_then(|&slot| self.slots.entry(slot));
+                let slot = self.stream_slots.get(stream);
+                let entry = slot.and_then(|slot| self.slots.entry(slot));
                 self.session_record
                     .on_declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
             }

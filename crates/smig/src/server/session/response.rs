@@ -169,7 +169,7 @@ where
     /// Records that a stream has migrated.
     pub(super) fn on_migrated(&mut self, turn: &TurnCx<'_>, migration: Migration) {
         let Migration { stream, to, received, .. } = migration;
-        let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
+        let entry = self.stream_slots.get(stream).and_then(|slot| self.slots.entry(slot));
         let mut exchange = entry.map(|(exchange, _)| exchange);
         let record = exchange.as_mut().map(|exchange| &mut exchange.record);
         self.worker.shared.counters.on_migrated(turn, &mut self.session_record, record, migration);

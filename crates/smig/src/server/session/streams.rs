@@ -76,7 +76,7 @@ where
             candidate: None,
             record: StreamRecord::new(turn.now, label),
         });
-        self.by_key.insert(key, slot);
+        self.stream_slots.insert(key, slot);
         // The stream may be closed before idleness is checked again.
         self.idle_since = None;
         self.has_burst_memory = true;
@@ -215,7 +215,7 @@ where
     /// Drops all state of a stream, in the engine as well.
     pub(super) fn release_stream(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
-        self.by_key.remove(&exchange.key);
+        self.stream_slots.remove(exchange.key);
         self.session_record.on_closed(exchange.key, &exchange.record);
         if exchange.candidate.is_some() {
             self.candidates.retain(|&other| other != slot);
