@@ -111,7 +111,7 @@ pub struct CellReport {
     /// The reference.
     pub alone: Option<Measurement>,
     /// Arm with the smallest 95th percentile among those whose bulk is as fast as the best but for the tolerated
-    /// loss.
+    /// loss, or, beside another user's download, among those that share fairly.
     pub winner: Option<&'static str>,
     /// How far the worst judged arm is beyond what is tolerated: 1 is the limit.
     pub loss: f64,
@@ -188,12 +188,16 @@ impl CellReport {
     }
 }
 
-/// Returns the arm with the fastest objects among those whose bulk is as fast as the best's.
+/// Returns the arm with the fastest objects among those whose bulk is as fast as the best's; beside another user's
+/// download, among those that share fairly.
 fn winner(arms: &[ArmReport]) -> Option<&'static str> {
     let rate = |report: &ArmReport| report.measured.bulk_mbit;
     let best_rate = arms.iter().map(rate).fold(0.0, f64::max);
     arms.iter()
-        .filter(|report| rate(report) >= best_rate * (1.0 - MAX_BULK_LOSS))
+        .filter(|report| match report.others_share {
+            Some(share) => FAIR_SHARE.contains(&share),
+            None => rate(report) >= best_rate * (1.0 - MAX_BULK_LOSS),
+        })
         .filter(|report| report.measured.failed == 0)
         .min_by(|a, b| a.measured.p95_ms.total_cmp(&b.measured.p95_ms))
         .map(|report| report.arm)

@@ -160,6 +160,21 @@ fn beside_another_download_the_share_is_judged_and_not_the_rate() {
 }
 
 #[test]
+fn the_winner_beside_another_download_shares_fairly() {
+    let with_other = |p95_ms, bulk_mbit, other_mbit| Measurement {
+        other_mbit: Some(other_mbit),
+        ..measurement(60.0, p95_ms, bulk_mbit)
+    };
+    let measured = [
+        ("off", with_other(60.0, 7.0, 2.4)),
+        ("lowat", with_other(90.0, 4.7, 4.7)),
+        ("moved", with_other(80.0, 4.5, 4.9)),
+    ];
+    assert_eq!(report(&[("cross", "bbr")], &measured).winner, Some("moved"));
+    assert_eq!(report(&[("cross", "bbr")], &measured[..1]).winner, None);
+}
+
+#[test]
 fn the_winner_has_full_rate_and_the_loss_counts_from_the_limit() {
     let measured = [
         ("alone", measurement(60.0, 60.0, 0.0)),
