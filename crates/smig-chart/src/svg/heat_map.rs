@@ -147,7 +147,7 @@ impl HeatMap {
             let (name, tooltip) = (escape(&row.name), escape(&row.tooltip));
             let _ = write!(
                 out,
-                "<text class=\"key\" x=\"2\" y=\"{y}\">{name}<title>{tooltip}</title></text>"
+                "<text class=\"key\" font-size=\"11\" x=\"2\" y=\"{y}\">{name}<title>{tooltip}</title></text>"
             );
             for (field, left) in row.fields.iter().zip(&lefts) {
                 if let Some(field) = field {

@@ -11,7 +11,7 @@ const WORDS: [(&str, &str, &str); 25] = [
     ("loss", "none", ""),
     ("loss", "few", "0.1 % loss"),
     ("loss", "some", "1 % loss"),
-    ("loss", "bursts", "loss bursts"),
+    ("loss", "bursts", "bursts"),
     ("access", "wired", ""),
     ("access", "wifi", "Wi-Fi"),
     ("access", "lte", "LTE"),
@@ -35,13 +35,13 @@ const WORDS: [(&str, &str, &str); 25] = [
 const AXES: [&str; 9] =
     ["queue", "control", "loss", "access", "hystart", "window", "process", "cross", "work"];
 
-/// Returns a cell's levels in words: rate, round-trip time, queue in bandwidth-delay products, congestion control,
+/// Returns a cell's levels in words: rate in Mbit/s, round-trip time, queue in bandwidth-delay products, congestion control,
 /// and what else differs from the first cell.
 pub(super) fn label(levels: &BTreeMap<String, String>) -> String {
     let level = |axis: &str| levels.get(axis).map_or("", String::as_str);
     let rate = level("rate").trim_start_matches('r');
     let round_trip = level("rtt").trim_start_matches('t');
-    let mut words = vec![format!("{rate} Mbit/s"), format!("{round_trip} ms")];
+    let mut words = vec![format!("{rate} M"), format!("{round_trip} ms")];
     for axis in AXES {
         let name = level(axis);
         let known = WORDS.iter().find(|(other, level, _)| *other == axis && *level == name);

@@ -109,3 +109,74 @@ fn busy_seconds(objects: &[&ObjectResult]) -> f64 {
     }
     busy_ns as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{SizeClass, TransferDirection};
+
+    const MS: u64 = 1_000_000;
+
+    fn object(client: &str, name: &str, from_ms: u64, to_ms: u64, bytes: u64) -> ObjectResult {
+        ObjectResult {
+            name: name.into(),
+            number: 0,
+            client: client.into(),
+            size_class: SizeClass::Small,
+            direction: TransferDirection::Download,
+            size: bytes,
+            started_ns: from_ms * MS,
+            head_ns: None,
+            first_byte_ns: None,
+            ended_ns: to_ms * MS,
+            bytes,
+            connections: Vec::new(),
+            migrations: Vec::new(),
+            outcome: Outcome::Complete,
+            cancel: None,
+            progress: Vec::new(),
+        }
+    }
+
+    fn sums(objects: &[ObjectResult], is_reference: bool) -> Sums {
+        let mut sums = Sums::default();
+        sums.add(objects, is_reference);
+        sums
+    }
+
+    #[test]
+    fn only_what_happens_beside_the_bulk_counts() {
+        let objects = [
+            object("user", "small", 0, 50, 10_000),
+            object("user", "big", 1_000, 3_000, 2_000_000),
+            object("user", "big-2", 2_000, 4_000, 1_000_000),
+            object("user", "small", 1_500, 1_600, 10_000),
+            object("user", "again", 3_900, 4_200, 10_000),
+            object("user", "small", 4_000, 4_050, 10_000),
+            object("other", "other", 500, 1_000, 700_000),
+            object("other", "other", 1_000, 1_500, 500_000),
+        ];
+        let beside = sums(&objects, false);
+        assert_eq!(beside.times_ms, [100.0, 300.0]);
+        assert_eq!((beside.bulk_bytes, beside.other_bytes), (3_000_000, 500_000));
+        // Overlapping bulk counts once.
+        assert!((beside.bulk_s - 3.0).abs() < 1e-9 && (beside.other_s - 3.0).abs() < 1e-9);
+        assert_eq!(sums(&objects, true).times_ms.len(), 4, "the reference has all");
+        assert_eq!(sums(&objects, true).other_bytes, 1_200_000);
+    }
+
+    #[test]
+    fn objects_that_were_given_up_count_as_long_as_they_lasted() {
+        let mut objects = [
+            object("user", "big", 0, 10_000, 0),
+            object("user", "small", 1_000, 9_000, 0),
+            object("user", "small", 2_000, 2_060, 10_000),
+        ];
+        objects[0].outcome = Outcome::Cancelled;
+        objects[1].outcome = Outcome::TimedOut;
+        let found = sums(&objects, false);
+        assert_eq!((found.failed, found.times_ms), (1, vec![8_000.0, 60.0]));
+        objects[0].outcome = Outcome::Failed("reset".into());
+        assert_eq!(sums(&objects, false).failed, 2);
+    }
+}

@@ -8,7 +8,7 @@ use super::label::label;
 use super::report::{ArmReport, CellReport, MatrixReport};
 
 const WIDTH: f64 = 900.0;
-const LABEL_WIDTH: f64 = 250.0;
+const LABEL_WIDTH: f64 = 252.0;
 /// Times of the objects, relative to those without a download, from which on the shade is strongest.
 const MAX_SHADED_RATIO: f64 = 20.0;
 /// Arms that begin a group of columns.
@@ -43,9 +43,9 @@ pub fn draw(report: &MatrixReport) -> String {
                 .to_vec(),
         ),
         bar_legend: "rate of the bulk; lost to the row's best:".into(),
-        mark_legend: "fastest objects at full rate".into(),
+        mark_legend: "best: rate divided by delay".into(),
         columns: shown.iter().map(column).collect(),
-        row_heading: "rate, RTT, queue in BDP, control".into(),
+        row_heading: "Mbit/s, RTT, queue in BDP, control".into(),
         rows: report.cells.iter().map(row).chain([wins(report, &shown)]).collect(),
     };
     map.to_file()

@@ -110,8 +110,8 @@ pub struct CellReport {
     pub arms: Vec<ArmReport>,
     /// The reference.
     pub alone: Option<Measurement>,
-    /// Arm with the smallest 95th percentile among those whose bulk is as fast as the best but for the tolerated
-    /// loss.
+    /// Arm with the most rate of the bulk for the 95th percentile of the objects; beside another user's download,
+    /// among those that share fairly.
     pub winner: Option<&'static str>,
     /// How far the worst judged arm is beyond what is tolerated: 1 is the limit.
     pub loss: f64,
@@ -188,14 +188,14 @@ impl CellReport {
     }
 }
 
-/// Returns the arm with the fastest objects among those whose bulk is as fast as the best's.
+/// Returns the arm with the most power, in Kleinrock's sense: rate of the bulk by 95th percentile of the objects. Beside
+/// another user's download it is one that shares fairly.
 fn winner(arms: &[ArmReport]) -> Option<&'static str> {
-    let rate = |report: &ArmReport| report.measured.bulk_mbit;
-    let best_rate = arms.iter().map(rate).fold(0.0, f64::max);
+    let power = |report: &ArmReport| report.measured.bulk_mbit / report.measured.p95_ms.max(1e-3);
     arms.iter()
-        .filter(|report| rate(report) >= best_rate * (1.0 - MAX_BULK_LOSS))
+        .filter(|report| report.others_share.is_none_or(|share| FAIR_SHARE.contains(&share)))
         .filter(|report| report.measured.failed == 0)
-        .min_by(|a, b| a.measured.p95_ms.total_cmp(&b.measured.p95_ms))
+        .max_by(|a, b| power(a).total_cmp(&power(b)))
         .map(|report| report.arm)
 }
 

@@ -128,10 +128,12 @@ fn a_label_mentions_what_differs() {
     let labels: Vec<String> = (campaign.cells.iter())
         .map(|cell| label::label(&cell.levels.iter().cloned().collect()))
         .collect();
-    assert_eq!(labels[0], "10 Mbit/s 50 ms 1\u{d7} cubic");
-    assert_eq!(labels[10], "10 Mbit/s 50 ms 1\u{d7} cubic + cubic");
+    assert_eq!(labels[0], "10 M 50 ms 1\u{d7} cubic");
+    assert_eq!(labels[10], "10 M 50 ms 1\u{d7} cubic + cubic");
     let different: BTreeSet<_> = labels.iter().collect();
     assert_eq!(different.len(), labels.len());
+    let longest = labels.iter().max_by_key(|label| label.chars().count()).unwrap();
+    assert!(longest.chars().count() <= 44, "no room for {longest:?}");
 }
 
 #[test]
@@ -160,12 +162,27 @@ fn beside_another_download_the_share_is_judged_and_not_the_rate() {
 }
 
 #[test]
-fn the_winner_has_full_rate_and_the_loss_counts_from_the_limit() {
+fn the_winner_beside_another_download_shares_fairly() {
+    let with_other = |p95_ms, bulk_mbit, other_mbit| Measurement {
+        other_mbit: Some(other_mbit),
+        ..measurement(60.0, p95_ms, bulk_mbit)
+    };
+    let measured = [
+        ("off", with_other(60.0, 7.0, 2.4)),
+        ("lowat", with_other(90.0, 4.7, 4.7)),
+        ("moved", with_other(80.0, 4.5, 4.9)),
+    ];
+    assert_eq!(report(&[("cross", "bbr")], &measured).winner, Some("moved"));
+    assert_eq!(report(&[("cross", "bbr")], &measured[..1]).winner, None);
+}
+
+#[test]
+fn the_winner_has_most_rate_for_its_delay_and_the_loss_counts_from_the_limit() {
     let measured = [
         ("alone", measurement(60.0, 60.0, 0.0)),
         ("off", measurement(500.0, 700.0, 9.5)),
         ("lowat", measurement(100.0, 120.0, 9.45)),
-        ("pool-paced", measurement(61.0, 62.0, 5.0)),
+        ("pool-paced", measurement(61.0, 70.0, 5.0)),
         ("moved", measurement(64.0, 126.0, 8.0)),
     ];
     let report = report(&[], &measured);
