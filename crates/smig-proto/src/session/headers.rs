@@ -170,7 +170,8 @@ impl Session {
             let index = conn.idle_priorities.iter().position(|&(other, _)| other == stream_id)?;
             Some(conn.idle_priorities.swap_remove(index).1)
         });
-        updated.or_else(|| headers.map(Priority::from_headers)).unwrap_or_default()
+        let signalled = updated.or_else(|| headers.map(Priority::from_headers));
+        signalled.unwrap_or(Priority::UNSIGNALLED)
     }
 
     /// Applies a field section in stream order.
