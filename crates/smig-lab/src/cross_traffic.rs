@@ -19,6 +19,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 const DATAGRAM_BYTES: usize = 1_472;
 /// Maximum length of a request.
 const MAX_REQUEST_BYTES: u64 = 64;
+/// Longest time for which a request brings datagrams, and the shortest interval between two: a request is unauthenticated.
+const MAX_TRANSFER_TIME: Duration = Duration::from_secs(3600);
+const MIN_DATAGRAM_INTERVAL: Duration = Duration::from_micros(1);
 /// Time without a packet after which a client gives up.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -140,9 +143,11 @@ fn serve_datagrams(socket: &UdpSocket) {
         let interval = Duration::from_nanos(
             (DATAGRAM_BYTES as u64 + 28) * 8_000_000_000 / bits_per_second.max(1),
         );
+        let interval = interval.max(MIN_DATAGRAM_INTERVAL);
+        let length = Duration::from_millis(millis).min(MAX_TRANSFER_TIME);
         let Ok(socket) = socket.try_clone() else { continue };
         thread::spawn(move || {
-            let (mut next, end) = (Instant::now(), Instant::now() + Duration::from_millis(millis));
+            let (mut next, end) = (Instant::now(), Instant::now() + length);
             while next < end {
                 thread::sleep(next.saturating_duration_since(Instant::now()));
                 // A full send buffer loses a datagram, as a full queue does.

@@ -1,8 +1,8 @@
 //! How much bulk a session may send, so that its interactive responses find a short queue on the path that both share.
 //!
 //! *Bulk* is what streams with many bytes send; *interactive* is everything else. Without I/O and without a clock;
-//! `smig`'s driver measures the sockets, and keeps the bounds: by SO_MAX_PACING_RATE where a connection carries only bulk,
-//! and by [`BulkBucket`] where it carries both.
+//! `smig`'s driver measures the sockets, and keeps the rate: by SO_MAX_PACING_RATE where a connection carries only bulk,
+//! and by [`BulkBucket`] where it carries both. The bound in flight is kept in simulations only, so far.
 //!
 //! | file | owns |
 //! |---|---|

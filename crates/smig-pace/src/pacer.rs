@@ -21,6 +21,8 @@ const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
 /// Paths with a shorter round trip, or with a higher rate than the second constant, have no queue that a person
 /// notices: they are not paced.
 pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
+/// A longer round trip is an error of measurement.
+const MAX_MIN_RTT: Duration = Duration::from_secs(10);
 const MAX_PACED_BYTES_PER_S: f64 = 125e6;
 /// Samples per round trip, and the shortest interval between two.
 const SAMPLES_PER_RTT: u32 = 8;
@@ -63,6 +65,8 @@ const SUSPICION_TIME: Duration = Duration::from_secs(5);
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// A process that runs late by less is not starved.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
+/// One that runs late by this much loses more of the path than [`crate::BulkBucket`] makes up for.
+const STARVED_LATENESS: Duration = Duration::from_millis(50);
 
 /// The bounds of bulk on one path.
 #[derive(Debug)]
@@ -114,7 +118,7 @@ struct Round {
 impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
     pub fn new(now: Instant, min_rtt: Duration) -> Self {
-        let min_rtt = min_rtt.max(MIN_PACED_RTT);
+        let min_rtt = min_rtt.clamp(MIN_PACED_RTT, MAX_MIN_RTT);
         let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
         Self {
             base: BaseRtt::new(now, min_rtt),
@@ -157,6 +161,11 @@ impl Pacer {
     /// any, the kernel must pace them (SO_MAX_PACING_RATE). They are a part of [`Self::max_in_flight`].
     pub fn write_ahead(&self) -> u64 {
         (self.capacity * self.starvation().as_secs_f64()) as u64
+    }
+
+    /// Returns whether the process recently ran so late that it cannot keep these bounds without losing the path.
+    pub fn is_starved(&self) -> bool {
+        self.lateness >= STARVED_LATENESS
     }
 
     /// Returns the estimate of the path's rate, bytes per second.

@@ -38,7 +38,7 @@ fn default_sequence_count() -> u64 {
 const MIN_CASE_PERMILLE: &[(&str, u64)] = &[
     ("accepting answer", 200),
     ("bulk", 300),
-    ("bulk held back", 100),
+    ("bulk held back", 30),
     ("collision", 100),
     ("connection closed to cancel", 5),
     ("cut", 150),

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use smig_proto::Instant;
+
 use super::sim::Path;
+use super::{Pacer, RateSample};
 
 const RTT: Duration = Duration::from_millis(50);
 /// 10 Mbit/s.
@@ -115,4 +118,41 @@ fn its_own_standing_queue_is_not_mistaken_for_cross_traffic() {
     let steady = path.run(seconds(10));
     assert!(steady.rates[0] > RATE_BYTES_PER_S / 100 * 95, "{steady:?}");
     assert!(steady.queue_delay < Duration::from_millis(8), "{steady:?}");
+}
+
+#[test]
+fn a_round_trip_time_that_cannot_be_does_not_postpone_the_next_sample() {
+    // The kernel's value before its first sample: 2^32 - 1 microseconds.
+    let mut pacer = Pacer::new(Instant::from_nanos(0), Duration::from_micros(u32::MAX.into()));
+    assert!(pacer.cap() >= 1448, "{} bytes per second", pacer.cap());
+    pacer.on_idle(Instant::from_nanos(0));
+    assert!(pacer.is_due(Instant::from_nanos(2_000_000_000)));
+}
+
+#[test]
+fn a_process_is_starved_while_its_samples_are_late() {
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
+    let mut now = Duration::ZERO;
+    let mut sample_after = |pacer: &mut Pacer, millis| {
+        now += Duration::from_millis(millis);
+        let sent = now.as_millis() as u64 * 1250;
+        let sample = RateSample {
+            acknowledged: sent,
+            sent: sent + 60_000,
+            rtt: RTT,
+            in_flight: 60_000,
+            rtt_deviation: Duration::ZERO,
+            min_rtt: RTT,
+            retransmitted: 0,
+            mss: 1448,
+        };
+        pacer.on_sample(Instant::from_nanos(now.as_nanos() as u64), sample);
+        pacer.is_starved()
+    };
+    for _ in 0..20 {
+        assert!(!sample_after(&mut pacer, 7));
+    }
+    assert!(sample_after(&mut pacer, 150));
+    let samples = (0..100).take_while(|_| sample_after(&mut pacer, 7)).count();
+    assert!((10..99).contains(&samples), "{samples} samples");
 }

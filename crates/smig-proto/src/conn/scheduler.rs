@@ -59,7 +59,13 @@ struct ClassQueue {
 pub(crate) struct Scheduler {
     interactive: ClassQueue,
     /// Allocated with the first bulk stream: few connections have one.
-    bulk: Option<Box<ClassQueue>>,
+    bulk: Option<Box<BulkQueue>>,
+}
+
+/// The bulk streams.
+#[derive(Debug, Default)]
+struct BulkQueue {
+    streams: ClassQueue,
     /// Frames of interactive streams since the last one of bulk, or since bulk was queued.
     interactive_run: u8,
 }
@@ -77,14 +83,14 @@ impl Scheduler {
     /// Returns whether there is a bulk stream.
     pub(crate) const fn has_bulk(&self) -> bool {
         match &self.bulk {
-            Some(bulk) => bulk.occupied_levels != 0,
+            Some(bulk) => bulk.streams.occupied_levels != 0,
             None => false,
         }
     }
 
     /// Returns the number of entries; for tests.
     pub(crate) fn len(&self) -> usize {
-        self.interactive.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.len())
+        self.interactive.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.streams.len())
     }
 
     /// Adds a stream that has data to send.
@@ -97,31 +103,34 @@ impl Scheduler {
     ) {
         match class {
             SendClass::Interactive => self.interactive.push(id, key, priority),
-            SendClass::Bulk => self.bulk.get_or_insert_default().push(id, key, priority),
+            SendClass::Bulk => {
+                self.bulk.get_or_insert_default().streams.push(id, key, priority);
+            }
         }
     }
 
     /// Removes a stream; returns whether it had an entry.
     pub(crate) fn remove(&mut self, key: StreamKey, priority: Priority) -> bool {
         self.interactive.remove(key, priority)
-            || self.bulk.as_mut().is_some_and(|bulk| bulk.remove(key, priority))
+            || self.bulk.as_mut().is_some_and(|bulk| bulk.streams.remove(key, priority))
     }
 
     /// Removes and returns the stream that is next, with its class. Skips bulk streams unless
     /// `may_send_bulk`.
     pub(crate) fn pop(&mut self, may_send_bulk: bool) -> Option<(StreamKey, SendClass)> {
-        let bulk = self.bulk.as_mut().filter(|bulk| may_send_bulk && bulk.occupied_levels != 0);
+        let bulk =
+            self.bulk.as_mut().filter(|bulk| may_send_bulk && bulk.streams.occupied_levels != 0);
         let Some(bulk) = bulk else {
             return self.interactive.pop().map(|key| (key, SendClass::Interactive));
         };
-        if self.interactive_run < INTERACTIVE_FRAMES_PER_BULK_FRAME
+        if bulk.interactive_run < INTERACTIVE_FRAMES_PER_BULK_FRAME
             && let Some(key) = self.interactive.pop()
         {
-            self.interactive_run += 1;
+            bulk.interactive_run += 1;
             return Some((key, SendClass::Interactive));
         }
-        self.interactive_run = 0;
-        match bulk.pop() {
+        bulk.interactive_run = 0;
+        match bulk.streams.pop() {
             Some(key) => Some((key, SendClass::Bulk)),
             None => self.interactive.pop().map(|key| (key, SendClass::Interactive)),
         }

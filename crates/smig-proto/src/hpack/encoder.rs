@@ -16,7 +16,7 @@ mod repeated;
 pub(crate) use repeated::ResponseSection;
 
 /// Limit for the part of the peer's table that we use, in bytes.
-const MAX_TABLE_BYTES: usize = DEFAULT_TABLE_BYTES;
+const MAX_TABLE_BYTES: u16 = 4096;
 
 /// Representations (RFC 7541 section 6): their bit pattern, and the number of bits that are left in
 /// the first byte for the index.
@@ -39,9 +39,9 @@ const RAW: (u8, u32) = (0x00, 7);
 pub struct Encoder {
     table: DynamicTable,
     /// The maximum table size from the next block on.
-    max_size: usize,
+    max_size: u16,
     /// The smallest target since the last block.
-    smallest_size: usize,
+    smallest_size: u16,
     /// Boxed to keep connections small; `None` until a response could repeat.
     repeated: Option<Box<RepeatedBlocks>>,
 }
@@ -57,8 +57,8 @@ impl Encoder {
     pub fn new() -> Self {
         Self {
             table: DynamicTable::new(DEFAULT_TABLE_BYTES),
-            max_size: DEFAULT_TABLE_BYTES,
-            smallest_size: DEFAULT_TABLE_BYTES,
+            max_size: MAX_TABLE_BYTES,
+            smallest_size: MAX_TABLE_BYTES,
             repeated: None,
         }
     }
@@ -66,20 +66,22 @@ impl Encoder {
     /// Sets the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes. The encoder uses at most 4096 of them,
     /// from the next block on.
     pub fn set_max_table_size(&mut self, peer_limit: usize) {
-        self.max_size = peer_limit.min(MAX_TABLE_BYTES);
+        self.max_size = u16::try_from(peer_limit).unwrap_or(u16::MAX).min(MAX_TABLE_BYTES);
         self.smallest_size = self.smallest_size.min(self.max_size);
     }
 
     /// Starts a header block: writes the table size updates that are due (RFC 7541 section 4.2).
     pub fn begin(&mut self, out: &mut BytesMut) {
         let (pattern, prefix_bits) = SIZE_UPDATE;
-        if self.smallest_size < self.max_size.min(self.table.max_size()) {
-            self.table.set_max_size(self.smallest_size);
-            integer::encode(self.smallest_size, prefix_bits, pattern, out);
+        let smallest_size = usize::from(self.smallest_size);
+        let max_size = usize::from(self.max_size);
+        if smallest_size < max_size.min(self.table.max_size()) {
+            self.table.set_max_size(smallest_size);
+            integer::encode(smallest_size, prefix_bits, pattern, out);
         }
-        if self.max_size != self.table.max_size() {
-            self.table.set_max_size(self.max_size);
-            integer::encode(self.max_size, prefix_bits, pattern, out);
+        if max_size != self.table.max_size() {
+            self.table.set_max_size(max_size);
+            integer::encode(max_size, prefix_bits, pattern, out);
         }
         self.smallest_size = self.max_size;
     }

@@ -81,11 +81,15 @@ impl OriginSessions {
     /// Returns the backoff of the next attempt to open a session beside bulk; `None` if it must wait.
     fn next_backoff(&self, now: Instant) -> Option<Duration> {
         match &self.last_beside {
-            Some(last) if !last.load.is_ready() => {
-                let is_due = now.saturating_duration_since(last.started_at) >= last.backoff;
-                is_due.then(|| (last.backoff * 2).min(MAX_BACKOFF))
+            Some(last) => {
+                let age = now.saturating_duration_since(last.started_at);
+                // A session that became ready and ended soon is no success: the server may allow one connection only.
+                if last.load.is_ready() && age >= BESIDE_IDLE_TIMEOUT {
+                    return Some(MIN_BACKOFF);
+                }
+                (age >= last.backoff).then(|| (last.backoff * 2).min(MAX_BACKOFF))
             }
-            _ => Some(MIN_BACKOFF),
+            None => Some(MIN_BACKOFF),
         }
     }
 }
@@ -389,5 +393,32 @@ fn fail_queued(context: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: 
             | Command::SetAddresses(_)
             | Command::Snapshot(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn sessions_after_attempt(load: &Arc<SessionLoad>, started_at: Instant) -> OriginSessions {
+        let load = Arc::clone(load);
+        let attempt = BesideAttempt { load, started_at, backoff: MIN_BACKOFF };
+        OriginSessions { last_beside: Some(attempt), ..OriginSessions::default() }
+    }
+
+    #[test]
+    fn a_second_connection_that_ended_soon_is_not_reopened_at_once() {
+        let load = Arc::new(SessionLoad::default());
+        load.set_ready();
+        let sessions = sessions_after_attempt(&load, at(100));
+        assert_eq!(sessions.next_backoff(at(100)), None, "it was ready, and has ended");
+        assert_eq!(sessions.next_backoff(at(101)), Some(MIN_BACKOFF * 2));
+        let later = at(100) + BESIDE_IDLE_TIMEOUT;
+        assert_eq!(sessions.next_backoff(later), Some(MIN_BACKOFF), "it was of use");
+        assert_eq!(OriginSessions::default().next_backoff(at(0)), Some(MIN_BACKOFF));
     }
 }

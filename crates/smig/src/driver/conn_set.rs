@@ -191,9 +191,14 @@ impl ConnSet {
         }
         pacing.update(now, conns, interactive_bytes);
         if is_limiting {
-            let bucket = pacing.bucket();
+            // The update may have lifted the limit.
+            let is_limiting = pacing.is_limiting();
             for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-                progress = progress.or(conn.transmit(session, now, cx, Release::Bulk(bucket)));
+                let release = match is_limiting {
+                    true => Release::Bulk(pacing.bucket()),
+                    false => Release::All,
+                };
+                progress = progress.or(conn.transmit(session, now, cx, release));
             }
             let waits = |conn: &DriverConn| {
                 conn.role == ConnectionRole::Interactive

@@ -68,7 +68,7 @@ impl BulkPacing {
 
     /// Returns whether bulk on shared connections must wait for the bucket.
     pub(super) fn is_limiting(&self) -> bool {
-        self.pacer.as_ref().is_some_and(|pacer| pacer.cap() != u64::MAX)
+        self.pacer.as_ref().is_some_and(|pacer| cap(pacer) != u64::MAX)
     }
 
     pub(super) const fn bucket(&mut self) -> &mut BulkBucket {
@@ -107,7 +107,7 @@ impl BulkPacing {
         if pacer.is_due(now) {
             self.sample(now, &mut pacer, conns);
         }
-        let (cap, capacity) = (pacer.cap(), pacer.capacity());
+        let (cap, capacity) = (cap(&pacer), pacer.capacity());
         self.pacer = Some(pacer);
         let bulk_conns = conns.iter().filter(|conn| conn.role == ConnectionRole::Bulk);
         let has_bulk_conns = bulk_conns.clone().next().is_some();
@@ -151,7 +151,7 @@ impl BulkPacing {
 
     /// Samples every connection, and passes the result to the pacer.
     fn sample(&mut self, now: Instant, pacer: &mut Pacer, conns: &mut [DriverConn]) {
-        let Some(min_rtt) = sample_all(conns) else { return };
+        let Some(min_rtt) = sample_all(conns) else { return pacer.on_idle(now) };
         self.acknowledged += conns.iter_mut().map(DriverConn::take_acknowledged).sum::<u64>();
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = conns.iter().map(in_flight).sum();
@@ -183,6 +183,12 @@ impl BulkPacing {
         let bucket = self.bucket.deadline();
         [self.deferral.deadline(), pacer.deadline(), bucket].into_iter().flatten().min()
     }
+}
+
+/// Returns the limit in bytes per second; `u64::MAX` is none. A starved process has none: it cannot send when the limit
+/// allows it, so the socket must hold what congestion control sends meanwhile.
+fn cap(pacer: &Pacer) -> u64 {
+    if pacer.is_starved() { u64::MAX } else { pacer.cap() }
 }
 
 /// Returns whether a connection carries bulk, or has until recently.

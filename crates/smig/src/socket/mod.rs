@@ -77,7 +77,7 @@ pub(crate) struct PathSample {
     pub(crate) rtt: Duration,
     /// Mean deviation of the round-trip time.
     pub(crate) rtt_deviation: Duration,
-    /// Minimum round-trip time, over the kernel's window.
+    /// Minimum round-trip time, over the kernel's window; zero if it is not known.
     pub(crate) min_rtt: Duration,
     /// Bytes in the socket that were never sent.
     pub(crate) unsent: u32,
@@ -98,12 +98,29 @@ impl From<&TcpInfo> for PathSample {
             delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
             rtt: Duration::from_micros(info.rtt.into()),
             rtt_deviation: Duration::from_micros(info.rttvar.into()),
-            min_rtt: Duration::from_micros(info.min_rtt.into()),
+            // The kernel has all ones until the first sample: a handshake may give none.
+            min_rtt: match info.min_rtt {
+                u32::MAX => Duration::ZERO,
+                micros => Duration::from_micros(micros.into()),
+            },
             unsent: info.notsent_bytes,
             in_flight: bytes(info.unacked.saturating_sub(info.sacked)),
             acknowledged: info.bytes_acked + bytes(info.sacked),
             retransmitted: info.total_retrans,
             mss: info.snd_mss,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_time_that_was_never_measured_is_not_known() {
+        let unmeasured = TcpInfo { min_rtt: u32::MAX, ..TcpInfo::default() };
+        assert_eq!(PathSample::from(&unmeasured).min_rtt, Duration::ZERO);
+        let measured = TcpInfo { min_rtt: 50_000, ..TcpInfo::default() };
+        assert_eq!(PathSample::from(&measured).min_rtt, Duration::from_millis(50));
     }
 }

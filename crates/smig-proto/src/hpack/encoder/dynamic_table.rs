@@ -16,7 +16,7 @@ use crate::invariant::DebugExpect;
 
 /// Length in bytes above which the buffer is compacted: twice the maximum table size, so that a
 /// compaction moves no more bytes than were written since the last one.
-const MAX_BUFFER_BYTES: usize = 2 * super::MAX_TABLE_BYTES;
+const MAX_BUFFER_BYTES: usize = 2 * super::MAX_TABLE_BYTES as usize;
 
 /// A field and its hash.
 pub(super) struct Key<'a> {

@@ -49,12 +49,12 @@ pub(crate) enum ContinuationState {
     /// The range was requested.
     Requested { _task: AbortOnDrop },
     /// The answer fits.
-    Accepted(Box<AcceptedRest>),
+    Accepted(Box<ContinuationRest>),
 }
 
-/// A verified answer to a range request.
+/// The rest of a response, which a range request brings.
 #[derive(Debug)]
-pub(crate) struct AcceptedRest {
+pub(crate) struct ContinuationRest {
     body: Incoming,
     stream: Arc<SharedStream>,
     first_pos: u64,
@@ -67,7 +67,7 @@ pub(crate) struct AcceptedRest {
 pub(crate) struct RangeAnswer {
     /// The stream that is to be continued.
     pub(crate) key: StreamKey,
-    pub(crate) result: Result<AcceptedRest, String>,
+    pub(crate) result: Result<ContinuationRest, String>,
 }
 
 /// Ends a task when its stream has ended.
@@ -133,12 +133,18 @@ impl ClientSession {
         let Some(queue_permit) = context.queue_limit.try_acquire() else { return };
         let Some((request, _)) = self.slots.entry(slot) else { return };
         let Some(view) = turn.session.stream(request.key) else { return };
+        if request.recv_state == BodyRecvState::Ended {
+            return;
+        }
         let state = core::mem::replace(&mut request.continuation, ContinuationState::Impossible);
         let ContinuationState::Response(response) = state else { return };
         let path = turn.conns.sample(view.connection);
         context.update_min_rtt(path.min_rtt);
         let lead_bytes = bytes_within(progress.bytes_per_s, path.rtt * LEAD_ROUND_TRIPS);
         let first_pos = view.received_bytes + lead_bytes.max(MIN_LEAD_BYTES);
+        if first_pos >= response.length() {
+            return;
+        }
         let stream = SharedStream::without_slot(Arc::clone(target.notifier()));
         let queued_request = QueuedRequest {
             head: response.request_from(first_pos),
@@ -155,7 +161,10 @@ impl ClientSession {
         }
         tracing::debug!(key = ?request.key, first_pos, "the rest of a response is requested on another connection");
         let (key, mailbox) = (request.key, Arc::clone(&self.mailbox));
-        let task = tokio::spawn(await_answer(*response, stream, first_pos, key, mailbox));
+        // A task that is aborted before it first runs drops its arguments only: this one cancels the stream.
+        let body = Incoming::stream(Arc::clone(&stream));
+        let rest = ContinuationRest { body, stream, first_pos, length: response.length() };
+        let task = tokio::spawn(await_answer(*response, rest, key, mailbox));
         request.continuation =
             ContinuationState::Requested { _task: AbortOnDrop(task.abort_handle()) };
     }
@@ -195,12 +204,14 @@ impl ClientSession {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         let ContinuationState::Accepted(rest) = &request.continuation else { return };
         let received = request.shared.received_bytes();
-        if received < rest.first_pos || request.recv_state == BodyRecvState::Ended {
+        // A head without a byte of the body may be all that ever arrives.
+        let has_begun = rest.stream.received_bytes() > 0;
+        if received < rest.first_pos || !has_begun || request.recv_state == BodyRecvState::Ended {
             return;
         }
         let state = core::mem::replace(&mut request.continuation, ContinuationState::Impossible);
         let ContinuationState::Accepted(rest) = state else { return };
-        let AcceptedRest { body, stream, first_pos, length } = *rest;
+        let ContinuationRest { body, stream, first_pos, length } = *rest;
         let remaining = length.saturating_sub(received);
         if remaining < self.context.migration.policy.min_size {
             // The answer was slow: its own end is near.
@@ -232,21 +243,17 @@ fn bytes_within(bytes_per_s: u64, time: Duration) -> u64 {
 /// Waits for the answer to a range request, checks it, and sends the result to the session of the first response.
 async fn await_answer(
     response: ContinuableResponse,
-    stream: Arc<SharedStream>,
-    first_pos: u64,
+    rest: ContinuationRest,
     key: StreamKey,
     mailbox: Arc<Mailbox<Command>>,
 ) {
-    // Cancels the stream if this task is aborted.
-    let body = Incoming::stream(Arc::clone(&stream));
-    let head = std::future::poll_fn(|cx| stream.poll_head(cx)).await;
+    let head = std::future::poll_fn(|cx| rest.stream.poll_head(cx)).await;
     let checked = match head {
-        Ok(Head::Stream(answer)) => response.check(first_pos, &answer).map_err(str::to_owned),
+        Ok(Head::Stream(answer)) => response.check(rest.first_pos, &answer).map_err(str::to_owned),
         Ok(Head::Http1(_)) => Err(Error::new(ErrorKind::Closed).to_string()),
         Err(error) => Err(format!("the range request failed: {error}")),
     };
-    let length = response.length();
-    let result = checked.map(|()| AcceptedRest { body, stream, first_pos, length });
+    let result = checked.map(|()| rest);
     // If the session has closed, the rest is dropped, and its stream cancelled.
     drop(mailbox.send(Command::RangeAnswer(Box::new(RangeAnswer { key, result }))));
 }
