@@ -78,13 +78,14 @@ impl OriginSessions {
         self.sessions.retain(|session| !session.mailbox.is_closed());
     }
 
-    /// Returns the backoff of the next attempt to open a session beside bulk; `None` if it must wait.
-    fn next_backoff(&self, now: Instant) -> Option<Duration> {
+    /// Returns the backoff of the next attempt to open a session beside bulk; `None` if it must wait. One that is idle
+    /// for `idle_timeout` closes.
+    fn next_backoff(&self, now: Instant, idle_timeout: Duration) -> Option<Duration> {
         match &self.last_beside {
             Some(last) => {
                 let age = now.saturating_duration_since(last.started_at);
                 // A session that became ready and ended soon is no success: the server may allow one connection only.
-                if last.load.is_ready() && age >= BESIDE_IDLE_TIMEOUT {
+                if last.load.is_ready() && age >= idle_timeout {
                     return Some(MIN_BACKOFF);
                 }
                 (age >= last.backoff).then(|| (last.backoff * 2).min(MAX_BACKOFF))
@@ -134,14 +135,15 @@ impl SessionPool {
         if sessions.sessions.len() >= context.max_plain_connections {
             return false;
         }
-        let Some(backoff) = sessions.next_backoff(now) else { return false };
+        let idle_timeout = context.idle_timeout.min(BESIDE_IDLE_TIMEOUT);
+        let Some(backoff) = sessions.next_backoff(now, idle_timeout) else { return false };
         let (mailbox, load) = (Mailbox::new(), Arc::<SessionLoad>::default());
         sessions.last_number += 1;
         let context = OriginContext {
             number: sessions.last_number,
             order: SessionOrder::Beside(addr),
             load: Arc::clone(&load),
-            idle_timeout: context.idle_timeout.min(BESIDE_IDLE_TIMEOUT),
+            idle_timeout,
             ..context.clone()
         };
         tokio::spawn(run(Arc::new(context), Arc::clone(&mailbox)));
@@ -415,10 +417,21 @@ mod tests {
         let load = Arc::new(SessionLoad::default());
         load.set_ready();
         let sessions = sessions_after_attempt(&load, at(100));
-        assert_eq!(sessions.next_backoff(at(100)), None, "it was ready, and has ended");
-        assert_eq!(sessions.next_backoff(at(101)), Some(MIN_BACKOFF * 2));
+        assert_eq!(
+            sessions.next_backoff(at(100), BESIDE_IDLE_TIMEOUT),
+            None,
+            "it was ready, and has ended"
+        );
+        assert_eq!(sessions.next_backoff(at(101), BESIDE_IDLE_TIMEOUT), Some(MIN_BACKOFF * 2));
         let later = at(100) + BESIDE_IDLE_TIMEOUT;
-        assert_eq!(sessions.next_backoff(later), Some(MIN_BACKOFF), "it was of use");
-        assert_eq!(OriginSessions::default().next_backoff(at(0)), Some(MIN_BACKOFF));
+        assert_eq!(
+            sessions.next_backoff(later, BESIDE_IDLE_TIMEOUT),
+            Some(MIN_BACKOFF),
+            "it was of use"
+        );
+        assert_eq!(
+            OriginSessions::default().next_backoff(at(0), BESIDE_IDLE_TIMEOUT),
+            Some(MIN_BACKOFF)
+        );
     }
 }

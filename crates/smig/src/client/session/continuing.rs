@@ -204,9 +204,7 @@ impl ClientSession {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         let ContinuationState::Accepted(rest) = &request.continuation else { return };
         let received = request.shared.received_bytes();
-        // A head without a byte of the body may be all that ever arrives.
-        let has_begun = rest.stream.received_bytes() > 0;
-        if received < rest.first_pos || !has_begun || request.recv_state == BodyRecvState::Ended {
+        if received < rest.first_pos || request.recv_state == BodyRecvState::Ended {
             return;
         }
         let state = core::mem::replace(&mut request.continuation, ContinuationState::Impossible);
