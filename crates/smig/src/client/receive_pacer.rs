@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use smig_pace::MIN_PACED_RTT;
 use smig_proto::Instant;
 
 /// Shortest time over which a rate is measured.
@@ -18,8 +19,6 @@ const RATE_ROUNDS: usize = 10;
 const FLAT_ROUNDS: u32 = 3;
 /// The queue that is kept, as a time: this, or a quarter of the minimum round-trip time if that is longer.
 const MIN_TARGET: Duration = Duration::from_millis(10);
-/// Paths with a shorter round trip have no queue that matters.
-const MIN_PACED_RTT: Duration = Duration::from_millis(2);
 /// A queue that is this many targets long...
 const QUEUE_TARGETS: u32 = 4;
 /// ...in this many rounds is not ours: more than those for which a former rate counts.
