@@ -15,7 +15,7 @@ free of start-up, handshakes and closes.
     bench/instructions --columns 1,5              these columns of bench/serve or bench/gateway only
     bench/instructions --peers smig,nghttpd       these only
     SMIG_BEFORE=PROGRAM bench/instructions --peers smig,smig-before    against an earlier build
-    bench/instructions --requests 20000           more additional requests (one in 50 of them if they are large)
+    bench/instructions --requests 20000           more additional requests (one in 250 of them if they are large)
     bench/instructions --rounds 3                 also the largest difference between rounds
     bench/instructions --profile DIRECTORY        keeps callgrind's files, for callgrind_annotate: smig-1-KB-many...
     bench/instructions --json result.json         also as JSON
@@ -84,7 +84,7 @@ class Counted:
         return Count(count.instructions + totals["Ir"], count.calls + calls)
 
 
-# Without valgrind they do not enter the kernel.
+# Functions that read the clock: without valgrind they do not enter the kernel.
 CLOCK = re.compile(r"(?:__)?(?:vdso_)?(?:clock_gettime|gettimeofday|time)(?:@@.*)?")
 
 

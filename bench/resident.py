@@ -58,7 +58,8 @@ def idle_connections(server, place, count, file="small"):
 
 
 def big_download(name, place):
-    """Returns resident bytes before, and the peaks while 1 GB is read at full speed and by a slow reader."""
+    """Returns resident bytes before, and the peaks since the start: after 1 GB was read at full speed, and after a slow
+    reader has then read 100 MB. The second is never below the first."""
     with setting.start(name, place) as server:
         fetch(place, server, server.url("small"))
         before, _ = server.process.memory()

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced. Builds the program and sets $SMIG to its path. An argument is the profile, `gate` by default.
+# Sourced. Defines build_smig [PROFILE], which builds the program and sets $SMIG to its path; the profile is `gate` by
+# default.
 #
 # If SMIG is set already, nothing is built: to test an existing program.
 

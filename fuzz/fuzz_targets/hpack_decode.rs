@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         for field in &fields {
             assert!((32..=65535 + 2 * 255).contains(&field.size()));
         }
-        comes_back(fields);
+        assert_round_trip(fields);
         if let Err(error) = result {
             assert!(!error.to_string().is_empty());
             return;
@@ -33,8 +33,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Checks that the encoder and the decoder of this crate agree on all fields that HTTP/2 permits.
-fn comes_back(mut fields: Vec<Field>) {
+/// Checks that the encoder and the decoder of `smig-proto` agree on all fields that HTTP/2 permits.
+fn assert_round_trip(mut fields: Vec<Field>) {
     fields.retain(|field| !matches!(field, Field::Malformed(..)));
     let mut block = BytesMut::new();
     let mut encoder = Encoder::new();

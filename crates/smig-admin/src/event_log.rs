@@ -51,8 +51,8 @@ impl EventLog {
     }
 }
 
-/// Returns whether an event is logged individually. The policy's first decisions on tunnels and on bodies of
-/// unknown length, too few bytes so far and too young, are left out.
+/// Returns whether an event is logged individually. Decisions that a stream stays because it has few bytes so
+/// far, or is a young tunnel, are not: tunnels and bodies of unknown length usually begin with one.
 const fn is_logged(event: &ObserverEvent) -> bool {
     !matches!(
         event,

@@ -26,7 +26,7 @@ struct Session {
     id: String,
     peer: String,
     /// Whether both ends support SMig.
-    migrates: bool,
+    can_migrate: bool,
     age_s: f64,
     open_streams: usize,
     connections: Vec<Connection>,
@@ -95,7 +95,7 @@ impl Session {
         Self {
             id: session.id.to_string(),
             peer: session.peer.to_string(),
-            migrates: session.can_migrate,
+            can_migrate: session.can_migrate,
             age_s: session.age.as_secs_f64(),
             open_streams: session.open_streams,
             connections: session.connections.iter().map(Connection::from_snapshot).collect(),

@@ -146,7 +146,7 @@ fn encode_telemetry(
 ) -> Result<(), fmt::Error> {
     let Some(telemetry) = reported_stats.telemetry else { return Ok(()) };
     for (name, help, value) in [
-        ("telemetry_spans_exported", "Spans accepted by the collector", telemetry.sent),
+        ("telemetry_spans_exported", "Spans accepted by the collector", telemetry.exported),
         ("telemetry_spans_dropped", "Spans dropped", telemetry.dropped),
     ] {
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -218,9 +218,12 @@ fn encode_upstreams(
         &reported_stats.upstream_servers,
         labels,
         &[
-            metric("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
-                one.healthy.into()
-            }),
+            metric(
+                "upstream_healthy",
+                "1 if neither ejected nor failing its health checks, else 0",
+                Gauge,
+                |one| one.healthy.into(),
+            ),
             metric("upstream_active_requests", "Requests in progress", Gauge, |one| one.active),
             metric("upstream_connections", "Connections open or being established", Gauge, |one| {
                 one.connections

@@ -29,7 +29,7 @@ pub struct ReportedStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TelemetryReport {
     /// Accepted by the collector.
-    pub sent: u64,
+    pub exported: u64,
     /// Dropped: the export failed, or the queue was full.
     pub dropped: u64,
 }

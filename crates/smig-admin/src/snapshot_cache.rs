@@ -36,7 +36,7 @@ pub(crate) struct CachedSnapshot {
     pub(crate) event: Bytes,
 }
 
-/// The data of a page event.
+/// The data of a `snapshot` event.
 #[derive(Debug, Serialize)]
 struct PageUpdate<'a> {
     at_ms: u64,

@@ -62,7 +62,7 @@ pub struct GatewaySpec {
     /// Maximum number of connections with a gateway that speaks plain HTTP/2; unless set 2, or 1 without
     /// [`migrate`](Self::migrate).
     pub plain_connections: Option<NonZeroUsize>,
-    /// Whether bulk of such a gateway is paced by the receive window.
+    /// Whether bulk of a gateway that speaks plain HTTP/2 is paced by the receive window.
     #[serde(default)]
     pub receive_pacing: bool,
 }

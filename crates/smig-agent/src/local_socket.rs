@@ -43,7 +43,7 @@ impl ResponseState {
 
     /// Marks it as complete, unless it failed.
     pub(crate) fn end(&self) {
-        // Only the owner that called `begin` may end or fail it.
+        // It may have failed, or, for a body without content, never have begun.
         let _ =
             self.0.compare_exchange(IN_PROGRESS, COMPLETE, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -168,8 +168,8 @@ pub(crate) enum LocalBody {
     Session { body: Incoming, body_guard: BodyGuard, uplink: Arc<Uplink>, span_guard: SpanGuard },
 }
 
-/// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
-/// or that failed.
+/// Marks the connection's response as complete when dropped, unless it failed: hyper drops a body that was read
+/// to its end, or that failed.
 #[derive(Debug)]
 pub(crate) struct BodyGuard(ResponseState);
 

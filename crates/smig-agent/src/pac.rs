@@ -7,8 +7,9 @@ pub(crate) const MEDIA_TYPE: &str = "application/x-ns-proxy-autoconfig";
 /// The file's path.
 pub(crate) const PATH: &str = "/proxy.pac";
 
-/// Returns the PAC script: all traffic but that to names of this machine uses the agent. There is no fallback
-/// to a direct connection: if the agent is down, requests fail instead of silently bypassing it.
+/// Returns the PAC script: all traffic uses the agent, except to host names without a dot, to `.localhost`, and
+/// to loopback addresses. There is no fallback to a direct connection: if the agent is down, requests fail instead
+/// of silently bypassing it.
 pub(crate) fn script(http: SocketAddr, socks: Option<SocketAddr>) -> String {
     let socks = socks.map(|socks| format!("; SOCKS5 {socks}")).unwrap_or_default();
     format!(

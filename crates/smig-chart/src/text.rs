@@ -1,6 +1,7 @@
 //! Formats numbers, durations, sizes and counts for display.
 
-/// Formats a number with three significant digits, and without decimals from 100 on.
+/// Formats a number with at most three decimals: three significant digits from 0.1 to 100, and no
+/// decimals from there on.
 #[must_use]
 pub fn format_number(value: f64) -> String {
     let digits = match value.abs() {

@@ -164,7 +164,7 @@ impl CertFiles {
     }
 }
 
-/// Writes a file atomically: readers see the complete content or none.
+/// Writes a file atomically: readers see the old content or the new, never a part.
 fn write_atomically(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let temporary = with_suffix(path, ".new");
     let write = || {

@@ -1,4 +1,4 @@
-//! Colours on standard error, if it is a terminal and NO_COLOR is unset.
+//! Colours on standard error, if it is a terminal, NO_COLOR is empty or unset, and TERM is not dumb.
 
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;

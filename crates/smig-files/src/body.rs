@@ -16,9 +16,9 @@ use crate::reader::{OpenFile, Reader};
 /// The content of a response.
 ///
 /// Its [`size_hint`](Body::size_hint) is always exact. It yields exactly that many bytes, in data frames
-/// of at most 64 KB (or one frame, if the content is in memory), or an error: if the file was truncated,
-/// was overwritten, or could not be read. After an error the server must abort the response, since its
-/// length is not the one announced.
+/// of at most 64 KB (content in memory is one frame, or one for each range), or an error: if the file was
+/// truncated, was overwritten, or could not be read. After an error the server must abort the
+/// response, since its length is not the one announced.
 ///
 /// Polled outside of a tokio runtime it reads on the calling thread and blocks.
 pub struct FileBody {

@@ -1,6 +1,6 @@
 //! Memory that file content is read into.
 //!
-//! Owns the buffers of bulk reads. A buffer is returned when the last [`Bytes`] over it is dropped and
+//! Owns the buffers of large reads. A buffer is returned when the last [`Bytes`] over it is dropped and
 //! is reused without clearing: zeroing 64 KB for each read, or faulting in fresh pages, costs a
 //! substantial part of a copy from the page cache. The most recently used buffer is reused first,
 //! since it is still in the CPU's cache.
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-/// Size of a bulk read in bytes: four TLS records. Larger chunks no longer fit the CPU's second-level
+/// Size of the largest buffer in bytes: four TLS records. Larger chunks no longer fit the CPU's second-level
 /// cache together with their ciphertext; smaller ones need more system calls.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 

@@ -76,7 +76,7 @@ impl ErrorResponse {
     }
 }
 
-/// Maps the error of opening a path.
+/// Maps the error of opening or reading a path.
 impl From<Errno> for ErrorResponse {
     fn from(errno: Errno) -> Self {
         match errno {

@@ -1,7 +1,8 @@
 //! Directory listings.
 //!
-//! Owns their HTML. Lists only entries that are served: no hidden names unless enabled, no symlinks
-//! that lead outside, only directories and regular files. Names are untrusted, so each is escaped.
+//! Owns their HTML. Lists only what the options allow to be served: no hidden names unless enabled, no
+//! symlinks that are not followed, only directories and regular files. Names are untrusted, so each is
+//! escaped.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;

@@ -111,7 +111,7 @@ impl From<Response<FileBody>> for LazyResponse {
 /// The result of handling a request without blocking.
 enum FastPathResult {
     Answered(LazyResponse),
-    /// The request must wait for the disk.
+    /// The request must wait for the disk, or is tried once more after cached files were closed.
     Wait {
         path: RequestPath<'static>,
         known_resource: Option<Arc<Resource>>,

@@ -19,10 +19,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 const DATAGRAM_BYTES: usize = 1_472;
 /// Maximum length of a request.
 const MAX_REQUEST_BYTES: u64 = 64;
-/// Longest time for which a request brings datagrams, and the shortest interval between two: a request is unauthenticated.
-const MAX_TRANSFER_TIME: Duration = Duration::from_secs(3600);
+/// Limits of what one request for datagrams causes, because requests are not authenticated. Downloads have no limit.
+const MAX_DATAGRAMS_TIME: Duration = Duration::from_secs(3600);
 const MIN_DATAGRAM_INTERVAL: Duration = Duration::from_micros(1);
-/// Time without a packet after which a client gives up.
+/// Timeout of a client's connect, and of its wait for the next datagram.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a client asks for.
@@ -144,13 +144,13 @@ fn serve_datagrams(socket: &UdpSocket) {
             (DATAGRAM_BYTES as u64 + 28) * 8_000_000_000 / bits_per_second.max(1),
         );
         let interval = interval.max(MIN_DATAGRAM_INTERVAL);
-        let length = Duration::from_millis(millis).min(MAX_TRANSFER_TIME);
+        let duration = Duration::from_millis(millis).min(MAX_DATAGRAMS_TIME);
         let Ok(socket) = socket.try_clone() else { continue };
         thread::spawn(move || {
-            let (mut next, end) = (Instant::now(), Instant::now() + length);
+            let (mut next, end) = (Instant::now(), Instant::now() + duration);
             while next < end {
                 thread::sleep(next.saturating_duration_since(Instant::now()));
-                // A full send buffer loses a datagram, as a full queue does.
+                // A datagram that cannot be sent is lost; the next ones follow.
                 let _ = socket.send_to(&[0; DATAGRAM_BYTES], peer);
                 next += interval;
             }
@@ -161,7 +161,7 @@ fn serve_datagrams(socket: &UdpSocket) {
 /// Runs a client for `length`, and writes a line of JSON for each transfer.
 ///
 /// # Errors
-/// The server cannot be reached, or the output is closed.
+/// The server of a download or of datagrams cannot be reached, or the output is closed. Flows that fail are no error.
 pub fn run_client(
     traffic: CrossTraffic,
     server: SocketAddr,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_have_a_constant_rate() {
+    fn datagrams_do_not_exceed_their_rate() {
         let traffic = CrossTraffic::Constant { rate: Rate::mbit(3) };
         let lines = run(traffic, start_server(None));
         // 125 packets of 1500 bytes; a busy machine sends them late, but never more.

@@ -164,7 +164,7 @@ impl Delays {
         }
     }
 
-    /// Draws once per interval, or per packet if `redraw_interval` is zero. An interval's value
+    /// Draws once per interval of length `every`, or per packet if that is zero. An interval's value
     /// depends on the seed alone, not on packets in other intervals.
     fn draw_per_interval(
         &mut self,

@@ -17,11 +17,12 @@ use super::{
 /// Maximum number of dropped packets held for [`Link::reclaim`].
 const MAX_RECLAIMABLE: usize = 64;
 
-/// Whether the queue accepted a packet.
+/// Whether the link accepted a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum EnqueueResult<P> {
-    /// It is queued or on the wire. It may still be dropped by the discipline, or lost on the wire.
+    /// It is queued or on the wire, or an acknowledgement that is held in front of the queue. It may
+    /// still be dropped, or lost on the wire.
     Accepted,
     /// It was dropped. Contains the packet, so that its memory can be reused.
     Dropped(P),

@@ -66,7 +66,7 @@ impl RateSpec {
         self.mean().map_or(1, Rate::as_bits_per_second)
     }
 
-    /// Returns the average megabits per second.
+    /// Returns the average megabits per second, 0.000001 if unknown.
     #[must_use]
     pub fn mean_mbit(&self) -> f64 {
         self.mean_bits_per_second() as f64 / 1e6

@@ -31,7 +31,7 @@ pub struct BulkBucket {
     rate: u64,
     piece_bytes: u64,
     allowance: u64,
-    /// Bytes of interactive data that bulk still makes room for.
+    /// Bytes of interactive data that bulk still makes room for, and of bulk beyond its allowance.
     debt: u64,
     max_deferral: Duration,
     refilled_at: Instant,

@@ -1,7 +1,7 @@
 //! How long bulk yields to what an interactive connection has just sent.
 //!
-//! The bytes of a small response occupy the path for some time. If bulk sends almost nothing for
-//! exactly that time, the path stays full and its queue does not grow. No I/O, no clock.
+//! The bytes of a small response occupy the path for some time. For that time bulk sends at the path's rate
+//! divided by [`DEFERRED_RATE_DIVISOR`]: the path stays full, and its queue hardly grows. No I/O, no clock.
 
 use std::time::Duration;
 

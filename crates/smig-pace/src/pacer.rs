@@ -4,7 +4,7 @@
 //! session then wait in that queue. This module bounds bulk below what congestion control would take: bytes in flight
 //! (the path's rate times its round-trip time without a queue, and a queue of a few packets, more where the
 //! rate varies) and a rate that keeps them there. It can only lower what congestion control sends. No I/O: the driver
-//! measures, and keeps the bounds.
+//! measures, and keeps the rate; the bound in flight is kept in simulations only, so far.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::sharing::{AloneRate, SharedRound, Sharing, Verdict};
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
-/// Paths with a shorter round trip, or with a higher rate than the second constant, have no queue that a person
+/// Paths with a shorter round trip, or with a higher rate than `MAX_PACED_BYTES_PER_S`, have no queue that a person
 /// notices: they are not paced.
 pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
 /// A longer round trip is an error of measurement.
@@ -36,14 +36,16 @@ const TARGET_QUEUE_DIVISOR: u32 = 24;
 /// More of it for each unit by which the rate changes from round to round, and at most this part of the round trip.
 const VARIATION_GAIN: f64 = 0.6;
 const MAX_VARIATION: f64 = 0.2;
-/// In rounds without a queue the bound grows by 1/32, then twice as much each round, up to a half.
+/// After a round without a queue the bound exceeds the estimate by 1/32, after each further one by twice as much, up to
+/// a half.
 const MIN_GROWTH: f64 = 1.0 / 32.0;
 const MAX_GROWTH_DOUBLINGS: u32 = 4;
-/// The estimate follows half of the difference to a measurement, and at most to a quarter in a round trip.
+/// The estimate follows half of the difference to a measurement, and falls at most to a quarter of itself in a round
+/// trip.
 const ESTIMATE_GAIN: f64 = 0.5;
-const MAX_ROUND_DECREASE: f64 = 0.25;
-/// Bulk yields to this part of its highest rate while it is open whose queue it is.
-const MIN_CROWDED_RATE: f64 = 0.06;
+const MIN_ROUND_RATIO: f64 = 0.25;
+/// While it is not known who fills the queue, the estimate falls at most to this part of the highest rate.
+const MIN_CROWDED_SHARE: f64 = 0.06;
 /// The rate moves what is in flight to its bound within a round trip if there is too little, within a quarter of one if
 /// there is too much; never by more than these factors of the path's rate.
 const FILL_GAIN: f64 = 1.0;
@@ -56,16 +58,17 @@ const PROBE_GAIN: f64 = 0.85;
 const LOSSY_GAIN: f64 = 0.97;
 /// The lowest bound, in packets: with fewer, the path cannot be measured.
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
-/// A round ends after so many round-trip times even if the counts do not show it.
+/// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
 const MAX_ROUND_RTTS: u32 = 3;
-/// Rounds with a queue although bulk yields, after which others feed it; after others have left, for some time one.
+/// Number of rounds with a queue, although bulk yields, after which others are taken to fill it. For
+/// [`SUSPICION_TIME`] after others have left, one such round is enough.
 const CROWDED_ROUNDS: u32 = 8;
 const SUSPICION_TIME: Duration = Duration::from_secs(5);
-/// The time to the first test of whose queue it is: after a start into a full queue, and later.
+/// Time until the first test of who fills the queue: if it was full at startup, and if it filled later.
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
-/// A process that runs late by less is not starved.
+/// The bounds do not allow for less lateness of the process.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
-/// One that runs late by this much loses more of the path than [`crate::BulkBucket`] makes up for.
+/// A process that runs late by this much is starved: it loses more of the path than [`crate::BulkBucket`] makes up for.
 const STARVED_LATENESS: Duration = Duration::from_millis(50);
 
 /// The bounds of bulk on one path.
@@ -160,7 +163,7 @@ impl Pacer {
     /// Returns bytes that the socket may hold unsent, because the process may not run when they are due. If there are
     /// any, the kernel must pace them (SO_MAX_PACING_RATE). They are a part of [`Self::max_in_flight`].
     pub fn write_ahead(&self) -> u64 {
-        (self.capacity * self.starvation().as_secs_f64()) as u64
+        (self.capacity * self.counted_lateness().as_secs_f64()) as u64
     }
 
     /// Returns whether the process recently ran so late that it cannot keep these bounds without losing the path.
@@ -265,7 +268,7 @@ impl Pacer {
         least + base.mul_f64(variation) + jitter
     }
 
-    /// The queue above which the path shows its rate.
+    /// The queue above which the delivery rate is the path's rate.
     fn threshold(&self, sample: &RateSample) -> Duration {
         let noise = match self.state {
             // The kernel's deviation starts as a guess.
@@ -326,10 +329,10 @@ impl Pacer {
             self.free_rounds = 0;
             if self.rate < self.capacity && self.fills_path(sample) {
                 self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
-                self.capacity = self.capacity.max(self.round.capacity * MAX_ROUND_DECREASE);
+                self.capacity = self.capacity.max(self.round.capacity * MIN_ROUND_RATIO);
                 if self.crowded_rounds >= 2 {
                     // Where others may be the cause: BBR forgets its own estimate if it is held lower.
-                    self.capacity = self.capacity.max(self.alone.value() * MIN_CROWDED_RATE);
+                    self.capacity = self.capacity.max(self.alone.value() * MIN_CROWDED_SHARE);
                 }
             }
         } else {
@@ -444,8 +447,8 @@ impl Pacer {
         }
     }
 
-    /// The time by which the process runs too late, if it is starved.
-    fn starvation(&self) -> Duration {
+    /// Returns the lateness that the bounds allow for: none below [`MIN_LATENESS`].
+    fn counted_lateness(&self) -> Duration {
         if self.lateness < MIN_LATENESS { Duration::ZERO } else { self.lateness }
     }
 
@@ -469,7 +472,7 @@ impl Pacer {
     fn bound(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         let base = self.base.value().as_secs_f64();
         let growth = self.growth(sample, queue);
-        let time = base + (self.target_queue(sample.mss) + self.starvation()).as_secs_f64();
+        let time = base + (self.target_queue(sample.mss) + self.counted_lateness()).as_secs_f64();
         let aggregation = self.noise.aggregation(sample.mss) / 2.0;
         self.max_in_flight =
             self.capacity * time * (1.0 + growth) + aggregation.min(self.capacity * base / 4.0);

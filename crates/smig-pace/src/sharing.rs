@@ -15,9 +15,11 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 const HALF_WINDOW: Duration = Duration::from_secs(10);
 /// Rounds with a short queue after which others have left.
 const SHORT_ROUNDS: u32 = 3;
-/// Rounds in which bulk fills its part and gets less than half of it, after which the path itself is slower.
+/// Rounds in which bulk fills its bound in flight and gets less than half of its fair part of the rate, after which the
+/// path itself is taken to be slower.
 const UNANSWERED_ROUNDS: u32 = 2;
-/// Rounds without any change of the round-trip time, in which the path delivers all, after which it is no queue.
+/// Rounds in which the round-trip time does not change and bulk gets its fair part, after which the path itself is
+/// taken to be longer: there is no queue.
 const FLAT_ROUNDS: u32 = 6;
 /// Rounds of a test at half of the rate, and the time between tests.
 const TEST_ROUNDS: u32 = 3;
@@ -50,7 +52,7 @@ impl AloneRate {
         *self = Self { highest: rate, current: rate, since: now };
     }
 
-    /// Zero if none is known.
+    /// Returns the highest rate; zero if none is known.
     pub(crate) const fn value(&self) -> f64 {
         self.highest
     }
@@ -68,7 +70,7 @@ pub(crate) struct SharedRound {
     /// The minimum round-trip time of the path and of this round.
     pub(crate) base: Duration,
     pub(crate) rtt: Duration,
-    /// The queue up to which there is none.
+    /// A queue up to this length counts as none.
     pub(crate) threshold: Duration,
     pub(crate) rate: f64,
     pub(crate) in_flight: f64,
@@ -79,7 +81,7 @@ pub(crate) struct SharedRound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Share,
-    /// Nobody else fills the queue. `were_others` if somebody did.
+    /// Only bulk fills the queue. `were_others`: sharing lasted so long that others probably filled it before.
     Alone {
         were_others: bool,
     },

@@ -12,13 +12,14 @@ use crate::priority::Priority;
 pub struct BulkPolicy {
     /// A body of known length is bulk from this length.
     pub min_size: u64,
-    /// The same for a stream whose urgency is higher than the default. A script that a page waits for
-    /// must not yield to its pictures, but some clients request large files with a high urgency too.
+    /// Minimum of the other thresholds in bytes for a stream whose urgency is higher than the default.
+    /// A script that a page waits for must not yield to its pictures, but some clients request large
+    /// files with a high urgency too.
     pub urgent_min_size: u64,
     /// A body of unknown length becomes bulk after this number of bytes without a pause: they were
     /// queued faster than the path took them. A stream of many small messages never is.
     pub unknown_length_after: u64,
-    /// The same for a CONNECT tunnel, which may carry several responses.
+    /// Like [`Self::unknown_length_after`], for a CONNECT tunnel, which may carry several responses.
     pub tunnel_after: u64,
     /// A body of unknown length that had nothing to send for this time is no longer bulk.
     pub quiet_time: Duration,

@@ -131,8 +131,8 @@ pub struct Limits {
     /// connection is not read (CVE-2019-9517).
     pub max_buffered_output: usize,
     /// A stream that has data to send is reset if it transfers fewer than [`Limits::stall_bytes`]
-    /// bytes in this time, whatever frames the peer sends meanwhile. A migration does not restart
-    /// it.
+    /// bytes in this time. Of the peer's frames only HEADERS of the stream restart it; a migration
+    /// does not.
     pub stall_timeout: Duration,
     /// See [`Limits::stall_timeout`].
     pub stall_bytes: u64,

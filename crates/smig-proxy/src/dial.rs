@@ -19,8 +19,8 @@ use tokio_rustls::client::TlsStream;
 use crate::ProxyError;
 use crate::tunnel::ResetOnClose;
 
-/// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
-/// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
+/// How long a peer may be silent until its connection is closed; TCP keep-alive probes are sent in the second half of
+/// that time. Exchanges that may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The address of a server.

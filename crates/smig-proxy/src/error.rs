@@ -31,7 +31,7 @@ pub enum ProxyError {
     /// The server's name cannot be resolved.
     #[error("cannot resolve the server's name: {0}")]
     Resolve(io::Error),
-    /// The rules forbid all its addresses.
+    /// The rules forbid all addresses of the server's name.
     #[error("not allowed: {0}")]
     Prohibited(String),
     /// No connection could be established.

@@ -267,8 +267,8 @@ pub struct ResponseClock {
 
 impl ResponseTimeouts {
     /// Creates timeouts: `head_timeout` from the end of the request to the response's header
-    /// section, and `stall_timeout` while the server accepts nothing of the request; `None`: no
-    /// limit.
+    /// section, and `stall_timeout` while the server accepts nothing more of the request; `None`: no
+    /// limit. Until the server has accepted the first byte, the shorter of the two applies.
     pub fn new(upload: &Upload, head_timeout: Duration, stall_timeout: Option<Duration>) -> Self {
         Self::with_limits(upload, head_timeout, stall_timeout.unwrap_or(UNBOUNDED_TIMEOUT))
     }

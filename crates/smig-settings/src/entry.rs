@@ -24,10 +24,10 @@ pub fn to_u64<T: TryInto<u64>>(number: T) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 
-/// Parses an optional number: 0 selects the system's default.
+/// Parses an optional size: 0 is `None`, whose meaning the setting defines.
 ///
 /// # Errors
-/// Text that is not a number.
+/// Text that is not a size, or a size that does not fit.
 pub fn parse_optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
     match parse_size(last_value(values))? {
         0 => Ok(None),

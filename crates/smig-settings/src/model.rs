@@ -22,13 +22,13 @@ pub struct ServerSettings {
     pub workers: Option<usize>,
     /// Maximum number of open connections.
     pub max_connections: usize,
-    /// Maximum number of open connections from one address.
+    /// Maximum number of open connections from one address (IPv6: from one /64 network).
     pub max_connections_per_client: usize,
     /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
     /// How long a session without streams stays open.
     pub idle_timeout: Duration,
-    /// How long a handler may wait for 1 KB of its request's body.
+    /// How long a handler that has not responded yet may wait for 1 KiB of its request's body.
     pub body_timeout: Duration,
     /// How long running transfers may take after the server begins to shut down.
     pub drain_timeout: Duration,

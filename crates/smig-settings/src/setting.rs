@@ -23,7 +23,7 @@ pub struct Setting<T> {
     pub value_name: &'static str,
     /// The description.
     pub help: &'static str,
-    /// Formats the value as TOML; an example if it is unset.
+    /// Formats the value as TOML; if it is unset, the value that means so, or an example.
     pub show: fn(&T) -> String,
     /// Applies a value; the error describes what is wrong with it.
     pub set: fn(&mut T, &[String]) -> Result<(), String>,

@@ -81,7 +81,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "server.body_timeout",
             "body-timeout",
             body_timeout,
-            "Reset a request without a response if less than 1 KB of its body arrives within this time"
+            "Reset a request without a response if less than 1 KiB of its body arrives within this time"
         ),
         time!(
             "server.drain_timeout",
@@ -112,7 +112,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "migration.min_concurrent",
             "min-concurrent",
             migration.policy.min_concurrent,
-            "Migrate a stream only if this many others are open, or were within the last second"
+            "Migrate a stream only if this many others are open, or were opened within the last second"
         ),
         time!(
             "migration.min_transfer_time",

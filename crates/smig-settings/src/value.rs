@@ -214,7 +214,7 @@ pub fn deserialize_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Du
     }
 }
 
-/// Deserialises a duration or `"never"`.
+/// Deserialises a duration above zero, or `"never"`.
 ///
 /// # Errors
 /// Any other value.

@@ -37,7 +37,7 @@ pub(crate) struct PoolBody {
 }
 
 impl PoolBody {
-    /// Requests the migrations that are due.
+    /// Requests a migration if any are due; several that are due at once count as one.
     fn request_due_migrations(&mut self) {
         let Some(info) = &self.info else { return };
         let sent = self.sent_bytes.load(Ordering::Relaxed);

@@ -19,10 +19,11 @@ pub(crate) enum ServerMigration {
     Policy,
 }
 
-/// The component that migrates streams at the client, in addition to the readers of responses.
+/// The component that migrates streams at the client.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientMigration {
-    ReadersOnly,
+    /// The transfers alone, at the offsets in their plans. The other variants add to it.
+    TransfersOnly,
     At(Vec<u64>),
     Policy,
 }
@@ -91,7 +92,7 @@ impl Plan {
             _ => ServerMigration::Policy,
         };
         let client_migration = match rng.within(0..10) {
-            0..4 => ClientMigration::ReadersOnly,
+            0..4 => ClientMigration::TransfersOnly,
             4..9 => ClientMigration::At(offsets(rng, size)),
             _ => ClientMigration::Policy,
         };

@@ -130,7 +130,7 @@ fn build_client(context: &RunContext, plan: &Plan) -> Result<Client> {
     }
     let mut migration_config = MigrationConfig::default();
     migration_config.mode = match &plan.client_migration {
-        ClientMigration::ReadersOnly => MigrationMode::Never,
+        ClientMigration::TransfersOnly => MigrationMode::Never,
         ClientMigration::At(offsets) => MigrationMode::At(offsets.clone()),
         ClientMigration::Policy => MigrationMode::Policy,
     };
@@ -213,8 +213,8 @@ async fn watch_for_stall(context: &RunContext, progress: &TransferProgress) {
     }
 }
 
-/// Returns what is wrong with an outcome, if anything. `failure_allowed`: a connection was killed
-/// in this run.
+/// Returns what is wrong with an outcome, if anything. `failure_allowed`: in this run a connection was
+/// killed, or the relay could not open one.
 fn violation_of(outcome: &TransferOutcome, failure_allowed: bool) -> Option<String> {
     let error = match outcome {
         TransferOutcome::Complete | TransferOutcome::Cancelled => return None,

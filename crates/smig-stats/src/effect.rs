@@ -42,7 +42,7 @@ pub struct Effect {
     pub magnitude: Magnitude,
 }
 
-/// Computes Cliff's delta of the first list against the second; `None` if either is empty.
+/// Computes Cliff's delta of the first list against the second; `None` if either has no finite values.
 #[must_use]
 pub fn cliffs_delta(first: &[f64], second: &[f64]) -> Option<Effect> {
     let (first, second) = (sorted_finite(first), sorted_finite(second));

@@ -46,7 +46,7 @@ struct RawUrl {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlKind {
     Embedded,
-    Link,
+    Hyperlink,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,10 +74,10 @@ impl LinkCollector {
             b"a" | b"area" => {
                 let is_nofollow = words(tag, "rel").any(|word| word == "nofollow");
                 if !is_nofollow {
-                    self.push_attribute(tag, "href", UrlKind::Link);
+                    self.push_attribute(tag, "href", UrlKind::Hyperlink);
                 }
             }
-            b"link" => self.push_link(tag),
+            b"link" => self.visit_link_element(tag),
             b"base" if !self.has_base => {
                 let base = attribute(tag, "href").and_then(|href| self.base.join(href.trim()).ok());
                 if let Some(base) = base {
@@ -107,7 +107,7 @@ impl LinkCollector {
     }
 
     /// `<link>`: a part of the page, a link, or an address for a preconnect only.
-    fn push_link(&mut self, tag: &StartTag<()>) {
+    fn visit_link_element(&mut self, tag: &StartTag<()>) {
         const EMBEDDED_RELS: [&str; 7] = [
             "stylesheet",
             "icon",
@@ -122,7 +122,7 @@ impl LinkCollector {
             self.push_attribute(tag, "href", UrlKind::Embedded);
             self.push_srcset(tag, "imagesrcset");
         } else if !rels.iter().any(|rel| rel == "preconnect" || rel == "dns-prefetch") {
-            self.push_attribute(tag, "href", UrlKind::Link);
+            self.push_attribute(tag, "href", UrlKind::Hyperlink);
         }
     }
 
@@ -136,7 +136,7 @@ impl LinkCollector {
         if has_value("http-equiv", "refresh") {
             if let Some(at) = lower_case_content.find("url=") {
                 let target = content[at + 4..].trim().trim_matches(['"', '\'']);
-                self.urls.push(RawUrl { text: target.to_owned(), kind: UrlKind::Link });
+                self.urls.push(RawUrl { text: target.to_owned(), kind: UrlKind::Hyperlink });
             }
         } else if has_value("name", "robots")
             && lower_case_content.split([',', ' ']).any(|word| word == "nofollow" || word == "none")
@@ -196,7 +196,7 @@ impl LinkCollector {
             let text = raw_url.text.trim();
             if text.is_empty()
                 || text.starts_with('#')
-                || (raw_url.kind == UrlKind::Link && !self.may_follow)
+                || (raw_url.kind == UrlKind::Hyperlink && !self.may_follow)
             {
                 continue;
             }

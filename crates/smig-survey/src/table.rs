@@ -198,7 +198,7 @@ impl Table {
         text
     }
 
-    /// Renders the table as CSV, one line per number of Table 1.
+    /// Renders the table as CSV: a header, and one line per size threshold and per percentile.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut csv =

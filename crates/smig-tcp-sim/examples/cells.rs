@@ -3,20 +3,22 @@
 //!   cargo run --release -p smig-tcp-sim --example cells -- 10M-50ms lte --seeds 3
 //!
 //! Columns: mean and 95th percentile of small responses over those without a download; the download's rate in
-//! Mbit/s (its time in seconds, if it ends) over that of one unbounded connection; the share of others' downloads.
+//! Mbit/s (its time in seconds, if it ends), and the same over that of one unbounded connection; the share of others'
+//! downloads; the mean queue in packets; the number of responses that did not arrive. `--sending own,own/rate` selects
+//! rows by their second column.
 
 use std::process::ExitCode;
 
-use smig_tcp_sim::{Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
+use smig_tcp_sim::{BulkConnection, Cell, Measurement, Release, Sending, matrix, pacer};
 
-const SENDINGS: [(&str, Carrier, Release); 7] = [
-    ("plain", Carrier::Shared, Release::Unbounded),
-    ("lowat", Carrier::Shared, Release::LowUnsent),
-    ("own", Carrier::Own, Release::LowUnsent),
-    ("own/rate", Carrier::Own, Release::Rate),
-    ("own/kernel", Carrier::Own, Release::Kernel),
-    ("own/session", Carrier::Own, Release::Session),
-    ("shared/session", Carrier::Shared, Release::Session),
+const SENDINGS: [(&str, BulkConnection, Release); 7] = [
+    ("plain", BulkConnection::Shared, Release::Unbounded),
+    ("lowat", BulkConnection::Shared, Release::LowUnsent),
+    ("own", BulkConnection::Own, Release::LowUnsent),
+    ("own/rate", BulkConnection::Own, Release::Rate),
+    ("own/kernel", BulkConnection::Own, Release::Kernel),
+    ("own/session", BulkConnection::Own, Release::Session),
+    ("shared/session", BulkConnection::Shared, Release::Session),
 ];
 
 fn main() -> ExitCode {
@@ -87,19 +89,19 @@ fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
     let mut alone_cell = cell.clone();
     alone_cell.cross.clear();
     alone_cell.bulk_bytes = None;
-    let sending = |has_bulk, carrier, release| Sending { has_bulk, carrier, release };
-    let nothing = sending(false, Carrier::Shared, Release::Unbounded);
+    let sending = |has_bulk, connection, release| Sending { has_bulk, connection, release };
+    let nothing = sending(false, BulkConnection::Shared, Release::Unbounded);
     alone_cell.measured.1 = alone_cell.measured.1.min(std::time::Duration::from_secs(45));
     let alone = measure(&alone_cell, nothing, seeds);
-    let plain = measure(cell, sending(true, Carrier::Shared, Release::Unbounded), seeds);
+    let plain = measure(cell, sending(true, BulkConnection::Shared, Release::Unbounded), seeds);
     let mut text = String::new();
-    for (name, carrier, release) in SENDINGS {
+    for (name, connection, release) in SENDINGS {
         if name != "plain" && only.is_some_and(|only| !only.split(',').any(|only| name == only)) {
             continue;
         }
         let means = match name {
             "plain" => plain,
-            _ => measure(cell, sending(true, carrier, release), seeds),
+            _ => measure(cell, sending(true, connection, release), seeds),
         };
         let (value, over_plain) = if cell.bulk_bytes.is_some() {
             (means.time, means.time / plain.time)

@@ -9,7 +9,7 @@ use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
 use crate::limit::BulkLimit;
 use crate::network::{Network, PathSpec};
-use crate::session::{Carrier, Release, Schedule, Session};
+use crate::session::{BulkConnection, Release, Schedule, Session};
 
 /// Small responses during a run.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub struct Sending {
     /// Whether there is a download.
     pub has_bulk: bool,
     /// Its connection.
-    pub carrier: Carrier,
+    pub connection: BulkConnection,
     /// Who bounds it.
     pub release: Release,
 }
@@ -124,9 +124,9 @@ impl Cell {
         let mut network = Network::new(&self.path, seed)?;
         let rtt = self.path.forward.delay + self.path.reverse.delay;
         let interactive = network.connect(self.algorithm, self.initial_window, rtt);
-        let bulk = match sending.carrier {
-            Carrier::Shared => interactive,
-            Carrier::Own => network.connect(self.algorithm, self.initial_window, rtt),
+        let bulk = match sending.connection {
+            BulkConnection::Shared => interactive,
+            BulkConnection::Own => network.connect(self.algorithm, self.initial_window, rtt),
         };
         let (bytes, flows) = (self.responses.bytes, [interactive, bulk]);
         let session = Session::new(flows, sending.release, self.schedule, bytes, make_limit);

@@ -19,7 +19,7 @@ pub enum CrossTraffic {
         /// When it ends.
         end: Duration,
     },
-    /// Ten downloads of 30 kB a second.
+    /// Ten downloads per second, of 30 kB each.
     ShortFlows,
     /// Datagrams at this many bytes per second.
     ConstantRate(u64),

@@ -33,4 +33,4 @@ pub use limit::{BulkLimit, pacer};
 pub use network::{PathSpec, Policer};
 pub use packet::MSS;
 pub use sender::TcpInfo;
-pub use session::{Carrier, Release, Schedule};
+pub use session::{BulkConnection, Release, Schedule};

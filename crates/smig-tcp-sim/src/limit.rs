@@ -13,7 +13,7 @@ pub trait BulkLimit {
     fn deadline(&self) -> Option<Instant>;
     /// Takes a sample.
     fn on_sample(&mut self, now: Instant, sample: RateSample);
-    /// Nothing is in flight.
+    /// There is no bulk to send, and none in flight.
     fn on_idle(&mut self, now: Instant);
     /// Returns bytes per second; `u64::MAX` is no limit.
     fn cap(&self) -> u64;

@@ -87,7 +87,7 @@ pub fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
     cell
 }
 
-/// Returns a download of others from `start` to `end` seconds, on 10 Mbit/s and 50 ms.
+/// Returns a link of 10 Mbit/s and 50 ms on which others' download begins after `start_ms` and does not end.
 #[must_use]
 pub fn beside(
     name: &str,

@@ -1,4 +1,4 @@
-//! What travels over the links: segments, acknowledgements, requests, and other people's datagrams.
+//! What travels over the links: segments, acknowledgements, requests, and datagrams of cross traffic.
 
 use smig_link::Packet;
 
@@ -24,7 +24,7 @@ pub(crate) struct Ack {
 pub(crate) enum Payload {
     Segment(ByteRange),
     Ack(Ack),
-    /// A request for a response of this many bytes.
+    /// A request for the response with this number.
     Request {
         id: usize,
     },

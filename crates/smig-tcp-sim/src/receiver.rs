@@ -21,7 +21,7 @@ pub(crate) struct Receiver {
     /// Starts of the ranges that grew most recently, the latest first.
     recent: Vec<u64>,
     unacknowledged_bytes: u64,
-    quick_acks: u32,
+    segment_count: u32,
     ack_at: Option<Time>,
 }
 
@@ -47,9 +47,9 @@ impl Receiver {
             self.insert_out_of_order(range);
         }
         self.unacknowledged_bytes += range.1 - range.0;
-        self.quick_acks += 1;
+        self.segment_count += 1;
         let at_once = had_gap || !is_new || !self.out_of_order.is_empty();
-        if at_once || self.unacknowledged_bytes > MSS || self.quick_acks <= QUICK_ACKS {
+        if at_once || self.unacknowledged_bytes > MSS || self.segment_count <= QUICK_ACKS {
             return Some(self.acknowledge());
         }
         self.ack_at.get_or_insert(now + DELAYED_ACK_TIMEOUT);

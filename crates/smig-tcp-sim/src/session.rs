@@ -28,7 +28,7 @@ pub enum Release {
 
 /// Which connection carries bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum BulkConnection {
     /// The one that carries the small responses.
     Shared,
     /// Its own.

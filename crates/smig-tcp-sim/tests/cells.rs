@@ -1,15 +1,16 @@
 //! What the controller was developed for, each in its cell: `cargo run --release -p smig-tcp-sim --example cells`
 //! prints them all.
 
-use smig_tcp_sim::{Algorithm, Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
+use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Measurement, Release, Sending, matrix, pacer};
 
-const OWN: Sending = Sending { has_bulk: true, carrier: Carrier::Own, release: Release::Session };
+const OWN: Sending =
+    Sending { has_bulk: true, connection: BulkConnection::Own, release: Release::Session };
 const SHARED: Sending =
-    Sending { has_bulk: true, carrier: Carrier::Shared, release: Release::Session };
+    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Session };
 const PLAIN: Sending =
-    Sending { has_bulk: true, carrier: Carrier::Shared, release: Release::Unbounded };
+    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Unbounded };
 const ALONE: Sending =
-    Sending { has_bulk: false, carrier: Carrier::Shared, release: Release::Unbounded };
+    Sending { has_bulk: false, connection: BulkConnection::Shared, release: Release::Unbounded };
 
 fn run(cell: &Cell, sending: Sending, seed: u64) -> Measurement {
     cell.run(sending, seed, pacer).unwrap()
@@ -51,7 +52,7 @@ fn cell(name: &str) -> Cell {
     cells.next().unwrap_or_else(|| panic!("no cell {name}"))
 }
 
-/// Wi-Fi, LTE, loss and the like, by name.
+/// Checks the cell of this name, with bulk on a connection of its own and on the one of the responses.
 #[track_caller]
 fn check_both(name: &str, seeds: u64, bounds: (f64, f64, f64)) {
     for sending in [OWN, SHARED] {
@@ -127,13 +128,13 @@ fn many_small_messages_do_not_hold_bulk_back() {
 }
 
 #[test]
-fn a_starved_process_uses_half_of_the_link() {
+fn a_starved_process_sends_at_least_half_of_what_an_unbounded_one_does() {
     check_both("starved/cubic", 1, (1.3, 1.3, 0.5));
     check_both("starved/bbr", 1, (1.3, 1.3, 0.8));
 }
 
 #[test]
-fn a_policer_is_not_sent_more_than_it_passes() {
+fn behind_a_policer_responses_are_not_much_delayed_and_bulk_keeps_most_of_its_rate() {
     check_both("policer/cubic", 1, (4.0, 15.0, 0.85));
 }
 

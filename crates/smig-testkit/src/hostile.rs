@@ -72,7 +72,7 @@ enum AppEvent {
     Request(StreamKey),
     Pushed(StreamKey),
     Readable(StreamKey),
-    Reset(StreamKey),
+    Failed(StreamKey),
     Offered(StreamKey),
     Migrated,
     Closed,
@@ -85,7 +85,7 @@ impl AppEvent {
             Event::Request { stream, .. } => Self::Request(stream),
             Event::Pushed { stream, .. } => Self::Pushed(stream),
             Event::Readable { stream } => Self::Readable(stream),
-            Event::Reset { stream, .. } => Self::Reset(stream),
+            Event::Failed { stream, .. } => Self::Failed(stream),
             Event::MigrationOffered { stream } => Self::Offered(stream),
             Event::Migrated { .. } => Self::Migrated,
             Event::Closed { .. } => Self::Closed,
@@ -314,7 +314,7 @@ impl Attack<'_> {
                         while matches!(session.read(key), ReadResult::Data(_)) {}
                     });
                 }
-                AppEvent::Reset(key) => self.release(key),
+                AppEvent::Failed(key) => self.release(key),
                 AppEvent::Offered(key) => {
                     self.peer.with_session(|session, _| session.decline_offer(key));
                 }

@@ -97,14 +97,14 @@ fn a_flood_of_interactive_data_does_not_starve_bulk() {
 }
 
 #[test]
-fn heads_trailers_ends_and_resets_do_not_wait() {
+fn trailers_ends_and_resets_do_not_wait() {
     let (mut peer, keys) = server_with_responses(&[BulkHint::Bulk; 4]);
     peer.send_body(keys[0], vec![0; 3000], EndStream::No);
     assert_eq!(peer.take_output_within(C1, ALL).bulk_bytes, 3009);
     let mut trailers = HeaderMap::new();
     trailers.insert("x", HeaderValue::from_static("y"));
     peer.with_session(|session, _| session.send_trailers(keys[0], trailers)).unwrap();
-    // An empty end, and one below 1 KiB.
+    // An empty end, and one of 1 KiB.
     peer.send_body(keys[1], "", EndStream::Yes);
     peer.send_body(keys[2], vec![0; 1024], EndStream::Yes);
     peer.send_body(keys[3], vec![0; 5000], EndStream::No);

@@ -469,7 +469,7 @@ fn a_stream_whose_carrier_was_declined_can_stall() {
     peer.send(C1, decline(1).end());
     peer.advance(Duration::from_secs(20));
     assert!(
-        peer.try_take_event(|event| matches!(event, Event::Reset { .. }).then_some(())).is_none()
+        peer.try_take_event(|event| matches!(event, Event::Failed { .. }).then_some(())).is_none()
     );
     peer.advance(Duration::from_secs(62));
     assert_eq!(peer.take_limit_hit(), "stalled stream");

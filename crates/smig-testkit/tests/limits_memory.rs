@@ -82,7 +82,7 @@ fn fill(peer: &mut Peer, handle: ConnHandle, streams: &[u32], length: usize, win
 const MIB: usize = 1 << 20;
 
 #[test]
-fn unread_uploads_hold_little_more_than_the_window() {
+fn unread_uploads_hold_at_most_a_multiple_of_the_window() {
     // The connection's window is 4 MiB. It used to hold 208 MiB in slices of 1 KiB.
     for (length, max_factor) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
         let window = if length == 1 { 4096 } else { 4 * MIB };
@@ -101,7 +101,7 @@ fn unread_uploads_hold_little_more_than_the_window() {
 }
 
 #[test]
-fn frames_before_their_barrier_hold_little_more_than_the_window() {
+fn frames_before_their_barrier_hold_at_most_a_multiple_of_the_window() {
     // A client's stream has a window of 8 MiB, its connection one of 16 MiB.
     let mut peer = Peer::connected_to_client(Config::client()).with_spare();
     peer.open(C1, Method::GET, EndStream::Yes);

@@ -99,7 +99,7 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
 }
 
 #[test]
-fn the_peers_frame_size_is_respected_and_used() {
+fn heads_and_bodies_are_split_at_the_default_frame_size() {
     let setup = Setup::new(Config::server()).with_setting(setting::MAX_FRAME_SIZE, 16_384);
     let mut peer = Peer::for_server(setup);
     peer.connect();

@@ -158,7 +158,7 @@ fn the_peers_reset_drops_queued_data_too() {
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.resume(C1);
     peer.expect_silence();
-    assert!(matches!(peer.with_session(|session, _| session.read(key)), ReadResult::Reset(_)));
+    assert!(matches!(peer.with_session(|session, _| session.read(key)), ReadResult::Failed(_)));
     let late = peer.with_session(|session, _| session.send_data(key, "x".into(), EndStream::No));
     assert_eq!(late, Err(SendError::Ended));
 }

@@ -250,7 +250,8 @@ fn a_follower_declines_what_it_cannot_follow() {
 
 #[test]
 fn a_follower_declines_a_closed_carrier() {
-    // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was forgotten.
+    // SMIG-5.13/must-decline: an id that a request used, and one that was reset. section_5_carriers.rs has one
+    // that was forgotten.
     let (mut peer, _) = server_with_upload();
     let cid = peer.cid(C2);
     let other_key = peer.get(C2, 1);
@@ -307,7 +308,7 @@ fn migrations_per_stream_are_bounded() {
 
 #[test]
 fn migrations_per_second_are_bounded() {
-    // SMIG-5.13/must-decline: 10 per second in the long run; a burst is allowed.
+    // SMIG-5.13/must-decline: here 1 per second in the long run; a burst of four times as many is allowed.
     let smig = SmigConfig { migrations_per_second: 1, ..SmigConfig::default() };
     let mut peer =
         Peer::connected_to_server(Config { smig: Some(smig), ..Config::server() }).with_spare();

@@ -313,7 +313,8 @@ fn a_declined_server_replays_what_it_sent_on_the_carrier() {
 
 #[test]
 fn the_data_kept_for_replay_is_bounded() {
-    // SMIG-5.7/replay: the mover pauses at the configured limit, and continues when the answer arrives.
+    // SMIG-5.7/replay: the mover pauses after the frame that reaches the configured limit, and continues when
+    // the answer arrives.
     let smig = SmigConfig { replay_limit: 20_000, ..SmigConfig::default() };
     let (mut peer, key) = server_with_response(Config { smig: Some(smig), ..Config::server() }, 1);
     let cid = peer.cid(C2);

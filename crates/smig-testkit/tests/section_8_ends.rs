@@ -705,7 +705,7 @@ fn a_body_is_never_truncated_silently() {
                 "{body:?} with {lost_handle:?} lost at {step}"
             );
             let stream_error = peer.try_take_event(|event| match event {
-                Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+                Event::Failed { stream, error } if *stream == key => Some(error.clone()),
                 _ => None,
             });
             let is_stuck = stream_error.is_none() && body.len() < complete_body.len();

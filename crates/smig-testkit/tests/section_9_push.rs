@@ -148,7 +148,7 @@ fn nothing_is_promised_on_a_promised_stream() {
     let (mut peer, key) = server_with_promise();
     let head = request_head(Method::GET);
     let pushed = peer.with_session(|session, now| session.push(now, key, &head));
-    assert_eq!(pushed, Err(PushError::NoParent));
+    assert_eq!(pushed, Err(PushError::UnsuitableParent));
     peer.expect_silence();
 }
 

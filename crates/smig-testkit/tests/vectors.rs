@@ -63,9 +63,9 @@ fn check_frame(name: &str, actual: &[u8]) {
 }
 
 #[track_caller]
-fn check_line(name: &str, actual: &[u8], expected: &str) {
+fn check_line(name: &str, actual: &[u8], correct_hex: &str) {
     let on_page = page().remove(name).unwrap_or_default();
-    assert!(on_page == actual, "spec/vectors.md is wrong; it should say\n{name} = {expected}\n");
+    assert!(on_page == actual, "spec/vectors.md is wrong; it should say\n{name} = {correct_hex}\n");
 }
 
 /// Formats hex in words of four bytes, eight words per line.

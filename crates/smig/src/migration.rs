@@ -90,8 +90,8 @@ impl RecentStreams {
         self.next_index = (self.next_index + 1) % self.open_times.len();
     }
 
-    /// Returns the number of streams beside an open one: the larger of `open_streams` and of the number opened within
-    /// the last second, minus one.
+    /// Returns the number of streams beside an open one: the larger of `open_streams` and of the number, at most four,
+    /// opened within the last second, minus one.
     pub(crate) fn count_other_streams(&self, now: Instant, open_streams: usize) -> usize {
         let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < RECENT_TIME;
         let recent = self.open_times.iter().flatten().filter(is_recent).count();
@@ -143,13 +143,14 @@ impl Candidate {
         self.state = CandidateState::Migrated;
     }
 
-    /// Returns whether the stream has left the connection on which it was opened.
-    pub(crate) fn has_migrated(&self) -> bool {
+    /// Returns whether a migration of the stream has begun, also if it was declined later.
+    pub(crate) fn has_begun_migration(&self) -> bool {
         self.state == CandidateState::Migrated
     }
 
-    /// Evaluates the rules, and migrates the stream if they require it; `open_streams` streams share its
-    /// connection, itself included. Returns the decision if it differs from the previous one.
+    /// Evaluates the rules, and migrates the stream if they require it. `open_streams` is the number of the session's
+    /// open streams, itself included; a server leaves out those that have migrated. Returns the decision if it differs
+    /// from the previous one.
     pub(crate) fn evaluate(
         &mut self,
         turn: &mut TurnCx<'_>,

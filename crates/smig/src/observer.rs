@@ -45,7 +45,7 @@ pub enum ObserverEvent {
         stream: Option<StreamRef>,
     },
     /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
-    /// the whole response arrived. Not reported over HTTP/1.1.
+    /// the whole response arrived, and the request was sent or is abandoned. Not reported over HTTP/1.1.
     StreamEnded {
         /// The stream on its last connection; `None` if that was closed before.
         stream: Option<StreamRef>,

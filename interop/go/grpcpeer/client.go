@@ -220,9 +220,9 @@ func deadline(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
 	return left.Value, nil
 }
 
-func letGo(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
+func endedHoldCount(ctx context.Context, conn *grpc.ClientConn) (uint64, error) {
 	count := new(wrapperspb.UInt64Value)
-	err := conn.Invoke(ctx, "/smig.interop.Peer/LetGo", new(emptypb.Empty), count)
+	err := conn.Invoke(ctx, "/smig.interop.Peer/EndedHolds", new(emptypb.Empty), count)
 	return count.Value, err
 }
 
@@ -245,7 +245,7 @@ func checks(ctx context.Context, conn *grpc.ClientConn) (any, error) {
 			return nil, in(fmt.Sprintf("a status after %d events", count), err)
 		}
 	}
-	before, err := letGo(ctx, conn)
+	before, err := endedHoldCount(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func checks(ctx context.Context, conn *grpc.ClientConn) (any, error) {
 	}
 	cancel()
 	for until := time.Now().Add(patience); ; time.Sleep(pause) {
-		now, err := letGo(ctx, conn)
+		now, err := endedHoldCount(ctx, conn)
 		if err != nil {
 			return nil, err
 		}

@@ -35,15 +35,15 @@ func chunk(number uint64, size int) []byte {
 	return data
 }
 
-// peer is the service. letGo counts the Hold calls that clients have ended.
-type peer struct{ letGo atomic.Uint64 }
+// peer is the service. endedHoldCount counts the Hold calls that clients have ended.
+type peer struct{ endedHoldCount atomic.Uint64 }
 
 func (p *peer) small(_ context.Context, request *wrapperspb.BytesValue) (any, error) {
 	return request, nil
 }
 
-func (p *peer) letGoSoFar(context.Context, *emptypb.Empty) (any, error) {
-	return wrapperspb.UInt64(p.letGo.Load()), nil
+func (p *peer) endedHolds(context.Context, *emptypb.Empty) (any, error) {
+	return wrapperspb.UInt64(p.endedHoldCount.Load()), nil
 }
 
 // watch sends an event with its number ten times per second, indefinitely.
@@ -103,7 +103,7 @@ func (p *peer) fail(request *wrapperspb.UInt64Value, stream grpc.ServerStream) e
 // hold sends one event, the client's remaining time in milliseconds (0: no deadline); then nothing
 // until the client ends the call.
 func (p *peer) hold(_ *emptypb.Empty, stream grpc.ServerStream) error {
-	defer p.letGo.Add(1)
+	defer p.endedHoldCount.Add(1)
 	var left uint64
 	if until, has := stream.Context().Deadline(); has {
 		left = uint64(time.Until(until).Milliseconds())
@@ -142,7 +142,7 @@ func streaming[Q any](name string, call func(*peer, *Q, grpc.ServerStream) error
 var description = grpc.ServiceDesc{
 	ServiceName: "smig.interop.Peer",
 	HandlerType: (*any)(nil),
-	Methods:     []grpc.MethodDesc{unary("Small", (*peer).small), unary("LetGo", (*peer).letGoSoFar)},
+	Methods:     []grpc.MethodDesc{unary("Small", (*peer).small), unary("EndedHolds", (*peer).endedHolds)},
 	Streams: []grpc.StreamDesc{
 		streaming("Watch", (*peer).watch),
 		streaming("Big", (*peer).big),

@@ -1,4 +1,4 @@
-//! The client. Prints its results as one line of JSON, and fails if any check fails.
+//! The client. Returns its results as JSON, and an error if any check fails.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const SMALL: usize = 1024;
 /// Time between two small calls.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Timeout for calls that must end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CALL_END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of the service over a channel.
 #[derive(Clone, Debug)]
@@ -159,13 +159,15 @@ where
         for events in [0, 3] {
             self.fail(events).await.with_context(|| format!("a status after {events} events"))?;
         }
-        let before: u64 = self.unary("/smig.interop.Peer/LetGo", ()).await?;
+        let before: u64 = self.unary("/smig.interop.Peer/EndedHolds", ()).await?;
         let left = self.deadline().await.context("a deadline")?;
         let mut held: Streaming<u64> =
             self.stream("/smig.interop.Peer/Hold", Request::new(())).await?;
         ensure!(held.message().await? == Some(0), "a call without a deadline has one");
         drop(held);
-        self.await_let_go(before + 2).await.context("the deadline and the cancel at the server")?;
+        self.await_ended_holds(before + 2)
+            .await
+            .context("the deadline and the cancel at the server")?;
         let unknown = self.unary::<(), ()>("/smig.interop.Peer/None", ()).await;
         let code = unknown.err().map(|status| status.code());
         ensure!(code == Some(Code::Unimplemented), "an unknown method: {code:?}");
@@ -227,10 +229,10 @@ where
         }
     }
 
-    async fn await_let_go(&mut self, count: u64) -> Result<()> {
+    async fn await_ended_holds(&mut self, count: u64) -> Result<()> {
         let asking = async {
             loop {
-                let now: u64 = self.unary("/smig.interop.Peer/LetGo", ()).await?;
+                let now: u64 = self.unary("/smig.interop.Peer/EndedHolds", ()).await?;
                 if now >= count {
                     return anyhow::Ok(());
                 }
@@ -242,5 +244,5 @@ where
 }
 
 async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(PATIENCE, work).await.context("timed out")?
+    tokio::time::timeout(CALL_END_TIMEOUT, work).await.context("timed out")?
 }

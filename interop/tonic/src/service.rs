@@ -20,13 +20,13 @@ use tower::service_fn;
 use crate::{CHUNK, chunk};
 
 /// Time between two events of Watch.
-const EVENT: Duration = Duration::from_millis(100);
+const EVENT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The service. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// Number of Hold calls that the client ended.
-    let_go: Arc<AtomicU64>,
+    ended_holds: Arc<AtomicU64>,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -78,9 +78,9 @@ where
                         .server_streaming(service_fn(|request| this.hold(request)), request)
                         .await
                 }
-                "/smig.interop.Peer/LetGo" => {
+                "/smig.interop.Peer/EndedHolds" => {
                     Grpc::new(ProstCodec::<u64, ()>::default())
-                        .unary(service_fn(|request| this.let_go(request)), request)
+                        .unary(service_fn(|request| this.ended_holds(request)), request)
                         .await
                 }
                 _ => Status::unimplemented("no such method").into_http(),
@@ -96,7 +96,7 @@ async fn small(request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
 
 /// Sends an event with its number ten times per second, indefinitely.
 async fn watch(_: Request<()>) -> Result<Response<Answers<u64>>, Status> {
-    let mut timer = tokio::time::interval(EVENT);
+    let mut timer = tokio::time::interval(EVENT_INTERVAL);
     // After a delay, send the missed events too.
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
     let events = stream::unfold((timer, 0), |(mut timer, number)| async move {
@@ -147,7 +147,7 @@ impl Peer {
     async fn hold(&self, request: Request<()>) -> Result<Response<Answers<u64>>, Status> {
         let left = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
         let first = stream::iter([Ok(left.and_then(millis).unwrap_or(0))]);
-        let guard = Guard(Arc::clone(&self.let_go));
+        let guard = Guard(Arc::clone(&self.ended_holds));
         let rest = stream::once(async move {
             let _guard = guard;
             std::future::pending().await
@@ -156,8 +156,8 @@ impl Peer {
     }
 
     /// Returns the number of Hold calls that clients have ended.
-    async fn let_go(&self, _: Request<()>) -> Result<Response<u64>, Status> {
-        Ok(Response::new(self.let_go.load(Ordering::Relaxed)))
+    async fn ended_holds(&self, _: Request<()>) -> Result<Response<u64>, Status> {
+        Ok(Response::new(self.ended_holds.load(Ordering::Relaxed)))
     }
 }
 

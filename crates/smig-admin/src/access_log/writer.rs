@@ -48,7 +48,7 @@ pub(super) struct LogWriter {
 struct BufferUsage {
     lines: AtomicUsize,
     bytes: AtomicUsize,
-    /// Bytes written so far.
+    /// Bytes written, or dropped because a write failed, so far.
     written_bytes: AtomicU64,
 }
 

@@ -16,7 +16,7 @@ const ENDPOINT_VAR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 pub(super) const NOT_BUILT: &str =
     "this smig was built without OpenTelemetry; build with --features opentelemetry";
 
-/// The exporter of request spans.
+/// Configuration of the exporter of request spans.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySpec {

@@ -247,7 +247,7 @@ impl Figure {
         draw_shape(out, layer, area.top, &to_position);
     }
 
-    /// Draws a vertical line through all plots for each mark, and the labels in the first plot;
+    /// Draws each event line through all plots, and the labels in the first plot;
     /// labels that would overlap are drawn a line lower.
     fn draw_event_lines(&self, out: &mut String, areas: &[PlotArea]) {
         let Some(first_area) = areas.first() else { return };

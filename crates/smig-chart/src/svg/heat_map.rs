@@ -16,8 +16,8 @@ const FIELD_GAP: f64 = 2.0;
 /// Opacity of the strongest shade: the number on it must be readable.
 const MAX_OPACITY: f64 = 0.85;
 
-/// A heat map. Shade and bar are independent: the shade says how bad a field's number is, and the bar is full where
-/// nothing is lost.
+/// A heat map. Shade and bar show two independent quantities: the shade how bad a field's number is, the bar a share
+/// of the best value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMap {
     /// Accessible name, and the heading.
@@ -71,7 +71,7 @@ pub struct HeatField {
     pub text: String,
     /// How bad it is, from 0 to 1.
     pub shade: f64,
-    /// Length of the bar, from 0 to 1; none if there is nothing to lose.
+    /// Filled share of the bar, from 0 to 1; `None` draws no bar.
     pub bar: Option<f64>,
     /// Whether the field is the best of its row.
     pub is_marked: bool,
@@ -97,7 +97,7 @@ impl HeatMap {
         TITLE_HEIGHT + LEGEND_HEIGHT + HEADING_HEIGHT
     }
 
-    /// Returns the left edge of each column.
+    /// Returns the left edge of each column, and the width of a field.
     fn column_lefts(&self) -> (Vec<f64>, f64) {
         let is_later_group =
             |(index, column): &(usize, &HeatColumn)| *index > 0 && column.begins_group;
@@ -241,7 +241,7 @@ fn draw_field(out: &mut String, field: &HeatField, left: f64, top: f64, width: f
     out.push_str("</g>");
 }
 
-/// Draws a bar of this length, from 0 to 1, and what it lacks in another colour.
+/// Draws a bar that is filled to this share, from 0 to 1; the rest has another colour.
 fn draw_bar(out: &mut String, length: f64, left: f64, top: f64, width: f64) {
     let full = round_to_tenth(length.clamp(0.0, 1.0) * width);
     let lost = round_to_tenth(width - full);

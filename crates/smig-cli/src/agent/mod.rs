@@ -219,7 +219,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         ));
         Ok(ExitCode::SUCCESS)
     });
-    // Threads that are still blocked, such as in a DNS lookup, end with the process.
+    // Threads that are still blocked end with the process.
     runtime.shutdown_background();
     result
 }

@@ -175,7 +175,8 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     result
 }
 
-/// Returns the configuration of the command line, or of the file.
+/// Returns the configuration of the command line, or of the file. Obtains the development certificate if
+/// TLS has no other.
 fn load_config(args: &GatewayArgs, print_line: &dyn Fn(&str)) -> Result<Config> {
     let usage = |what: String| CliError::new(Exit::Usage, what);
     let mut config = match (&args.config, &args.to) {
@@ -251,7 +252,7 @@ fn reload(
     let discard_line = |_: &str| {};
     let result = load_config(args, &discard_line).and_then(|config| {
         let drain_timeout = config.server.drain_timeout;
-        gateway.reload(config).map(|changed| (changed, drain_timeout)).map_err(to_cli_error)
+        gateway.reload(config).map(|keys| (keys, drain_timeout)).map_err(to_cli_error)
     });
     match result {
         Ok((unapplied_keys, drain_timeout)) => {

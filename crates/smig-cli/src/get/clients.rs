@@ -13,7 +13,7 @@ use super::args::GetArgs;
 use super::screen::Screen;
 use crate::{dev_cert, trust};
 
-/// Maximum number of connections with a server over HTTP/2 that does not support SMig.
+/// Default of `--plain-connections` without `--no-migrate`.
 const DEFAULT_PLAIN_CONNECTIONS: usize = 2;
 
 /// A client for all hosts, and one for loopback hosts that also trusts the development authority,

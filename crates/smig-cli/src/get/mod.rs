@@ -51,7 +51,7 @@ pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
         .enable_all()
         .build()?;
     let exit = runtime.block_on(fetch_all(&args, jobs, &screen))?;
-    // Shutdown must not wait for a thread that reads standard input.
+    // Threads that are still blocked end with the process.
     runtime.shutdown_background();
     Ok(exit.into())
 }

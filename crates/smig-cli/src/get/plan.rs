@@ -183,7 +183,8 @@ fn destination_from_url(
     Ok(Destination::File { path, if_exists: IfExists::Fail })
 }
 
-/// Returns the file name at the end of a URL's path; `None` if there is none or it is unsafe.
+/// Returns the file name at the end of a URL's path, `index.html` if the path ends in a slash; `None` if
+/// the name is unsafe or not UTF-8.
 fn file_name(uri: &Uri) -> Option<String> {
     let last_segment = uri.path().rsplit('/').next().unwrap_or_default();
     let last_segment = if last_segment.is_empty() { "index.html" } else { last_segment };

@@ -28,7 +28,7 @@ pub(super) struct Report {
     current_body: Option<(StreamInfo, u64)>,
 }
 
-/// How the fetch ended.
+/// Whether the URL was skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum FetchOutcome {
     #[default]
@@ -37,8 +37,8 @@ pub(super) enum FetchOutcome {
     Skipped,
 }
 
-/// Bytes received over one connection, as offsets in the file. Sessions and their connections are numbered from the
-/// beginning when all sessions have ended; HTTP/1.1 connections have no number.
+/// Bytes received over one connection, as offsets in the file. The sessions of an origin are numbered from 1, and
+/// from 1 again after all of them have ended; HTTP/1.1 connections have no number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct ReceivedRange {
     attempt: u32,
@@ -91,7 +91,7 @@ impl Report {
         }
     }
 
-    /// Discards the ranges: the next body starts at 0.
+    /// Discards the ranges and the resumed length: the next body starts at 0.
     pub(super) fn discard_ranges(&mut self) {
         self.ranges.clear();
         self.resumed_bytes = 0;

@@ -1,4 +1,5 @@
-//! Progress output: progress bars on a terminal, messages with -v, nothing in a pipe.
+//! Progress output on standard error: bars and completed URLs on a terminal, connections and migrations
+//! with -v. Otherwise only retries, limits and errors.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,7 +17,7 @@ use smig_lab::campaign::{
     self, CampaignError, CampaignOptions, CampaignSummary, plan, read_results, result_files,
 };
 use smig_lab::matrix::{
-    self, MatrixReport, SCENARIO_TEXT, Verdict, draw, remove_hystart, select, select_quick,
+    self, MatrixReport, SCENARIO_TEXT, Verdict, draw, keep_machine_hystart, select, select_quick,
     to_csv_table, to_table,
 };
 use smig_lab::scenario::{Campaign, Cell, Condition, Diagnostics, Filter, Shard};
@@ -118,7 +118,7 @@ fn selected_campaign(args: &MatrixArgs) -> Result<Campaign> {
         && let Err(error) = hystart::check()
     {
         eprintln!("HyStart stays as it is, and cells that switch it off are left out: {error}");
-        remove_hystart(&mut campaign);
+        keep_machine_hystart(&mut campaign);
     }
     Ok(campaign)
 }

@@ -1,6 +1,6 @@
 //! `smig lab`: measurements over emulated links.
 //!
-//! Owns the list of subcommands; each has a file. smig-lab does the work.
+//! Owns the list of subcommands. smig-lab, smig-testbed and smig-survey do the work.
 
 mod build;
 mod check;

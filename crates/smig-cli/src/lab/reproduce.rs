@@ -129,7 +129,7 @@ fn print_experiments() -> Result<ExitCode> {
             let seconds: f64 = selected_trials(experiment, extent, None)?
                 .1
                 .iter()
-                .map(|cell| estimated_duration(&cell.scenario).as_secs_f64())
+                .map(|trial| estimated_duration(&trial.scenario).as_secs_f64())
                 .sum();
             let minutes = seconds / 60.0 / jobs as f64;
             Ok(if minutes < 90.0 {
@@ -173,8 +173,8 @@ fn selected_trials(
     }
     let mut trials = campaign.trials();
     if repetitions.is_none() {
-        trials.retain(|cell| {
-            cell.id.repetition <= experiment.repetitions(extent, &campaign, &cell.id.variant)
+        trials.retain(|trial| {
+            trial.id.repetition <= experiment.repetitions(extent, &campaign, &trial.id.variant)
         });
     }
     Ok((campaign, trials))
@@ -245,7 +245,7 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions
         let kept_trials: Vec<_> = experiment_plan
             .trials
             .into_iter()
-            .filter(|cell| trials.iter().any(|wanted| wanted.id == cell.id))
+            .filter(|trial| trials.iter().any(|wanted| wanted.id == trial.id))
             .collect();
         merged_plan.done_count += experiment_plan.done_count;
         merged_plan.trials.extend(kept_trials);
@@ -257,7 +257,7 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions
     }
     // All first repetitions before any second one: an interrupted campaign still yields a report
     // with all figures.
-    merged_plan.trials.sort_by_key(|cell| cell.id.repetition);
+    merged_plan.trials.sort_by_key(|trial| trial.id.repetition);
     Ok(merged_plan)
 }
 

@@ -14,7 +14,7 @@ use smig_lab::campaign::{
     copy_scenario, plan,
 };
 use smig_lab::scenario::{self, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass};
-use smig_lab::servers::{RunAs, ServerEnv, find_server_program};
+use smig_lab::servers::{RunAs, ServerEnv, find_server_tool};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, ServerFiles};
 use smig_settings::Diagnostic;
@@ -170,7 +170,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         let program = |_: &str, server: &ServerSpec| {
             let command = server.command.as_ref().and_then(|command| command.argv.first());
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
-            find_server_program(server, smig).unwrap_or_else(|| fallback.into())
+            find_server_tool(server, smig).unwrap_or_else(|| fallback.into())
         };
         for launch in env.launches(&condition.scenario, program) {
             let host = if launch.host == HostRole::Client { " on the clients' host" } else { "" };

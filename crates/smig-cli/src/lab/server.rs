@@ -1,8 +1,8 @@
-//! `smig lab server`: `smig serve` for scenarios. Also accepts uploads, and logs session events on
+//! `smig lab server`: `smig serve` for scenarios. Also accepts uploads by POST, and logs session events on
 //! standard output with the clock of all measurements.
 //!
-//! Must never set anything else that the configuration file does not: what is measured is `smig serve`. The
-//! only exception is the default of one worker.
+//! Apart from that and from the default of one worker, it must set nothing that the configuration file does
+//! not set: what is measured is `smig serve`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -78,7 +78,7 @@ fn usage_error(message: impl Into<String>) -> anyhow::Error {
     CliError::new(Exit::Usage, message).into()
 }
 
-/// File service that also accepts any upload.
+/// File service that also accepts the body of any POST request.
 #[derive(Clone, Debug)]
 struct UploadService(Files);
 

@@ -1,6 +1,6 @@
 //! `smig lab survey`: counts the sites that hold large objects, Table 1 of the paper.
 //!
-//! Owns the command lines, the progress and the output. smig-lab decides what counts.
+//! Owns the command lines, the progress and the output. smig-survey decides what counts.
 
 use std::fs::File;
 use std::io::{self, Read};

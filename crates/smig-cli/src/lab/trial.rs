@@ -70,6 +70,7 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
 /// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
 /// the original setting.
 pub(super) fn keep_hystart(args: &HystartArgs) -> Result<ExitCode> {
+    // Nothing waits for this token: the first signal is ignored.
     interrupt::cancel_on_interrupt(CancellationToken::default())?;
     hystart::run_keeper(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)

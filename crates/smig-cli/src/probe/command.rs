@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_type_are_encoded() {
+    fn commands_are_encoded_as_frames() {
         let bytes = |line: &str| parse(line).unwrap().encode();
         assert_eq!(bytes("settings"), b"\0\0\0\x04\0\0\0\0\0");
         assert_eq!(bytes("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");

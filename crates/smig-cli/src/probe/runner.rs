@@ -31,7 +31,7 @@ pub(super) enum AutoReply {
 pub(super) struct RunOptions {
     pub(super) format: Format,
     pub(super) auto_reply: AutoReply,
-    /// Timeout of `wait` and `expect`.
+    /// Timeout of connecting, `wait` and `expect`.
     pub(super) timeout: Duration,
     /// The run ends when nothing has arrived for this long after the script.
     pub(super) linger: Duration,

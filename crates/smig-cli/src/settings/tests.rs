@@ -55,7 +55,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn values_of_every_kind_are_parsed() {
+fn typed_values_are_parsed() {
     let mut settings = Settings::default();
     let text = "[migration]\nmin_size = '1MiB'\nmin_concurrent = 2\nmin_transfer_time = '50ms'\n\
                 [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\

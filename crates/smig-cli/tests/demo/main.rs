@@ -67,7 +67,7 @@ mod linux {
         Ok(Programs::only_smig(smig, build, "a test"))
     }
 
-    /// Large enough for the policy to migrate it, small enough for a test.
+    /// The big file is large enough for the policy to migrate it, and small enough for a test.
     fn short_demo() -> DemoOptions {
         let mut options = DemoOptions::default();
         let (rate, round_trip) = (Rate::mbit(10), Duration::from_millis(20));

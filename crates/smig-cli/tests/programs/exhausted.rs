@@ -118,8 +118,8 @@ fn a_server_is_not_ejected_because_descriptors_are_missing() {
 fn the_limit_of_open_files_is_raised_and_reported_at_the_start() {
     let sandbox = Sandbox::new();
     let smig = env!("CARGO_BIN_EXE_smig");
-    let raise = "ulimit -Sn 100 && ulimit -Hn 200";
-    let line = format!("{raise} && exec {smig} serve . --cleartext --listen 127.0.0.1:0");
+    let lower_limits = "ulimit -Sn 100 && ulimit -Hn 200";
+    let line = format!("{lower_limits} && exec {smig} serve . --cleartext --listen 127.0.0.1:0");
     let mut child = Command::new("sh")
         .args(["-c", &line])
         .current_dir(sandbox.path("www"))

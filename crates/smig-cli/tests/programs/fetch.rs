@@ -23,7 +23,7 @@ fn assert_ranges_cover(report: &Value, length: u64) {
 }
 
 #[test]
-fn several_urls_are_fetched_over_one_session() {
+fn several_urls_are_fetched_and_reported() {
     let sandbox = Sandbox::new();
     let big_hash = sandbox.write_file("big", 5_000_000);
     let small_hash = sandbox.write_file("small", 10);

@@ -56,7 +56,7 @@ fn a_blocking_trust_store_delays_no_other_request() {
     assert!(!waiting_get.wait().unwrap().success());
 }
 
-/// Access log and messages go to one pipe, as with `2>&1 |` and systemd, which is not read.
+/// Access log and messages go to one pipe, as with `2>&1 |` and systemd. The pipe is not read.
 #[test]
 fn a_stopped_log_reader_delays_no_request() {
     const REQUESTS: usize = 6_000;

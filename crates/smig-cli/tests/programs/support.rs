@@ -27,7 +27,7 @@ impl Sandbox {
         self.path(name).display().to_string()
     }
 
-    /// Writes a file to be served, with content without repetitions; returns its hash.
+    /// Writes a file to be served, with [`content`]; returns its hash.
     pub(crate) fn write_file(&self, name: &str, length: usize) -> String {
         let content = content(length);
         std::fs::write(self.path("www").join(name), &content).unwrap();
@@ -158,7 +158,7 @@ impl Drop for KillGuard {
     }
 }
 
-/// Returns bytes without repetitions.
+/// Returns bytes in which no aligned block of eight occurs twice, so that misplaced data is detected.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut content: Vec<u8> =
         (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect();

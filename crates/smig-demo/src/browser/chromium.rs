@@ -15,7 +15,7 @@ use super::mosaic::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
 const PROGRAM_NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
-/// Returns the browser that is installed on this machine.
+/// Returns the path of a Chromium or Chrome that is in PATH.
 #[must_use]
 pub fn find() -> Option<PathBuf> {
     PROGRAM_NAMES.into_iter().find_map(find_in_path)

@@ -32,8 +32,8 @@ const PAGE_PAUSE: Duration = Duration::from_millis(500);
 const METRICS_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The browser and the download. What they measure goes over a channel, because a trial's result has
-/// no words for pages.
+/// The browser and the download. What they measure is sent over a channel, because a trial's result has
+/// no fields for page loads.
 #[derive(Debug)]
 pub(super) struct BrowserClients {
     pub(super) variant: Variant,
@@ -63,7 +63,7 @@ impl BrowserClients {
         spec: &WorkloadSpec,
         pause: &mut dyn FnMut(RunPhase),
     ) -> Result<(), BrowserError> {
-        let (proxy, web_server) = (spec.servers[BROWSER], spec.servers[DOWNLOAD]);
+        let (proxy, web_server) = (spec.server_by_client[BROWSER], spec.server_by_client[DOWNLOAD]);
         let proxy_url = format!("http://{proxy}");
         let mut browser = self.launch.start(&proxy_url)?;
         self.send(BrowserEvent::BrowserStarted(browser.name.clone()))?;

@@ -43,8 +43,8 @@ pub fn summaries(result: &BrowserResult) -> Vec<VariantSummary> {
 }
 
 fn summarise(run: &VariantRun) -> VariantSummary {
-    let times = |load, value: fn(&PageLoad) -> f64| {
-        let loads = run.loads.iter().filter(|page| page.background == load);
+    let times = |background, value: fn(&PageLoad) -> f64| {
+        let loads = run.loads.iter().filter(|page| page.background == background);
         sorted_finite(&loads.map(value).collect::<Vec<_>>())
     };
     let with_download_ms = times(BackgroundLoad::BigFile, PageLoad::load_time_ms);

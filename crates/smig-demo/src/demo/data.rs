@@ -85,7 +85,7 @@ pub struct DemoSetup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk_congestion_control: Option<String>,
     /// Maximum time for which SMig's server defers the big file for one small object.
-    #[serde(with = "millis", rename = "max_hold_ms")]
+    #[serde(with = "millis", rename = "max_bulk_deferral_ms")]
     pub max_bulk_deferral: Duration,
     /// Size of a small object in bytes.
     pub object_bytes: u64,
@@ -114,7 +114,7 @@ impl DemoSetup {
         let remaining_bits_per_s =
             (link_bits_per_s - small_objects_bits_per_s).max(link_bits_per_s / 10.0);
         let file_seconds = self.big_file_bytes as f64 * 8.0 / remaining_bits_per_s * 1.05;
-        // The small objects before the big file.
+        // The small objects before the big file: the default of `DemoOptions::unloaded_objects`.
         self.object_interval * 6
             + Duration::try_from_secs_f64(file_seconds).unwrap_or(Duration::MAX / 2)
     }

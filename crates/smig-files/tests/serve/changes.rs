@@ -130,9 +130,9 @@ async fn an_open_file_is_checked_at_each_request() {
     assert_ne!(response_before.header(ETAG), after.header(ETAG));
 }
 
-/// A file that is replaced all the time: each response is one complete version with its own etag.
+/// A file that is replaced before each request: versions with different content have different etags.
 #[tokio::test]
-async fn small_files_are_never_mixed() {
+async fn each_version_of_a_replaced_file_has_its_own_etag() {
     let site = Site::with_zero_ttl();
     let mut tags = std::collections::HashMap::new();
     for round in 0..500_usize {

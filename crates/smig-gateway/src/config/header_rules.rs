@@ -7,7 +7,7 @@ use http::header::{
 
 use super::HeaderSpec;
 
-/// Fields that frame messages, or are hop-by-hop: rules cannot change them.
+/// Fields that frame or route messages, or are hop-by-hop: rules cannot change them.
 const RESERVED_FIELDS: [HeaderName; 10] = [
     CONNECTION,
     CONTENT_LENGTH,

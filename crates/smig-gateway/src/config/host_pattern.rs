@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Maximum length of a name (RFC 1035 section 2.3.4).
+/// Maximum length of a host's text. No valid name is longer: RFC 1035 section 2.3.4 limits its wire form, which is
+/// longer than the text, to this number.
 pub(crate) const MAX_HOST_BYTES: usize = 255;
 
 /// The host of a route.

@@ -53,7 +53,7 @@ fn the_example_parses_as_written_and_with_every_key_uncommented() {
     assert_eq!(config.hosts(), ["localhost", "www.example.com"]);
     assert!(config.upstreams["app"].health.is_some());
     assert!(config.forward_proxy.is_some());
-    // Every key of the file is in the example.
+    // Every top-level key of the file is in the example.
     for key in KEYS {
         assert!(all_keys.contains(&format!("[{key}")), "{key}");
     }
@@ -171,7 +171,7 @@ fn shared_settings_are_parsed() {
 }
 
 #[test]
-fn a_route_is_paced_unless_it_says_otherwise() {
+fn pace_bulk_of_a_route_is_optional() {
     assert_eq!(Config::for_server("http://127.0.0.1:1".parse().unwrap()).routes[0].pace_bulk, None);
     let config = parse("[[route]]\nstatus = 204\npace_bulk = false\n").unwrap();
     assert_eq!(config.routes[0].pace_bulk, Some(false));

@@ -26,7 +26,7 @@ pub(super) struct HostPort {
 const MAX_HOST_NAME_BYTES: usize = 253;
 
 impl HostPort {
-    /// Normalizes a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
+    /// Normalizes a URI's host; `None` if it is too long for a name, or has an empty label (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);

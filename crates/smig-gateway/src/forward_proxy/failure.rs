@@ -1,5 +1,5 @@
-//! Why a request was not forwarded, as a response: a status, Proxy-Status (RFC 9209), and a text
-//! for humans.
+//! Why a request to the forward proxy failed, as a response: a status, Proxy-Status (RFC 9209), and
+//! a text for humans.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::exchange::Body;
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// A request that was not forwarded.
+/// Why a request was not forwarded, or got no response.
 #[derive(Debug)]
 pub(super) struct ForwardError {
     status: StatusCode,
@@ -28,12 +28,12 @@ impl ForwardError {
         Self::new(StatusCode::BAD_REQUEST, "http_request_error", detail)
     }
 
-    /// The request, or the origin's response, is malformed.
-    pub(super) fn malformed_head(failure: &smig_proxy::ProxyError) -> Self {
+    /// The request is malformed, or needs a feature that is not supported.
+    pub(super) fn invalid_request(failure: &smig_proxy::ProxyError) -> Self {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
-    /// The origin sent no response.
+    /// The origin is forbidden, cannot be reached, or sent no valid response.
     pub(super) fn exchange_failed(target: &str, failure: &smig_proxy::ProxyError) -> Self {
         let detail = match failure {
             smig_proxy::ProxyError::Prohibited(why) => format!("{target} is not allowed: {why}"),

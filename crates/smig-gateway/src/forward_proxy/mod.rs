@@ -58,7 +58,7 @@ struct Destinations {
     origins: OriginPool,
 }
 
-/// Number of open tunnels per user.
+/// Number of tunnels per user that are open or being opened.
 #[derive(Debug, Default)]
 struct TunnelCounts(Mutex<HashMap<String, usize>>);
 
@@ -110,9 +110,9 @@ impl ForwardProxy {
         Ok(Arc::new(Self { users: Users::new(&spec)?, destinations, spec, open_tunnels, tunnels }))
     }
 
-    /// Denies a port of this machine, the admin port, whatever the rules allow.
-    pub(crate) fn deny_local_port(&self, port: u16) {
-        self.destinations.rules.deny_local_port(port);
+    /// Denies the admin port, at every address of this machine, whatever the rules allow. There is only one.
+    pub(crate) fn deny_admin_port(&self, port: u16) {
+        self.destinations.rules.deny_admin_port(port);
     }
 
     /// Serves CONNECT, or a request for another host. `subject` is the name in the client's verified certificate, if

@@ -31,13 +31,13 @@ pub(super) struct OriginPool {
 }
 
 impl OriginPool {
-    /// Creates the connections, with `resolver` for the origins' names.
+    /// Creates an empty pool, with `resolver` for the origins' names.
     pub(super) fn new(spec: &ForwardProxySpec, resolver: Resolver) -> Self {
         let timeouts = Timeouts {
             connect: spec.connect_timeout,
             queue: spec.connect_timeout,
             response_header: spec.response_timeout,
-            // A response may stall as long as the client accepts it.
+            // A response may stall: the client decides how long it waits.
             stream_idle: None,
             keepalive: UNUSED_TIMEOUT,
             ..Timeouts::default()
@@ -54,7 +54,7 @@ impl OriginPool {
     /// Sends a request to its origin and waits for the response's header section.
     ///
     /// # Errors
-    /// The origin is forbidden, cannot be reached, or sends no response.
+    /// The request is invalid, or the origin is forbidden, cannot be reached, or sends no valid response.
     pub(super) async fn send(
         &self,
         mut request: Request<Incoming>,
@@ -124,7 +124,7 @@ fn prepare(
     let host = host.map_err(|_| ForwardError::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
     exchange::validate_for_forward_proxy(request)
-        .map_err(|failure| ForwardError::malformed_head(&failure))
+        .map_err(|failure| ForwardError::invalid_request(&failure))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(super) struct Origins {
 struct UserOrigins {
     by_key: HashMap<OriginKey, OriginEntry>,
     scanned_at: Instant,
-    /// At the last eviction nearly all were in use: no new origin until then.
+    /// No further eviction before this time: at the last one, nearly all origins were in use.
     crowded_until: Instant,
 }
 
@@ -106,7 +106,7 @@ impl Origins {
         }
         self.scanned_at = Some(now);
         self.by_user.retain(|_, origins| {
-            // The origins of active users were scanned less than a second ago.
+            // A user's own requests scan that user's origins more often: this is for users without recent ones.
             origins.evict_unused(now, UNUSED_TIMEOUT + MIN_SCAN_INTERVAL);
             !origins.by_key.is_empty()
         });

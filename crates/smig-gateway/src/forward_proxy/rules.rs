@@ -32,8 +32,8 @@ impl DestinationRules {
         }
     }
 
-    /// Denies this port of this machine, whatever the rules allow.
-    pub(super) fn deny_local_port(&self, port: u16) {
+    /// Denies the admin port, at every address of this machine, whatever the rules allow. There is only one.
+    pub(super) fn deny_admin_port(&self, port: u16) {
         let denied = *self.admin_port.get_or_init(|| port);
         debug_assert_eq!(denied, port, "the admin port of a running gateway does not change");
     }
@@ -225,7 +225,7 @@ mod tests {
         };
         let rules = DestinationRules::new(&spec);
         assert!(is_allowed(&rules, "x", "127.0.0.1"));
-        rules.deny_local_port(443);
+        rules.deny_admin_port(443);
         assert!(!is_allowed(&rules, "x", "127.0.0.1") && !is_allowed(&rules, "x", "127.0.0.2"));
         assert!(rules.check_address("x", "127.0.0.1".parse().unwrap(), 80).is_ok());
         assert!(rules.check_address("x", "8.8.8.8".parse().unwrap(), 443).is_err(), "not allowed");

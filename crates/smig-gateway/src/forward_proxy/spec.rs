@@ -31,8 +31,8 @@ pub struct ForwardProxySpec {
     pub allow: Vec<DestinationPattern>,
     /// Denied destinations, whatever `allow` contains.
     pub deny: Vec<DestinationPattern>,
-    /// Prefixes of the operator's own NAT64 translators (RFC 6052): the rules apply to the embedded IPv4 address.
-    /// `64:ff9b::/96` is built in.
+    /// Prefixes of the operator's own NAT64 translators (RFC 6052): the rules apply to the embedded IPv4 address too.
+    /// The well-known `64:ff9b::/96` is not public, whatever is embedded: only `allow` permits it.
     pub nat64: Vec<Nat64>,
     /// Allowed ports; by default all but 25 (SMTP).
     pub ports: Vec<PortRange>,

@@ -22,7 +22,7 @@ pub struct CertificateReloads {
 pub(super) struct CertificateWatch {
     pub(super) config: Config,
     pub(super) versions: FileVersions,
-    /// `None` while no listener uses TLS.
+    /// `None` until the first listener uses TLS; stays after the last one is closed.
     pub(super) tls: Option<ServerTls>,
     pub(super) reloads: watch::Sender<CertificateReloads>,
 }

@@ -110,7 +110,7 @@ impl Gateway {
             // Requests are served before the admin port is bound; one that the system selects is
             // unknown until then.
             if spec.listen.port() != 0 {
-                resources.deny_local_port(spec.listen.port());
+                resources.deny_admin_port(spec.listen.port());
             }
         }
         let server = builder.start(service.clone())?;
@@ -118,7 +118,7 @@ impl Gateway {
         let admin =
             start_admin(&config, &server, &service, observer, telemetry.as_ref(), &is_draining)?;
         if let Some(admin) = &admin {
-            resources.deny_local_port(admin.local_addr().port());
+            resources.deny_admin_port(admin.local_addr().port());
         }
         for (listener, addr) in listeners.iter_mut().zip(server.local_addrs()) {
             listener.bound_addr = *addr;
@@ -166,7 +166,7 @@ impl Gateway {
     }
 
     /// Applies another configuration. Connections and streams remain; upstreams whose configuration is unchanged keep
-    /// their connections and health state. Returns the shared settings that differ: these require a restart.
+    /// their connections and health state. Returns the keys that differ and require a restart.
     ///
     /// # Errors
     /// An invalid setting, with its line and key; then nothing has changed.
@@ -175,7 +175,7 @@ impl Gateway {
         let resources = self.resources.reconfigured(&config)?;
         if let Some(admin) = &self.admin {
             // The admin server keeps its address, whatever the new configuration contains.
-            resources.deny_local_port(admin.local_addr().port());
+            resources.deny_admin_port(admin.local_addr().port());
         }
         let log = open_access_log(&config, Some(&self.service.table().log))?;
         let configured_addrs = check_addresses(&config, &self.listeners)?;

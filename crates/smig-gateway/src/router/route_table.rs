@@ -88,10 +88,10 @@ impl LiveResources {
         Ok(Self { upstreams, forward_proxy, tunnels: self.tunnels.clone() })
     }
 
-    /// Denies the forward proxy this port of this machine.
-    pub(crate) fn deny_local_port(&self, port: u16) {
+    /// Denies the forward proxy the admin port of this machine.
+    pub(crate) fn deny_admin_port(&self, port: u16) {
         if let Some(forward_proxy) = &self.forward_proxy {
-            forward_proxy.deny_local_port(port);
+            forward_proxy.deny_admin_port(port);
         }
     }
 

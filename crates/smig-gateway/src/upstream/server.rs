@@ -173,7 +173,8 @@ impl UpstreamServer {
         now < self.websockets_need_http1_until_ms.load(Ordering::Relaxed)
     }
 
-    /// Makes WebSockets use HTTP/1.1 for a while, or no longer, since the server has none.
+    /// Sets whether WebSockets need HTTP/1.1. If so, they use it for a while, and then try HTTP/2 again; `false` ends
+    /// that early, for a server that has no HTTP/1.1.
     pub(super) fn set_websockets_need_http1(&self, need: bool) {
         let until = if need { now_ms().saturating_add(EXTENDED_CONNECT_RETRY_MS) } else { 0 };
         self.websockets_need_http1_until_ms.store(until, Ordering::Relaxed);

@@ -307,7 +307,7 @@ fn max_buffered_bytes() -> usize {
     2 * sockets.iter().sum::<usize>() + (24 << 20)
 }
 
-/// Returns a length above that, a multiple of the piece.
+/// Returns a length above [`max_buffered_bytes`], a multiple of [`PIECE_BYTES`].
 fn length_beyond_buffers() -> usize {
     (max_buffered_bytes() + (16 << 20)).next_multiple_of(PIECE_BYTES)
 }

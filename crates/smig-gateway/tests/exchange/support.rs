@@ -216,7 +216,7 @@ impl Origin {
         ReceivedRequest::read(tcp, Vec::new()).await.expect("a request")
     }
 
-    /// Returns whether there was no connection.
+    /// Returns whether the test has accepted every connection that has arrived.
     pub(crate) fn has_no_pending_connection(&mut self) -> bool {
         self.connections.try_recv().is_err()
     }

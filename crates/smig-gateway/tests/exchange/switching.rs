@@ -428,8 +428,8 @@ async fn a_websocket_is_retried_when_a_reused_connection_ends() {
     assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
-/// Such bytes are processed only after the response: forwarded into the tunnel if there is one,
-/// otherwise parsed as requests.
+/// Bytes behind a request to switch protocols are processed only after the response: forwarded into the tunnel if
+/// there is one, otherwise parsed as requests.
 #[tokio::test]
 async fn data_sent_ahead_waits_for_the_response() {
     for (head, answer) in [

@@ -213,7 +213,8 @@ pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
     text.as_ref().parse().unwrap()
 }
 
-/// An origin that sends the request's body back, with its version and length in trailers.
+/// An origin that sends the request's body back, with the request's version in `x-version` and the body's length in a
+/// trailer.
 pub(crate) fn echo_server() -> Server {
     let handler = async |request: Request<Incoming>| {
         let version = format!("{:?}", request.version());

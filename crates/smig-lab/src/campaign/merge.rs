@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_merged_in_campaign_order() {
+    fn shards_are_merged_in_order_of_repetition_and_id() {
         let root = tempfile::tempdir().unwrap();
         let a = results_dir(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
         let b = results_dir(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));

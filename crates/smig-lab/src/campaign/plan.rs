@@ -14,7 +14,7 @@ use smig_testbed::hystart;
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
-    build_http3_peer, command_version, find_command, find_server_program, install_command,
+    build_http3_peer, command_version, find_command, find_server_tool, install_command,
     server_version,
 };
 use crate::trial::{AcceptedBuilds, Build};
@@ -52,7 +52,7 @@ pub enum OnDisturbed {
     Keep,
 }
 
-/// A server that is not installed.
+/// A server that is not installed or cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingServer {
     /// Server implementation.
@@ -85,11 +85,11 @@ pub struct Plan {
     pub trials: Vec<Trial>,
     /// Number of trials that already have results.
     pub done_count: usize,
-    /// Servers that are not installed, whose trials are skipped.
+    /// Servers that are not installed or cannot be built, whose trials are skipped.
     pub missing_servers: Vec<MissingServer>,
-    /// Programs of the servers.
+    /// Programs of the servers; the `go` command for those that the lab builds.
     pub programs: BTreeMap<ServerKind, PathBuf>,
-    /// Versions that they report.
+    /// Versions of `smig`, servers and commands, by kind, configured path or version command.
     pub versions: BTreeMap<String, String>,
 }
 
@@ -259,7 +259,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Searches for each server once; skips the trials of servers that are not installed.
+    /// Searches for the program of each kind of server once, and checks configured paths; skips the trials of kinds that are
+    /// not installed or cannot be built.
     fn resolve_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
         let mut missing_kinds = BTreeMap::new();
         for trial in &self.trials {
@@ -271,7 +272,7 @@ impl Plan {
                 {
                     continue;
                 }
-                let found = find_server_program(server, smig);
+                let found = find_server_tool(server, smig);
                 if server.kind == ServerKind::Http3
                     && let Some(go) = &found
                     && let Err(why) = try_http3_build(go)

@@ -69,11 +69,11 @@ pub struct CampaignSummary {
     pub done_before_count: usize,
     /// Number of trials that finished.
     pub finished_count: usize,
-    /// Number of disturbed runs.
+    /// Number of disturbed runs that do not count.
     pub rejected_count: usize,
     /// Trials without a result, and the reasons.
     pub given_up_trials: Vec<(TrialId, String)>,
-    /// Servers that are not installed, whose trials were skipped.
+    /// Servers that are not installed or cannot be built, whose trials were skipped.
     pub missing_servers: Vec<MissingServer>,
     /// Number of trials that were not started because the campaign was stopped.
     pub not_started_count: usize,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Levels whose names in the scenario are not words, by axis; the first levels of the other axes are not mentioned.
+/// Axis, level, and words for levels whose names in the scenario are not words. A level with empty words is left out.
 const WORDS: [(&str, &str, &str); 25] = [
     ("queue", "q1", "1\u{d7}"),
     ("queue", "half", "\u{bd}\u{d7}"),

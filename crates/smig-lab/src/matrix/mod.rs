@@ -17,7 +17,7 @@ pub use arm::{Arm, Role, arms};
 pub use measurement::Measurement;
 pub use picture::draw;
 pub use report::{ArmReport, CellReport, Goal, MatrixReport, Verdict};
-pub use selection::{SelectionError, remove_hystart, select, select_quick};
+pub use selection::{SelectionError, keep_machine_hystart, select, select_quick};
 pub use table::{to_csv_table, to_table};
 
 use std::path::Path;

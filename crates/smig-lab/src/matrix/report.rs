@@ -31,7 +31,8 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Returns the goal of a judged arm in a cell; `None` where packets are lost or other users cause a queue.
+    /// Returns the goal of a judged arm in a cell; `None` where packets are lost, other users cause a queue, the server's
+    /// process does not always run, or the access network has no goal.
     fn of(cell: &Cell, arm: &Arm) -> Option<Self> {
         let is_first = |axis, level| cell.level(axis).is_none_or(|found| found == level);
         if !is_first("loss", "none") || !is_first("cross", "none") || !is_first("process", "runs") {
@@ -110,8 +111,8 @@ pub struct CellReport {
     pub arms: Vec<ArmReport>,
     /// The reference.
     pub alone: Option<Measurement>,
-    /// Arm with the most rate of the bulk for the 95th percentile of the objects; beside another user's download,
-    /// among those that share fairly.
+    /// Arm with the highest ratio of the bulk's rate to the objects' 95th percentile, among those without failures and,
+    /// beside another user's download, with a fair share.
     pub winner: Option<&'static str>,
     /// How far the worst judged arm is beyond what is tolerated: 1 is the limit.
     pub loss: f64,
@@ -188,8 +189,8 @@ impl CellReport {
     }
 }
 
-/// Returns the arm with the most power, in Kleinrock's sense: rate of the bulk by 95th percentile of the objects. Beside
-/// another user's download it is one that shares fairly.
+/// Returns the arm with the most power, in Kleinrock's sense: rate of the bulk divided by the objects' 95th percentile. Arms
+/// with failures, and unfair ones beside another user's download, are excluded.
 fn winner(arms: &[ArmReport]) -> Option<&'static str> {
     let power = |report: &ArmReport| report.measured.bulk_mbit / report.measured.p95_ms.max(1e-3);
     arms.iter()

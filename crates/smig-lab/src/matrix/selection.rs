@@ -79,13 +79,13 @@ pub fn select(
 /// Keeps eight cells and five arms. They leave the machine's HyStart as it is, so that they neither need root nor wait
 /// for other users of it.
 pub fn select_quick(campaign: &mut Campaign) {
-    remove_hystart(campaign);
+    keep_machine_hystart(campaign);
     campaign.cells.retain(|cell| QUICK_CELLS.contains(&cell.name.as_str()));
     keep(campaign, &BTreeSet::from(QUICK_ARMS));
 }
 
 /// Leaves the machine's HyStart as it is, which is on, for a user who may not set it: removes the cells without it.
-pub fn remove_hystart(campaign: &mut Campaign) {
+pub fn keep_machine_hystart(campaign: &mut Campaign) {
     campaign.cells.retain(|cell| cell.level("hystart") != Some("off"));
     for condition in &mut campaign.conditions {
         condition.scenario.hosts.server.hystart = None;

@@ -44,7 +44,7 @@ fn every_level_is_in_three_cells_and_every_pair_of_main_levels_in_one() {
         ("queue", "control"),
     ] {
         let pairs: BTreeSet<_> = cells.iter().map(|cell| (cell.level(a), cell.level(b))).collect();
-        // `choose` says which combinations cannot be measured.
+        // `allowed` in scenarios/matrix/choose excludes these.
         let impossible = match (a, b) {
             ("rate", "rtt") => 3,
             ("rate", "queue") => 1,
@@ -74,7 +74,7 @@ fn selections_keep_whole_cells_and_the_reference() {
     assert_eq!((quick.cells.len(), quick.conditions.len()), (8, 40));
 
     let mut unprivileged = full_campaign();
-    remove_hystart(&mut unprivileged);
+    keep_machine_hystart(&mut unprivileged);
     assert_eq!(unprivileged.cells.len(), 57);
     let hosts = unprivileged.conditions.iter().map(|condition| &condition.scenario.hosts);
     assert!(hosts.map(|hosts| hosts.hystart()).all(|hystart| hystart.is_none()));

@@ -142,7 +142,7 @@ impl QueueRecord {
         self.last_length = Some(length);
     }
 
-    /// Counts a packet in or out of its connection's part of the queue.
+    /// Counts a packet in or out of its connection's part of the queue; records a drop.
     fn count_packet(&mut self, event: &LinkEvent) {
         let is_enqueued = match event.kind {
             LinkEventKind::Enqueue => true,

@@ -154,8 +154,8 @@ impl ConnectionSamples {
 }
 
 impl TcpSamples {
-    /// Adds a track for each connection to a timeline, with a mark for its start and for each
-    /// congestion control that it used. Omits connections that never carried a byte.
+    /// Adds a track for each connection to a timeline, with an annotation for its first congestion
+    /// control and for each change. Omits connections that never carried a byte.
     pub fn append_to(&self, timeline: &mut Timeline) {
         let origin = timeline.origin();
         let mut tracks = Vec::new();

@@ -69,7 +69,7 @@ const WIRED_REDUCTIONS: &[TransferReduction] = &[with_big_size(18_000_000), with
 /// The same on the LTE link, whose rate may double for a while.
 const LTE_REDUCTIONS: &[TransferReduction] = &[with_big_size(28_000_000), with_small_count(12)];
 
-/// The schemes that are measured in conditions other than the paper's.
+/// The schemes that a quick campaign also measures in conditions other than the paper's.
 const SECONDARY_SCHEMES: [&str; 4] = ["NoMig", "MigSW", "SMig", "Lowat"];
 
 /// Returns whether a condition has the paper's congestion control and queue.

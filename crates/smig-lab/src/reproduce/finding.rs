@@ -98,14 +98,14 @@ pub struct DotGroup {
     pub dots: Vec<Dot>,
 }
 
-/// One value with its confidence interval.
+/// One mean with its confidence interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
     /// The label beside it.
     pub label: String,
     /// Its colour.
     pub colour: Colour,
-    /// The mean.
+    /// The mean, in the chart's unit; with the unit %, relative to another mean.
     pub value: f64,
     /// Its 95 % confidence interval.
     pub interval: Option<(f64, f64)>,

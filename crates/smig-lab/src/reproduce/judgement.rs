@@ -32,7 +32,7 @@ struct InPartRules {
     factor: f64,
     /// Minimum share of the paper's reduction.
     reduction: f64,
-    /// Maximum multiple of the paper's bound.
+    /// Maximum factor between the paper's bound and ours, above an upper or below a lower bound.
     bound: f64,
 }
 

@@ -174,8 +174,8 @@ fn expected_survey() -> ([u64; 5], Vec<u64>) {
     ([1, 5, 10, 25, 50].map(|mega| sites_with_at_least(mega * MB)), sizes)
 }
 
-/// Serves the test sites on loopback and surveys them; the findings are added to `dir`. An
-/// interrupted survey starts anew.
+/// Serves the test sites on loopback and surveys them; the results become a file in `dir`. A
+/// complete one is kept, an interrupted survey starts anew.
 ///
 /// # Errors
 /// [`TestWebError`].

@@ -14,7 +14,7 @@ use super::trials::hex;
 
 /// The placeholder for the directory of the scenario file.
 const DIR_PLACEHOLDER: &str = "{dir}";
-/// Maximum number of files and directories below it that one command may name.
+/// Maximum number of files and directories that are hashed for one command, those in named directories included.
 const MAX_FILES: u32 = 10_000;
 
 /// Placeholders of a server's command.

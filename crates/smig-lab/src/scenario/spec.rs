@@ -83,7 +83,7 @@ pub struct HostSettings {
     /// Whether CUBIC uses HyStart. The setting is machine-wide, so it applies to both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
-    /// Servers: how little of the time their processes run, as on a machine that is overloaded; always if absent.
+    /// Servers' host: the processes run for part of the time only, as on an overloaded machine; always if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starved: Option<Starvation>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
@@ -91,7 +91,7 @@ pub struct HostSettings {
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// How little of the time processes run: the rest they are stopped.
+/// Part of the time for which processes run; for the rest they are stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Starvation {
@@ -139,7 +139,7 @@ fn is_server(host: &HostRole) -> bool {
 pub struct ServerSpec {
     /// Server implementation.
     pub kind: ServerKind,
-    /// The host that it runs on; on the clients' host, only these reach it.
+    /// The host that it runs on; on the clients' host it listens on the loopback, so only that host reaches it.
     #[serde(default, skip_serializing_if = "is_server")]
     pub host: HostRole,
     /// Settings by section, as `smig serve --config` takes them (`smig config example`).

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::scenario::{ServerCommand, ServerKind, ServerSpec};
 
-/// A server that is not ours.
+/// Configuration of a server other than `smig`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BuiltInServer {

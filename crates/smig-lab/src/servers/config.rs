@@ -92,7 +92,7 @@ pub struct ProcessOptions {
     pub stop_signal: StopSignal,
     /// A log that it writes itself.
     pub own_log: Option<PathBuf>,
-    /// How little of the time its processes run once it is ready.
+    /// Part of the time for which its processes run once it is ready; always if absent.
     pub starved: Option<Starvation>,
 }
 
@@ -110,7 +110,7 @@ impl Default for ProcessOptions {
 }
 
 impl Launch {
-    /// Sets how little of the time the server and its backends run.
+    /// Sets the part of the time for which the server and its backends run.
     fn set_starved(&mut self, starved: Option<Starvation>) {
         self.process.starved = starved;
         for backend in &mut self.backends {
@@ -407,7 +407,7 @@ mod tests {
     /// h2o's documentation: the optimization is off for round-trip times below min-rtt, and above
     /// max-cwnd bytes in flight; default 65,535.
     #[test]
-    fn h2o_latency_optimization_applies_on_every_link_of_the_lab() {
+    fn h2o_latency_optimization_covers_the_bytes_in_flight_of_every_profile() {
         use smig_link::Profile;
 
         let config_text = launch_of(ServerKind::H2o).to_config_text();

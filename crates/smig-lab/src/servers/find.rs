@@ -32,16 +32,17 @@ const HTTP3_MODULE: [(&str, &str); 3] = [
     ("go.sum", include_str!("http3/go.sum")),
 ];
 
-/// Returns the program of a server, if it is installed. `smig` is the path of this program itself.
+/// Returns the program of a server, if it is installed; for servers that the lab builds, the `go` command that builds them.
+/// `smig` is the path of this program itself.
 #[must_use]
-pub fn find_server_program(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
+pub fn find_server_tool(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
     if let Some(program) = &server.program {
         return is_executable_file(program).then(|| program.clone());
     }
     match (server.kind, &server.command) {
         (ServerKind::Smig, _) => Some(smig.to_owned()),
         (ServerKind::Command, Some(command)) => find_command(&command.argv, smig),
-        // The lab builds it.
+        // The lab builds it, and the server of the kind `go`.
         (ServerKind::Http3, _) => find_in_path(ServerKind::Go.as_str()),
         (kind, _) => find_in_path(kind.as_str()),
     }

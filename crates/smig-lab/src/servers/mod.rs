@@ -11,7 +11,7 @@ mod process;
 
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv};
 pub use find::{
-    build_go_server, build_http3_peer, find_in_path, find_server_program, install_command,
+    build_go_server, build_http3_peer, find_in_path, find_server_tool, install_command,
     is_executable_file, server_version,
 };
 pub(crate) use find::{command_version, find_command};

@@ -32,7 +32,7 @@ pub struct Head {
     /// Parameters of the link for the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkFacts>,
-    /// Other facts about the run: scenario, versions, kernel.
+    /// Other facts about the run, such as the trial's hash and seed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
 }

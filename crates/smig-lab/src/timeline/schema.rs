@@ -67,7 +67,7 @@ pub enum Column {
     QueueBytes,
     /// Size of a dropped packet.
     DroppedBytes,
-    /// Body bytes of a stream so far.
+    /// Bytes of a stream's body that the connection has carried so far.
     CarriedBytes,
     /// Congestion window.
     CwndBytes,

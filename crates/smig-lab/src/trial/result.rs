@@ -26,7 +26,7 @@ pub struct TrialResult {
     pub seed: u64,
     /// Scenario that was measured.
     pub scenario: Scenario,
-    /// Versions of the servers and of this program, as they report them.
+    /// Versions of this program, the servers and the commands, as they report them.
     pub versions: BTreeMap<String, String>,
     /// Machine of the run.
     pub machine: Machine,

@@ -92,7 +92,7 @@ pub fn run(
     let mut trial_run = TrialRun { testbed: &mut testbed, recorder };
     let observe_result = trial_run.observe(request, &addresses, clients);
     let recorder = trial_run.recorder;
-    // First: clients fail when their server has exited.
+    // Check the servers before the clients' error: clients fail when their server has exited.
     for server in &servers {
         server.check_running().map_err(TrialError::ServerExited)?;
     }
@@ -248,7 +248,7 @@ impl TrialRun<'_> {
         let spec = WorkloadSpec {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
-            servers: server_addrs(request, self.testbed.server(), addresses),
+            server_by_client: server_addrs(request, self.testbed.server(), addresses),
             certificate,
             command_env: CommandEnv {
                 smig: request.smig.clone(),

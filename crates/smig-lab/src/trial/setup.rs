@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::origin::Build;
 use super::scratch_dir::ScratchDir;
 use crate::scenario::{ServerKind, Trial};
-use crate::servers::{build_go_server, build_http3_peer, find_server_program};
+use crate::servers::{build_go_server, build_http3_peer, find_server_tool};
 use crate::workload::ServerFiles;
 
 /// The programs that trials use.
@@ -21,9 +21,9 @@ pub struct Programs {
     pub smig: PathBuf,
     /// Its build.
     pub build: Build,
-    /// Programs of the servers.
+    /// Programs of the servers; for those that the lab builds, the `go` command until [`TrialSetup::create`].
     pub servers: BTreeMap<ServerKind, PathBuf>,
-    /// Versions that they and `smig` report.
+    /// Versions that `smig`, the servers and the commands report.
     pub versions: BTreeMap<String, String>,
 }
 
@@ -118,7 +118,7 @@ impl TrialSetup {
         let Programs { smig, build, servers, versions } = &self.programs;
         let program = |(name, server): (&String, &crate::scenario::ServerSpec)| {
             let program = match server.kind {
-                ServerKind::Command => find_server_program(server, smig),
+                ServerKind::Command => find_server_tool(server, smig),
                 kind => server.program.clone().or_else(|| servers.get(&kind).cloned()),
             };
             Some((name.clone(), program?))

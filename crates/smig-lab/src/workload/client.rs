@@ -339,8 +339,8 @@ impl OpenResponse {
         }
     }
 
-    /// Returns whether the bytes of the body were compared before, and are zeros here.
-    pub(super) const fn is_verified_by_peer(&self) -> bool {
+    /// Returns whether the client's program has already compared the body with the content; its bytes are zeros here.
+    pub(super) const fn is_already_verified(&self) -> bool {
         matches!(self, Self::Http3(_))
     }
 

@@ -77,7 +77,7 @@ impl SessionAddrs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the local address of a connection.
+    /// Returns the local address of a connection; of one that has not joined, that of the session's first connection.
     pub(super) fn of(&self, connection: ConnId) -> Option<SocketAddr> {
         let known = self.lock();
         known.joined_addrs.get(&connection).copied().or(known.first_addr)

@@ -36,7 +36,7 @@ pub enum EventKind {
     },
     /// Its stream has migrated.
     Migrated(MigrationRecord),
-    /// It is complete, was cancelled, or failed.
+    /// It has ended; the result has its outcome.
     Ended(Box<ObjectResult>),
 }
 

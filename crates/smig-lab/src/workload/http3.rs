@@ -1,7 +1,7 @@
 //! HTTP/3 client: a program built from Go sources, which sends the lab's requests over one QUIC connection.
 //!
-//! Owns the program and the lines to and from it (`servers/http3/main.go` defines them). It compares bodies with what was
-//! sent itself, and reports only how many bytes have arrived.
+//! Owns the program and the lines to and from it (`servers/http3/main.go` defines them). The
+//! program itself compares bodies with the lab's content, and reports only how many bytes have arrived.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,8 +21,8 @@ use super::server_files::object_path;
 use crate::scenario::TransferDirection;
 use crate::servers::exec_child;
 
-/// Maximum bytes of one report: the program's buffer.
-const MAX_REPORT_BYTES: usize = 64 << 10;
+/// Maximum number of body bytes that one report announces: the size of the program's buffer.
+const MAX_REPORTED_BYTES: usize = 64 << 10;
 
 /// A running client. Dropping it kills the program.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Http3Client {
     _program: Child,
 }
 
-/// The lines to the program, and who waits for its reports.
+/// The program's input, and the requests that wait for its reports, by id.
 #[derive(Debug)]
 struct Requests {
     input: Mutex<ChildStdin>,
@@ -108,7 +108,7 @@ impl Requests {
         writeln!(input, "{line}").map_err(|error| format!("the HTTP/3 client: {error}"))
     }
 
-    /// Distributes the program's reports until it ends; then nobody waits any more.
+    /// Distributes the program's reports until it ends; then fails the requests that still wait.
     fn read_reports(&self, output: ChildStdout) {
         for line in BufReader::new(output).lines() {
             let Ok(line) = line else { break };
@@ -129,7 +129,7 @@ fn parse_report(line: &str) -> Option<(u64, Report)> {
     let rest = words.next().unwrap_or_default();
     let report = match kind {
         "head" => Report::Head,
-        "data" => Report::Data(rest.parse().ok().filter(|bytes| *bytes <= MAX_REPORT_BYTES)?),
+        "data" => Report::Data(rest.parse().ok().filter(|bytes| *bytes <= MAX_REPORTED_BYTES)?),
         "end" => Report::End,
         "error" => Report::Error(rest.to_owned()),
         _ => return None,

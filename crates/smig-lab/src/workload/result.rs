@@ -52,7 +52,7 @@ pub struct ObjectResult {
     pub head_ns: Option<u64>,
     /// Arrival of the first bytes of the response's body.
     pub first_byte_ns: Option<u64>,
-    /// Time at which the object completed, was cancelled, or failed.
+    /// Time at which the object completed, was cancelled, failed, or reached the time limit.
     pub ended_ns: u64,
     /// Transferred bytes of the body.
     pub bytes: u64,

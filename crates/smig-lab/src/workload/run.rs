@@ -32,7 +32,7 @@ pub struct WorkloadSpec {
     /// Seed of everything random in the run.
     pub seed: u64,
     /// Address of each client's server.
-    pub servers: BTreeMap<String, SocketAddr>,
+    pub server_by_client: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
     pub certificate: String,
     /// Environment of clients that are commands.
@@ -177,7 +177,8 @@ async fn open_clients(
     let is_built_in = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
     for (name, spec) in workload_spec.scenario.clients.iter().filter(is_built_in) {
         let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
-        let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let server =
+            *workload_spec.server_by_client.get(name).ok_or_else(|| fail("it has none".into()))?;
         let client = match spec.kind {
             ClientKind::Http3 => start_http3(workload_spec, spec, server),
             _ => WorkloadClient::new(spec, server, &workload_spec.certificate, sessions),
@@ -216,7 +217,8 @@ fn build_command_clients(
     for (name, spec) in &workload_spec.scenario.clients {
         let Some(command) = &spec.command else { continue };
         let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
-        let server = *workload_spec.servers.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let server =
+            *workload_spec.server_by_client.get(name).ok_or_else(|| fail("it has none".into()))?;
         let has_tls = workload_spec
             .scenario
             .server_of(spec)

@@ -55,7 +55,7 @@ fn run_with(
     let spec = WorkloadSpec {
         scenario,
         seed: 1,
-        servers: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
+        server_by_client: BTreeMap::from([("user".into(), server.local_addrs()[0])]),
         certificate,
         command_env: CommandEnv {
             smig: "smig".into(),
@@ -102,7 +102,7 @@ fn a_receiver_gets_the_events_of_every_object_in_order() {
 }
 
 #[test]
-fn a_run_without_an_event_receiver_has_the_same_objects() {
+fn a_run_without_an_event_receiver_is_complete() {
     let observation = run_with(None, scenario(), TIME_LIMIT).unwrap();
     let big = observation.objects.iter().find(|object| object.name == "big").unwrap();
     assert_eq!((&big.outcome, big.bytes), (&Outcome::Complete, BIG_BYTES));
@@ -128,8 +128,8 @@ fn an_object_that_was_cancelled_in_time_is_recorded_after_the_time_limit() {
     for object in &observation.objects {
         let is_cancelled = object.outcome == Outcome::Cancelled;
         // On a very slow machine, the object does reach the limit.
-        let reached_limit = u128::from(object.ended_ns) > time_limit.as_nanos() / 2;
-        assert!(is_cancelled || reached_limit, "{object:?}");
+        let was_slow = u128::from(object.ended_ns) > time_limit.as_nanos() / 2;
+        assert!(is_cancelled || was_slow, "{object:?}");
         assert_eq!(object.cancel.is_some(), is_cancelled, "{object:?}");
     }
 }

@@ -209,7 +209,7 @@ impl BodyReader<'_> {
             if is_upload {
                 continue;
             }
-            if !response.is_verified_by_peer() && !content.verify_next(&piece) {
+            if !response.is_already_verified() && !content.verify_next(&piece) {
                 return ReadEnd::Damaged;
             }
             result.bytes += piece.len() as u64;

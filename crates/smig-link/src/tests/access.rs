@@ -15,7 +15,7 @@ fn a_policer_passes_a_burst_and_then_its_rate() {
     let policer = PolicerSpec { rate: Rate::mbit(8), burst_bytes: 30_000 };
     let mut link =
         new_link(DirectionSpec { policer: Some(policer), ..spec(Rate::mbit(1_000), 1, 10_000) });
-    // 10 s of 16 Mbit/s: the burst, and half of the rest.
+    // 10 s of 16 Mbit/s: the burst, and 10 s of 8 Mbit/s.
     offer(&mut link, flood(Rate::mbit(16), 1_000, Duration::from_secs(10), 0));
     let counters = link.counters();
     assert!((10_029..=10_031).contains(&counters.delivered_packets), "{counters:?}");
@@ -69,7 +69,7 @@ fn one_of_every_four_acknowledgements_is_sent() {
 }
 
 #[test]
-fn a_held_acknowledgement_is_sent_in_time_and_before_other_packets() {
+fn a_held_acknowledgement_is_sent_in_time_and_before_data_of_its_flow() {
     let mut link = new_link(thinned_spec());
     let packets = [
         (micros(0), NumberedPacket(1_000, ACK_BYTES)),

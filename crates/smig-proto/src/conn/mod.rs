@@ -90,7 +90,8 @@ pub(crate) enum ConnState {
     Open,
     /// Server: JOIN was received and is undecided; nothing more is read (SMIG-4.2/join-first).
     JoinPending(Box<UndecidedJoin>),
-    /// GOAWAY was sent and the connection is closed, or the transport was lost.
+    /// The connection was closed with GOAWAY, or abandoned without (SMIG-8.4/cancel-by-close), or its
+    /// transport was lost.
     Dead,
 }
 
@@ -135,7 +136,7 @@ pub(crate) enum JoinPermission {
     Forbidden,
 }
 
-/// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
+/// Counters of frames that are permitted but that only an attacker sends in large numbers.
 #[derive(Debug)]
 pub(crate) struct AbuseCounters {
     pub(crate) consecutive_empty_frames: u32,

@@ -119,11 +119,11 @@ causes! {
     CarrierWindowExceeded => FlowControlError, "unbound carrier holds more than a stream's window";
     TooManyCarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
     TooManyCarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
-    CarrierTimeout => Cancel, "carrier not bound in time";
+    AnswerTimeout => Cancel, "MIGRATE not answered in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";
     // Local errors.
     ConnectionLost => Cancel, "the connection ended";
-    ShortBody => InternalError, "the body is shorter or longer than its content-length";
+    BodyLengthMismatch => InternalError, "the body is shorter or longer than its content-length";
     Internal => InternalError, "internal error";
 }

@@ -49,10 +49,9 @@ enum Scope {
     Connection,
 }
 
-/// A receive window with a constant target size.
+/// A receive window of a target size that changes only by [`Self::grow`] and by SETTINGS.
 ///
-/// Invariant: `value + outstanding credit + returned_bytes == size`, unless SETTINGS changes
-/// `size`.
+/// Invariant: `value + outstanding credit + returned_bytes == size`.
 #[derive(Debug)]
 pub(crate) struct RecvWindow {
     scope: Scope,

@@ -40,7 +40,7 @@ pub struct Encoder {
     table: DynamicTable,
     /// The maximum table size from the next block on.
     max_size: u16,
-    /// The smallest target since the last block.
+    /// The smallest `max_size` since the last block.
     smallest_size: u16,
     /// Boxed to keep connections small; `None` until a response could repeat.
     repeated: Option<Box<RepeatedBlocks>>,

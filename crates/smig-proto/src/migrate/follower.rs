@@ -1,5 +1,5 @@
-//! The decisions of a follower (spec/smig.md sections 2, 5 and 6), as functions without an effect.
-//! The session performs them.
+//! The decisions of a follower (spec/smig.md sections 2, 5 and 6), as functions that change nothing
+//! but the migration's state. The session performs them.
 
 use super::{MigrationState, OpenMigration, PendingAnswer};
 use crate::error::{Cause, ErrorCode};
@@ -60,8 +60,8 @@ impl MigrationState {
         }
     }
 
-    /// Client: handles an offer. `was_declined`: the stream was offered before, and nothing has
-    /// changed since (SMIG-6.4/offered-once). `c1_joined`: its connection is in the session;
+    /// Client: handles an offer. `was_declined`: this side has declined an offer of the stream before
+    /// (SMIG-6.4/offered-once). `c1_joined`: its connection is in the session;
     /// streams of a former member do not move (SMIG-4.8/new-session).
     pub(crate) fn on_offer(
         &mut self,

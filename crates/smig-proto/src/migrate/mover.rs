@@ -1,5 +1,5 @@
-//! The decisions of a mover (spec/smig.md sections 5, 6 and 8), as functions without an effect. The
-//! session performs them.
+//! The decisions of a mover (spec/smig.md sections 5, 6 and 8), as functions that change nothing but
+//! the migration's state. The session performs them.
 
 use super::{MigrateError, MigrationState, OpenMigration, PendingAnswer};
 use crate::error::{Cause, ErrorCode};

@@ -1,6 +1,7 @@
 //! When to migrate a stream: pure functions from the driver's observations to a decision.
 //!
-//! [`MigrationPolicy::unknown_length_after`] of 0 and t: MigSW and MigSP of the paper (4.4 and 5).
+//! With [`MigrationPolicy::unknown_length_after`] 0, a body of unknown length moves at once, as in the
+//! paper's MigSW; with t, it moves after t bytes, as in the paper's MigSP (its sections 4.4 and 5).
 
 use core::fmt;
 use core::time::Duration;
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_and_urgency_decide_first() {
+    fn hints_decide_first_and_urgent_bodies_stay() {
         let policy = MigrationPolicy::default();
         let stays = PolicyInput { hint: MigrationHint::Stay, ..LARGE_BODY };
         assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));

@@ -80,17 +80,19 @@ impl std::error::Error for SendError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The client has disabled push, or its limit of concurrent pushes is reached.
+    /// The client has disabled push, its limit of concurrent pushes is reached, or the connection
+    /// accepts no new streams.
     Refused,
-    /// The parent stream has ended, or a move of it is unanswered.
-    NoParent,
+    /// No promise can be sent on the parent stream: this is a client, or the response has ended, or the
+    /// stream was promised itself, or a move of it is unanswered.
+    UnsuitableParent,
 }
 
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Refused => "the client accepts no more pushes",
-            Self::NoParent => "the parent stream has ended",
+            Self::UnsuitableParent => "the parent stream has ended, or cannot promise",
         })
     }
 }
@@ -336,7 +338,7 @@ impl Session {
 
     fn after_queueing(&mut self, key: StreamKey, length_matches: bool) -> Result<(), SendError> {
         if !length_matches {
-            self.fail_by_application(key, Cause::ShortBody);
+            self.fail_by_application(key, Cause::BodyLengthMismatch);
             return Err(SendError::WrongLength);
         }
         self.schedule(key);
@@ -387,17 +389,17 @@ impl Session {
         parent: StreamKey,
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
-        let stream = self.find_running(parent).map_err(|_| PushError::NoParent)?;
+        let stream = self.find_running(parent).map_err(|_| PushError::UnsuitableParent)?;
         let has_open_migration = stream.binding.open_migration().is_some();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let is_promised = stream.opener == Opener::Local;
         if self.side == Side::Client || has_open_migration || is_promised || !stream.send.is_open()
         {
-            return Err(PushError::NoParent);
+            return Err(PushError::UnsuitableParent);
         }
         let addr = stream.binding.send_addr();
         let open_streams = self.open_local_streams;
-        let conn = self.conns.find_mut(addr.conn).ok_or(PushError::NoParent)?;
+        let conn = self.conns.find_mut(addr.conn).ok_or(PushError::UnsuitableParent)?;
         if !conn.peer_settings.enable_push
             || open_streams >= conn.peer_settings.max_concurrent_streams
             || !conn.accepts_streams()

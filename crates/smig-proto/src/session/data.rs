@@ -152,11 +152,11 @@ impl Session {
         if end.is_end() {
             stream.recv.on_end()?;
         }
-        let is_draining = matches!(stream.key_state, KeyState::Draining(_));
+        let is_discarding = matches!(stream.key_state, KeyState::Discarding(_));
         if let Some(increment) = due_increment {
             self.send_window_update(key, increment);
         }
-        if is_draining {
+        if is_discarding {
             self.discard_unread(key);
         } else {
             self.signal_readable(key);

@@ -40,7 +40,7 @@ pub enum Event {
     /// The session has its key. A server's driver announces `app` to all workers, unless another
     /// session has it; a client may open spares.
     SessionEstablished {
-        /// The connection whose exporter made the key.
+        /// The connection that founded the session; over TLS, its exporter made the key.
         conn: ConnId,
         /// The session's AppID.
         app: AppId,
@@ -50,7 +50,8 @@ pub enum Event {
         /// The connection.
         conn: ConnId,
     },
-    /// Client: the server refused the JOIN; the connection is an ordinary HTTP/2 connection.
+    /// Client: the server refused the JOIN. After [`JoinRefusal::UnknownSession`] the connection founds
+    /// a new session, if it can; otherwise it is an ordinary HTTP/2 connection.
     JoinRefused {
         /// The connection.
         conn: ConnId,
@@ -98,19 +99,19 @@ pub enum Event {
         /// The stream.
         stream: StreamKey,
     },
-    /// The send buffer has room again.
+    /// The send buffer has room again, or this side's direction takes no more data.
     Writable {
         /// The stream.
         stream: StreamKey,
     },
-    /// This side's direction ended: its last byte was passed to a transport, or the peer does not
-    /// need the rest.
+    /// This side's direction ended: all of it was framed, though perhaps not written yet, or the peer
+    /// does not need the rest.
     Finished {
         /// The stream.
         stream: StreamKey,
     },
-    /// The stream failed. It must still be released.
-    Reset {
+    /// The stream failed: it was reset, or its connection was lost. It must still be released.
+    Failed {
         /// The stream.
         stream: StreamKey,
         /// The reason.
@@ -137,8 +138,8 @@ pub enum Event {
         /// Offset of the first body byte that arrives on `to`.
         recv_offset: u64,
     },
-    /// The peer declined a migration or an offer of this side; the stream continues on its old
-    /// connection.
+    /// The peer declined a migration or an offer of this side, and the stream continues on its old
+    /// connection; or this side withdrew a migration, because the server stopped the request.
     MigrationDeclined {
         /// The stream.
         stream: StreamKey,
@@ -157,7 +158,8 @@ pub enum Event {
     Closed {
         /// The connection.
         conn: ConnId,
-        /// The reason, unless it was closed gracefully.
+        /// The reason, unless [`crate::Session::close`] closed it or the peer closed it without
+        /// streams.
         error: Option<ConnectionError>,
     },
     /// A cancelled stream was the only one on this bulk connection: close the connection

@@ -47,7 +47,8 @@ use join::SessionKey;
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
 /// After each `handle_*` or command: drain [`Session::poll_event`]. Then, for each connection
-/// with a [`Session::transmit_demand`], call [`Session::poll_transmit`] until the transport is full. Then wait for the transport or for [`Session::poll_timeout`].
+/// with a [`Session::transmit_demand`], call [`Session::poll_transmit`] until the transport is full.
+/// Then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
     pub(crate) side: Side,
@@ -65,8 +66,8 @@ pub struct Session {
     pub(crate) open_local_streams: u32,
     /// Whether an open was refused because of the peer's limit, so that an event is due.
     pub(crate) open_blocked: bool,
-    /// The largest receive window of any stream at the time of its reset by this side: the peer may
-    /// be moving that stream.
+    /// The largest receive window that any failed stream had when it failed: the peer may be moving
+    /// that stream (SMIG-5.22/unbound-bytes).
     pub(crate) max_reset_window: i64,
     pub(crate) reset_budget: ResetBudget,
     /// Number of streams that this side reset.
@@ -223,7 +224,7 @@ impl Session {
         self.app_id
     }
 
-    /// Returns whether no stream is open.
+    /// Returns whether the session stores no stream, not even one that has ended and is not released.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.streams.len() == 0

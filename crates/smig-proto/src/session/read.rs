@@ -19,7 +19,7 @@ pub enum ReadResult {
     /// No data yet; [`crate::Event::Readable`] follows.
     Pending,
     /// The stream failed with this error; unread data is lost.
-    Reset(StreamError),
+    Failed(StreamError),
 }
 
 impl Session {
@@ -27,7 +27,7 @@ impl Session {
     pub fn read(&mut self, key: StreamKey) -> ReadResult {
         let Some(stream) = self.streams.find_mut(key) else { return ReadResult::End };
         if let Some(error) = &stream.error {
-            return ReadResult::Reset(error.clone());
+            return ReadResult::Failed(error.clone());
         }
         match stream.recv.take() {
             RecvItem::Data { data, conn, conn_credit, stream_credit } => {

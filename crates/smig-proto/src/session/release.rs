@@ -9,7 +9,7 @@ use crate::session::{Event, Session};
 use crate::stream::{ExchangeKind, KeyState, Opener, RecvState, SendState, StreamKey};
 
 /// Bytes of an unneeded request that are read before the client is requested to stop sending.
-const MAX_DRAINED_BYTES: i64 = 64 << 10;
+const MAX_DISCARDED_BYTES: i64 = 64 << 10;
 
 impl Session {
     /// Ends the stream if both directions have ended, unless it has failed meanwhile.
@@ -75,7 +75,7 @@ impl Session {
         let is_not_tunnel = stream.exchange_kind != ExchangeKind::Tunnel;
         if send_ended && is_not_tunnel && self.side == Side::Server {
             // The response is complete; the rest of the request is not needed.
-            stream.key_state = KeyState::Draining(0);
+            stream.key_state = KeyState::Discarding(0);
             return self.discard_unread(key);
         }
         self.cancel(key, ErrorCode::Cancel);
@@ -88,7 +88,7 @@ impl Session {
         let credits = stream.recv.discard();
         let window = i64::from(self.config.stream_window);
         let exceeded =
-            stream.recv.window.value() < window - MAX_DRAINED_BYTES && !stream.is_complete();
+            stream.recv.window.value() < window - MAX_DISCARDED_BYTES && !stream.is_complete();
         for (conn, credit) in credits {
             self.return_credit(conn, credit);
         }

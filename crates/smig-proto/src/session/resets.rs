@@ -259,7 +259,7 @@ impl Session {
         }
         self.forget_vacated_addrs(&vacated_addrs);
         if is_held {
-            self.events.push_back(Event::Reset { stream: key, error });
+            self.events.push_back(Event::Failed { stream: key, error });
         } else {
             self.free(key);
         }

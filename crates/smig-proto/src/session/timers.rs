@@ -107,11 +107,11 @@ impl Session {
             if answer_timed_out {
                 self.events
                     .push_back(Event::LimitHit { conn: conn_id, limit: "migration answer time" });
-                self.fail_by_timeout(key, Cause::CarrierTimeout);
+                self.fail_by_timeout(key, Cause::AnswerTimeout);
             } else if stream.check_stalled(now, min_bytes, stall_timeout) {
                 self.events.push_back(Event::LimitHit { conn: conn_id, limit: "stalled stream" });
                 self.fail_by_timeout(key, Cause::Stalled);
-            } else if stream.key_state.count_drain_tick() {
+            } else if stream.key_state.count_discard_tick() {
                 // Check this last: it stays true at each further tick, and the request to stop has
                 // no effect while there is data to send.
                 self.ask_to_stop(key);

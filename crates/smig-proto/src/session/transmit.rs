@@ -38,7 +38,8 @@ impl TransmitDemand {
 /// How much [`Session::poll_transmit`] may append, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransmitLimits {
-    /// Of DATA frames, approximately. Control frames, field blocks and trailers are not limited.
+    /// Of all frames, approximately. Control frames and field blocks count, but are appended even
+    /// beyond it; DATA and trailers are not started beyond it.
     pub bytes: usize,
     /// Of these, DATA frames of bulk. No bulk is sent below 1 KiB.
     pub bulk_bytes: usize,
@@ -169,7 +170,8 @@ impl Session {
         if let Some(policy) = &self.config.bulk {
             stream.send.track_pauses(now, policy, payload.bytes);
         }
-        // `room` is at least that, so only a window can be the reason.
+        // The limit from `room` is at least MIN_ORDINARY_DATA_BYTES, so only a window can make a
+        // frame with more data behind it smaller.
         let is_small = payload.bytes < MIN_ORDINARY_DATA_BYTES && stream.send.queued_bytes() > 0;
         // CVE-2019-9511
         let is_abuse =

@@ -202,7 +202,7 @@ impl Binding {
         }
     }
 
-    /// Forgets the former addresses, because the stream has ended.
+    /// Removes and returns the former addresses, because the stream has ended.
     pub(crate) fn take_vacated_addrs(&mut self) -> Vec<StreamAddr> {
         core::mem::take(&mut self.vacated_addrs)
     }

@@ -42,15 +42,15 @@ pub(crate) enum KeyState {
     /// Server: the response is complete, and the rest of the request is read and dropped. Most
     /// clients end the request soon, and few expect RST_STREAM after a response. Counts timer
     /// ticks; at the third, the client is requested to stop sending.
-    Draining(u8),
+    Discarding(u8),
 }
 
 impl KeyState {
     /// Counts a tick of a request that its client continues to send after the response. Returns
     /// whether there were more than two.
-    pub(crate) const fn count_drain_tick(&mut self) -> bool {
+    pub(crate) const fn count_discard_tick(&mut self) -> bool {
         match self {
-            Self::Draining(ticks) => {
+            Self::Discarding(ticks) => {
                 *ticks = ticks.saturating_add(1);
                 *ticks > 2
             }
@@ -135,7 +135,7 @@ impl Stream {
     }
 
     /// Updates the stall clock. Returns whether a stream with data to send has sent fewer than
-    /// `min_bytes` within `timeout`, because of the peer.
+    /// `min_bytes` within `timeout`.
     pub(crate) fn check_stalled(
         &mut self,
         now: Instant,

@@ -73,7 +73,7 @@ pub(crate) struct SendHalf {
     bulk_hint: BulkHint,
     /// Bytes that were framed since the queue was last empty.
     bytes_since_pause: u32,
-    /// Since when the queue is empty, if `bytes_since_pause` is 0.
+    /// When framing last emptied the queue.
     paused_at: Instant,
 }
 
@@ -251,7 +251,7 @@ impl SendHalf {
         let mut remaining_bytes = bytes;
         while remaining_bytes > 0 {
             let part = self.queue.take(remaining_bytes);
-            let Some(part) = part.debug_expect("the queue holds `queued` bytes") else { break };
+            let Some(part) = part.debug_expect("the queue has `queued_bytes`") else { break };
             remaining_bytes -= part.len();
             match payload.first_part {
                 None => payload.first_part = Some(part),

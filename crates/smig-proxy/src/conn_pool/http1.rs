@@ -128,7 +128,7 @@ impl Http1Conn {
         }
     }
 
-    /// Calls `poll` and polls the connection until both are pending.
+    /// Calls `poll` and polls the connection in turn, until `poll` is ready or both are pending.
     pub fn drive<R>(
         &mut self,
         cx: &Context<'_>,
@@ -152,7 +152,7 @@ impl Http1Conn {
         Poll::Pending
     }
 
-    /// Polls the connection until it is idle. Returns whether it can be reused.
+    /// Polls the connection until it makes no more progress. Returns whether it can be reused.
     pub(super) fn quiesce(&mut self) -> bool {
         self.shared_waker.begin_detached();
         let is_quiet = (0..MAX_POLL_ROUNDS).any(|_| {
@@ -173,8 +173,8 @@ impl Http1Conn {
         !self.shared_waker.is_notified() || self.quiesce()
     }
 
-    /// Polls a timeout, which starts anew if `restart` is set. A deadline that moves later, as it
-    /// does with each request, does not reset the timer.
+    /// Polls a timeout, which starts anew if `restart` is set; only then is `timeout` read. A deadline
+    /// that moves later, as it does with each request, does not reset the timer.
     pub fn poll_timeout(
         &mut self,
         cx: &mut Context<'_>,

@@ -64,7 +64,8 @@ impl Pool {
         Lease::new(Box::new(connection), self)
     }
 
-    /// Checks in a connection, or closes it if a request of another worker waits for its permit.
+    /// Checks in a connection, or closes it if it cannot be reused, or if a request of another worker waits for its
+    /// permit.
     pub(super) fn checkin(&self, mut connection: Box<Http1Conn>) {
         if !connection.quiesce() {
             return;

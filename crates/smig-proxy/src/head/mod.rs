@@ -1,6 +1,7 @@
 //! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and a message
-//! that two parsers could interpret differently is rejected; only a response's content-length is rewritten, without leading zeros. Where a message ends
-//! is determined in `framing`.
+//! that two parsers could interpret differently is rejected. One ambiguity is repaired instead:
+//! content-length is forwarded without leading zeros. Where a message ends is determined in
+//! `framing`.
 
 mod hop_by_hop;
 mod outgoing;

@@ -56,8 +56,8 @@ pub fn validate_request<B: http_body::Body>(
     let content = content.map_err(ProxyError::BadRequest)?;
     if present_fields.has(PresentFields::EXPECT) {
         check_expect(&headers)?;
-        // RFC 9110 section 10.1.1: the client does not wait for 100, and a server that sends it anyway would be ahead
-        // of the client.
+        // RFC 9110 section 10.1.1: only a client over HTTP/1.1 or HTTP/2 that has content to send waits for 100. The
+        // expectation of any other is ignored.
         if content.is_empty() || upgrade != UpgradeKind::None || version < Version::HTTP_11 {
             headers.remove(EXPECT);
         }
@@ -76,7 +76,7 @@ pub fn validate_request<B: http_body::Body>(
     ))
 }
 
-/// Accepts only 100-continue, and only once: another parser may take a similar value for it.
+/// Accepts only 100-continue, and only once: another parser may take a similar value for 100-continue.
 pub fn check_expect(headers: &HeaderMap) -> Result<(), ProxyError> {
     let mut expectations = headers.get_all(EXPECT).iter();
     let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");

@@ -68,7 +68,8 @@ pub async fn relay<C: TunnelEndpoint, R: TunnelEndpoint>(
     relay_with_progress(client, remote, idle_timeout, |_, _| {}).await
 }
 
-/// Like [`relay`], and calls `on_progress` with the bytes relayed so far: to the remote end, and to the client.
+/// Like [`relay`], and calls `on_progress` with the bytes relayed so far: to the remote end, and to the client. The
+/// final totals are only in the outcome.
 pub(super) async fn relay_with_progress<C: TunnelEndpoint, R: TunnelEndpoint>(
     mut client: C,
     mut remote: R,

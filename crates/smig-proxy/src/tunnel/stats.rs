@@ -15,9 +15,9 @@ use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
 /// How a tunnel was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelKind {
-    /// By CONNECT.
+    /// By CONNECT, to a host that the client names.
     Connect,
-    /// By Upgrade or extended CONNECT (RFC 8441), to an upstream.
+    /// By Upgrade, extended CONNECT (RFC 8441) or CONNECT, to an upstream.
     Upgrade,
     /// By SOCKS5.
     Socks,
@@ -80,8 +80,8 @@ struct Counts {
     opened_count: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-    /// Closed tunnels whose stream migrated.
-    migrated_count: AtomicU64,
+    /// Ended tunnels whose stream migrated.
+    migrated_ended_count: AtomicU64,
     ended_by_reason: [AtomicU64; END_REASONS.len()],
     duration_buckets: [AtomicU64; DURATION_BUCKETS_S.len()],
     duration_sum_ms: AtomicU64,
@@ -117,12 +117,13 @@ impl Counts {
     fn report(&self, kind: TunnelKind) -> TunnelReport {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let open_tunnels = self.lock_open_tunnels();
-        let migrated = open_tunnels.values().filter(|origin| origin.has_migrated()).count() as u64;
+        let migrated_open =
+            open_tunnels.values().filter(|stream| stream.has_migrated()).count() as u64;
         TunnelReport {
             kind: kind.as_str(),
             open: open_tunnels.len() as u64,
             opened: get(&self.opened_count),
-            migrated: get(&self.migrated_count) + migrated,
+            migrated: get(&self.migrated_ended_count) + migrated_open,
             bytes_in: get(&self.bytes_in),
             bytes_out: get(&self.bytes_out),
             ended: END_REASONS
@@ -243,8 +244,8 @@ impl Drop for Tunnel {
         // Held until the end: a report counts the tunnel either as open or as ended.
         let mut open_tunnels = counts.lock_open_tunnels();
         let tunnel_stream = open_tunnels.remove(&self.number);
-        if tunnel_stream.is_some_and(|origin| origin.has_migrated()) {
-            counts.migrated_count.fetch_add(1, Ordering::Relaxed);
+        if tunnel_stream.is_some_and(|stream| stream.has_migrated()) {
+            counts.migrated_ended_count.fetch_add(1, Ordering::Relaxed);
         }
         let duration = self.started_at.elapsed();
         let bucket = DURATION_BUCKETS_S.iter().position(|&bound| duration.as_secs_f64() <= bound);

@@ -78,7 +78,8 @@ pub(super) struct RelayState {
     faults: Vec<PlannedFault>,
     conns: Mutex<Vec<Arc<RelayedConn>>>,
     kills: Mutex<Vec<Kill>>,
-    /// Connections to the server that the relay could not open; they count as kills.
+    /// Connections to the server that the relay could not open. Like a kill, each may fail transfers; `kills`
+    /// does not count them.
     failed_connects: AtomicU64,
     /// The run is over: no more delays.
     is_run_over: AtomicBool,

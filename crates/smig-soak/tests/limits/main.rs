@@ -44,7 +44,7 @@ fn a_reset_burst_is_answered_with_enhance_your_calm() {
     let mut conn = target.connect_http2();
     conn.assert_responsive();
     let mut burst = Vec::new();
-    // Slightly more than the budget, so that GOAWAY can be read.
+    // Three times the budget, and short enough for a single write, so that GOAWAY can be read.
     for stream in (1..120).step_by(2) {
         burst.extend(encode_frame(HEADERS, END_HEADERS | END_STREAM, stream, GET_FIELD_BLOCK));
         burst.extend(encode_frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));

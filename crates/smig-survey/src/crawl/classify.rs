@@ -21,7 +21,8 @@ pub(super) enum ResponseClass {
     RetryLater(Option<Duration>),
     /// The server may not support the method; another may succeed.
     MethodRejected,
-    /// The object does not exist, or access is denied.
+    /// Any other response: the object does not exist, or the response has no object (204, 304), or it
+    /// redirects without a location.
     Refused,
 }
 

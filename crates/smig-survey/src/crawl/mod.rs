@@ -1,4 +1,5 @@
-//! Crawls sites politely: three levels, one host, robots.txt, a rate limit, headers only.
+//! Crawls sites politely: three levels by default, one host, robots.txt, a rate limit. HTML pages are read
+//! for their links; of other objects at most the header section and one byte.
 //!
 //! Owns the order of sites; `Walk` owns the order of a site's URLs, `Fetcher` the requests,
 //! [`ResultsFile`] the file from which a stopped crawl resumes. Dropping [`crawl`]'s future stops
@@ -164,8 +165,8 @@ async fn crawl_site(
     let _ = line_tx.send(ResultLine::Site(site_end)).await;
 }
 
-/// Returns the User-Agent value. Its comment has the contact for which RFC 9110 section 10.1.2 recommends the field From
-/// to robots.
+/// Returns the User-Agent value. Its comment has the contact that robots should send in the field From
+/// (RFC 9110 section 10.1.2).
 fn user_agent(contact: &str) -> Result<HeaderValue, SurveyError> {
     let contact = contact.trim();
     let is_contact = contact.contains("://") || contact.contains('@');

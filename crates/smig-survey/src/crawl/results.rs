@@ -103,7 +103,7 @@ impl ResultsFile {
             }
             ResultLine::Site(ended) => {
                 visits.remove(&ended.start);
-                // A site that did not respond is tried again.
+                // A site without a landing page is tried again.
                 if ended.end != WalkEnd::Unreachable {
                     finished_sites.insert(ended.start);
                 }

@@ -23,8 +23,8 @@ const MAX_PATTERN_BYTES: usize = 2048;
 pub(super) enum RobotsRules {
     /// There are no rules.
     AllowAll,
-    /// Nothing is allowed: the host's rules are unavailable (section 2.3.1.4), or demand a pause above
-    /// [`MAX_PAUSE`](super::schedule::MAX_PAUSE).
+    /// Nothing is allowed: the response is 429 or a server error (section 2.3.1.4), or the rules demand
+    /// a pause above [`MAX_PAUSE`](super::schedule::MAX_PAUSE).
     DisallowAll,
     File(Group),
 }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_without_rules_are_interpreted() {
+    fn the_status_and_the_file_determine_the_rules() {
         for (status, body, allowed) in [
             (200, &b""[..], true),
             (200, b"<html>no such page: \xff", true),

@@ -113,7 +113,8 @@ pub enum WalkEnd {
     Complete,
     /// A limit ended it early.
     Limited,
-    /// robots.txt disallows the landing page, is unavailable, or demands too long a pause.
+    /// robots.txt disallows the landing page, demands too long a pause, or is answered with 429 or a
+    /// server error.
     Disallowed,
     /// The landing page could not be loaded.
     Unreachable,

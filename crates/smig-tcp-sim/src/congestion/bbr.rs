@@ -189,7 +189,7 @@ impl Bbr {
 
     fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
-        // Linux starts in a random phase other than the drain.
+        // Linux starts in a random phase other than the drain; this code also leaves out the probing phase.
         self.cycle_index = 2 + (now.as_nanos() / 7919 % 6) as usize;
         self.cycle_start = now;
     }

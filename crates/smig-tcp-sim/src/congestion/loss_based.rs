@@ -21,7 +21,7 @@ pub(super) struct LossBased {
     ssthresh: f64,
     /// The window and the threshold before the last reduction.
     before: (f64, f64),
-    /// Proportional rate reduction: delivered in this recovery, packets in flight at its start, sent since.
+    /// Proportional rate reduction: packets delivered in this recovery, and packets in flight at its start.
     prr_delivered: f64,
     recovery_in_flight: f64,
     last_ack: Time,
@@ -91,7 +91,7 @@ impl LossBased {
         let excess = event.in_flight - self.ssthresh;
         let sent = if excess > 0.0 {
             let target = (self.ssthresh * self.prr_delivered / self.recovery_in_flight).ceil();
-            // What was sent so far is what keeps the flight at its size.
+            // Sent in this recovery: what is in flight now and was delivered, less what was in flight at its start.
             let out = event.in_flight + self.prr_delivered - self.recovery_in_flight;
             (target - out.max(0.0)).clamp(0.0, event.newly_delivered + 1.0)
         } else {

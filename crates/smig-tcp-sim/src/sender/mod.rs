@@ -16,7 +16,7 @@ use scoreboard::{Scoreboard, Segment, SegmentState};
 const MIN_RTO: Duration = Duration::from_millis(200);
 const MAX_RTO: Duration = Duration::from_secs(120);
 const INITIAL_RTO: Duration = Duration::from_secs(1);
-/// Linux adds this to the probe timeout, while one segment or more are in flight.
+/// Linux adds this to the probe timeout: the first while one segment is in flight, the second while more are.
 const PROBE_MARGIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(2)];
 
 /// What TCP_INFO shows.
@@ -150,7 +150,7 @@ impl Sender {
 
     pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
         let prior_in_flight = self.scoreboard.in_flight() as f64;
-        let (mut newest, mut count, mut was_sent_once) = (None::<Segment>, 0.0, None::<Time>);
+        let (mut newest, mut count, mut original_sent_at) = (None::<Segment>, 0.0, None::<Time>);
         let mut is_original_delivered = false;
         self.scoreboard.on_ack(ack, |segment| {
             count += 1.0;
@@ -158,7 +158,7 @@ impl Sender {
                 newest = Some(*segment);
             }
             if !segment.is_retransmitted {
-                was_sent_once.get_or_insert(segment.sent_at);
+                original_sent_at.get_or_insert(segment.sent_at);
                 is_original_delivered |= segment.state == SegmentState::Lost;
             }
         });
@@ -167,7 +167,7 @@ impl Sender {
         let rtt = newest
             .filter(|newest| !newest.is_retransmitted)
             .map(|newest| now.since(newest.sent_at));
-        if let Some(sent_at) = was_sent_once {
+        if let Some(sent_at) = original_sent_at {
             self.update_rtt(now.since(sent_at));
         }
         if let Some(rtt) = rtt {

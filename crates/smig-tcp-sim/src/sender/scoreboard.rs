@@ -161,7 +161,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes back that segments that were sent once are lost.
+    /// Marks all lost segments as in flight again: they were not lost.
     pub(super) fn undo_lost(&mut self) {
         for segment in &mut self.segments {
             if segment.state == SegmentState::Lost {

@@ -16,7 +16,8 @@ use crate::netns::{Direction, Host, TestbedError, seed_of};
 
 /// Offered load, as a multiple of the rate.
 const RELATIVE_LOAD: f64 = 1.25;
-/// Offered load for a variable rate, as a multiple of its mean: above the generator's maximum.
+/// Offered load for a variable rate, as a multiple of its mean: above the generator's maximum. The
+/// peaks of a trace file may be higher.
 const RELATIVE_LOAD_OF_VARIABLE_RATE: f64 = 3.5;
 /// Total rate above which the directions are measured one after the other: the
 /// hosts' threads need the processors.

@@ -42,7 +42,7 @@ pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfChec
 }
 
 fn set_up(from_host: &Host, to_host: &Host, rate: Rate) -> io::Result<()> {
-    // `ip` runs in the host `from`; it refers to `to` by this process's descriptor.
+    // `ip` runs in `from_host`; it refers to `to_host` by this process's descriptor.
     let peer_namespace =
         format!("/proc/{}/fd/{}", std::process::id(), to_host.namespace().as_raw_fd());
     ip(from_host, &format!("link add v0 type veth peer name v0 netns {peer_namespace}"))?;

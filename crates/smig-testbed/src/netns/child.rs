@@ -35,7 +35,8 @@ pub struct Child {
 
 impl Child {
     /// Starts a program in the network namespace of the calling thread. Another thread calls
-    /// `on_end` once the program and all its descendants have ended.
+    /// `on_end` once the program has ended; in a PID namespace of its own, all its descendants have
+    /// ended by then.
     ///
     /// # Errors
     /// When the program cannot be started.

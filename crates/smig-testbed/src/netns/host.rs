@@ -153,7 +153,7 @@ fn new_namespace() -> Result<OwnedFd, TestbedError> {
         .context(|| format!("cannot open {path}"))
 }
 
-/// A thread that runs in a host.
+/// A thread that runs in a host, or in the network namespace of the thread that started it.
 #[derive(Debug)]
 pub struct HostThread<T>(JoinHandle<Option<T>>);
 

@@ -26,7 +26,7 @@ pub struct LogFile(Spool<LinkEvent>);
 pub struct LogFileOutcome(WriterResult);
 
 impl LogFileOutcome {
-    /// Checks for write errors.
+    /// Checks for write errors. All of them are known once the [`LogFile`] has been dropped.
     ///
     /// # Errors
     /// The writer's error, if there is one; returned once.

@@ -46,7 +46,7 @@ const RTAX_CC_ALGO: u16 = 16;
 const AF_INET: u8 = 2;
 
 impl Route<'_> {
-    /// Adds the route in the calling thread's namespace.
+    /// Adds the route in the calling thread's namespace, or replaces the one to the same destination.
     pub(super) fn replace(&self) -> io::Result<()> {
         let body = self.body(interface_index(self.interface)?);
         request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)

@@ -29,7 +29,8 @@ pub(super) fn die_with_parent(command: &mut Command) {
 }
 
 /// Opens a TUN device called `name` in the calling thread's namespace. Each read
-/// and write is one IP packet without a header, and does not block.
+/// and write is one IP packet, without the driver's packet information in front, and
+/// does not block.
 pub(super) fn open_tun(name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;

@@ -45,7 +45,7 @@ pub(crate) fn links_are_independent() -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn a_log_is_written_while_the_link_runs() -> Result<()> {
+pub(crate) fn a_log_file_agrees_with_the_counters() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("to-client.csv");
     let mut spec = link(Rate::mbit(20), 10, 20);
@@ -182,7 +182,7 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     Ok(())
 }
 
-/// A generated link's nominal rate follows from the run's seed, like the link itself.
+/// A generated link's expected rate follows from the run's seed, like the link itself.
 pub(crate) fn a_varying_link_is_compared_with_its_model() -> Result<()> {
     let mut spec = link(Rate::mbit(6), 20, 200);
     for (direction, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {

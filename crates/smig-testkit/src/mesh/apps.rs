@@ -117,7 +117,7 @@ impl World {
                     self.exchanges[number].side_mut(side).is_readable = false;
                     break;
                 }
-                ReadResult::Reset(error) => {
+                ReadResult::Failed(error) => {
                     self.expect_end_event(number, side, error.to_string());
                     break;
                 }

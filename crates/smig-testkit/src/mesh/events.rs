@@ -3,15 +3,15 @@
 use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
 
 use crate::mesh::link::{CloseCause, Side};
-use crate::mesh::net::DriverEvent;
+use crate::mesh::net::EngineEvent;
 use crate::mesh::plan::number_of;
 use crate::mesh::world::World;
 
 impl World {
-    /// Handles the events for the applications.
+    /// Handles all queued events, and checks each.
     pub(crate) fn handle_events(&mut self) {
         while let Some(event) = self.mesh.next_event() {
-            self.on_driver_event(event);
+            self.on_engine_event(event);
         }
         for (number, side, text) in core::mem::take(&mut self.unconfirmed_ends) {
             if self.exchanges[number].side(side).error.is_none() {
@@ -31,7 +31,7 @@ impl World {
         })
     }
 
-    fn on_driver_event(&mut self, DriverEvent { side, session, event }: DriverEvent) {
+    fn on_engine_event(&mut self, EngineEvent { side, session, event }: EngineEvent) {
         match event {
             Event::Request { stream, head, end, .. } => {
                 let Some(number) = number_of(&head.headers).filter(|&at| at < self.exchanges.len())
@@ -95,7 +95,7 @@ impl World {
             | Event::Informational { stream, .. }
             | Event::Readable { stream }
             | Event::Writable { stream }
-            | Event::Reset { stream, .. }
+            | Event::Failed { stream, .. }
             | Event::Migrated { stream, .. }
             | Event::MigrationOffered { stream }
             | Event::MigrationDeclined { stream } => *stream,
@@ -129,7 +129,7 @@ impl World {
             }
             Event::Readable { .. } => model.is_readable = true,
             Event::Writable { .. } => model.is_writable = true,
-            Event::Reset { error, .. } => {
+            Event::Failed { error, .. } => {
                 model.error = Some(error.clone());
                 self.exchanges[number].has_open_offer &= side == Side::Server;
                 self.check_error(number, side, &error);
@@ -148,7 +148,7 @@ impl World {
     fn is_expected(&self, cause: Cause) -> bool {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
-            Cause::CarrierTimeout => {
+            Cause::AnswerTimeout => {
                 self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s)
             }
             Cause::Stalled

@@ -43,7 +43,7 @@ pub(crate) struct SideModel {
 }
 
 impl SideModel {
-    /// Returns whether the stream exists or has completed, and nothing ended it early.
+    /// Returns whether the stream was opened at this end, has not failed, and is not released.
     pub(crate) const fn is_alive(&self) -> bool {
         self.key.is_some() && self.error.is_none() && !self.is_released
     }

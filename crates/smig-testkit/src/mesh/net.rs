@@ -1,7 +1,7 @@
 //! The two ends and their connections: the drivers, in virtual time and without sockets.
 //!
 //! Owns engines, connections, the registry of sessions and the keying material. Makes no decisions about
-//! streams; events for the application are queued for [`Mesh::next_event`].
+//! streams; all events are queued for [`Mesh::next_event`], also those that the driver has handled.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,8 +17,8 @@ use crate::mesh::link::{CloseCause, Link, LinkEnd, Pipe, Side};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
 
-/// An event of an engine.
-pub(crate) struct DriverEvent {
+/// An event of an engine, and where it occurred.
+pub(crate) struct EngineEvent {
     pub(crate) side: Side,
     pub(crate) session: usize,
     pub(crate) event: Event,
@@ -35,7 +35,7 @@ pub struct Mesh {
     /// Refusals for the next joins, regardless of their proof.
     pub(crate) join_refusals: VecDeque<JoinRefusal>,
     registry: Vec<(AppId, usize)>,
-    driver_events: VecDeque<DriverEvent>,
+    queued_events: VecDeque<EngineEvent>,
     scratch: OutputBuffer,
     rng: Rng,
 }
@@ -59,7 +59,7 @@ impl Mesh {
             inspector: FrameInspector::default(),
             join_refusals: VecDeque::new(),
             registry: Vec::new(),
-            driver_events: VecDeque::new(),
+            queued_events: VecDeque::new(),
             scratch: OutputBuffer::new(),
             rng: Rng::new(setup.seed ^ 0x6d65_7368),
             now,
@@ -67,8 +67,8 @@ impl Mesh {
         }
     }
 
-    pub(crate) fn next_event(&mut self) -> Option<DriverEvent> {
-        self.driver_events.pop_front()
+    pub(crate) fn next_event(&mut self) -> Option<EngineEvent> {
+        self.queued_events.pop_front()
     }
 
     pub(crate) fn session_mut(&mut self, side: Side, index: usize) -> &mut Session {
@@ -289,7 +289,7 @@ impl Mesh {
         self.pump_events();
     }
 
-    /// Drains the events of all engines: handles those for the driver, queues the others.
+    /// Drains the events of all engines: handles those for the driver, and queues all of them.
     pub(crate) fn pump_events(&mut self) {
         loop {
             let mut is_idle = true;
@@ -339,7 +339,7 @@ impl Mesh {
             }
             _ => {}
         }
-        self.driver_events.push_back(DriverEvent { side, session, event });
+        self.queued_events.push_back(EngineEvent { side, session, event });
     }
 
     fn owner_of(&self, app: AppId) -> Option<usize> {
@@ -393,7 +393,8 @@ impl Mesh {
         (u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits())).to_be_bytes()
     }
 
-    /// Returns a TLS exporter's output: equal at both ends of one connection, and different elsewhere.
+    /// Returns the requested keying material. A TLS exporter's output is equal at both ends of one connection, and
+    /// different elsewhere.
     fn keying_material(&mut self, link: usize, request: &KeyingRequest) -> [u8; 32] {
         let seed = match request {
             KeyingRequest::Zero => return [0; 32],

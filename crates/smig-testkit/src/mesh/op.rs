@@ -14,7 +14,7 @@ pub enum MigrateTo {
     Spare,
     /// A given connection.
     Link(u8),
-    /// The server offers it to the client.
+    /// None: the server offers the stream to the client, which chooses one.
     Offer,
 }
 
@@ -83,7 +83,7 @@ pub enum Op {
 enum OpMix {
     /// Transfers and migrations, without early ends.
     Calm,
-    /// Mainly migrations.
+    /// Many migrations, and a few early ends.
     Migrating,
     /// Everything: resets, failures, long pauses.
     Rough,

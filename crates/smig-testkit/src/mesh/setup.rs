@@ -29,7 +29,7 @@ pub struct Setup {
     pub server_max_open_migrations: u32,
     /// SETTINGS_MAX_FRAME_SIZE of both ends.
     pub max_frame_size: u32,
-    /// Bytes of unsent control frames above which an end stops reading.
+    /// Framed, unsent bytes of a connection, without requests, above which an end stops reading it.
     pub max_buffered_output: u32,
     /// Migrations of a stream that the client initiates or accepts.
     pub client_max_migrations: u8,
@@ -44,7 +44,8 @@ pub struct Setup {
     pub max_streams: u32,
     /// Whether the client accepts pushes.
     pub push: Push,
-    /// Length from which a body is bulk; those of unknown length after half of it.
+    /// Length from which a body is bulk. Twice as much for an urgent stream; a body of unknown length, or a
+    /// tunnel, is bulk after half of it without a pause.
     pub bulk_min_size: u32,
 }
 

@@ -164,7 +164,7 @@ impl Peer {
         })
     }
 
-    /// Reads the available part of a body.
+    /// Reads the available part of a body. Trailers that follow it are discarded.
     pub fn read(&mut self, key: StreamKey) -> Bytes {
         let mut body = BytesMut::new();
         self.with_session(|session, _| {

@@ -103,7 +103,7 @@ impl Peer {
     #[track_caller]
     pub fn take_error(&mut self, key: StreamKey) -> smig_proto::StreamError {
         self.take_event(|event| match event {
-            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            Event::Failed { stream, error } if *stream == key => Some(error.clone()),
             _ => None,
         })
     }
@@ -112,7 +112,7 @@ impl Peer {
     #[track_caller]
     pub fn expect_not_failed(&mut self, key: StreamKey) {
         let error = self.try_take_event(|event| match event {
-            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            Event::Failed { stream, error } if *stream == key => Some(error.clone()),
             _ => None,
         });
         assert_eq!(error, None, "the stream failed");

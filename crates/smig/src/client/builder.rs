@@ -175,8 +175,9 @@ impl ClientBuilder {
     /// Sets how many connections a client has at most with a server over HTTP/2 that does not support SMig (default
     /// 2). Nothing migrates there. So while a connection carries bulk, by the thresholds of the
     /// [migration policy](Self::migration), and other requests share it, a second one is opened beside it, and new
-    /// requests go to the connection with the least bulk. Each connection is a session of its own. It closes after 30
-    /// seconds without a request, or earlier by [`idle_timeout`](Self::idle_timeout). 1: there is only one.
+    /// requests go to the connection with the least bulk. Each connection is a session of its own; those beside the
+    /// first close after 30 seconds without a request, or earlier by [`idle_timeout`](Self::idle_timeout). 1: there is
+    /// only one.
     #[must_use]
     pub fn plain_connections(mut self, max: usize) -> Self {
         self.max_plain_connections = max.max(1);
@@ -194,9 +195,10 @@ impl ClientBuilder {
     }
 
     /// Sets whether bulk from a server over HTTP/2 that does not support SMig is paced by its connection's receive window
-    /// while other streams are active (default: no): the queue of the path, where their responses wait, stays short.
-    /// Beside other users of the path it then gets less than its share, although the window is lifted while they fill the
-    /// queue. Paths with a round-trip time below 2 ms are not paced.
+    /// once other streams are active, until it ends (default: no): the queue of the path, where their responses wait,
+    /// stays short. Beside other users of the path it then gets less than its share, although the window is lifted while
+    /// they fill the queue. Paths with a round-trip time below 2 ms are not paced, and nothing is if
+    /// [`plain_connections`](Self::plain_connections) is 1.
     #[must_use]
     pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
         self.receive_pacing = is_enabled;
@@ -248,8 +250,8 @@ impl ClientBuilder {
     }
 
     /// Sets how many connections may be open at once; default: no limit. The limit may be shared with other clients.
-    /// A session's first connection waits for a permit, at most for
-    /// [`queue_timeout`](Self::queue_timeout); without an available permit, no spare is dialed.
+    /// A connection that a request needs (the first of a session, over HTTP/1.1 each) waits for a permit, at most for
+    /// [`queue_timeout`](Self::queue_timeout); without an available permit, no spare or second connection is dialed.
     #[must_use]
     pub fn connections(mut self, limit: ConnectionLimit) -> Self {
         self.connection_limit = Some(limit);
@@ -274,7 +276,7 @@ impl ClientBuilder {
     /// Builds the client. It connects when the first request is sent.
     ///
     /// # Errors
-    /// CA certificates that cannot be read.
+    /// CA certificates that cannot be read, or a system that provides no random bytes.
     pub fn build(self) -> Result<Client, Error> {
         entropy::check()?;
         let max_connections =

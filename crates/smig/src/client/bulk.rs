@@ -17,8 +17,8 @@ const EVALUATION_STEP_BYTES: u64 = 32 << 10;
 /// A second connection costs a handshake of several round trips: with less left than this, it is not opened.
 const MIN_TIME_FOR_CONNECTION: Duration = Duration::from_millis(250);
 
-/// A stream of unknown length is not bulk while [`EVALUATION_STEP_BYTES`] of it take longer than this: a watch, or a tunnel
-/// with a terminal in it.
+/// A stream of unknown length is not bulk while [`EVALUATION_STEP_BYTES`] of it take longer than this: a stream of
+/// events, or a tunnel that carries a terminal.
 const MAX_STEP_TIME: Duration = Duration::from_secs(1);
 
 /// Watches whether a stream is bulk.
@@ -151,7 +151,7 @@ fn bytes_per_s(bytes: u64, time: Duration) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What a watch says: whether the stream is bulk, and if so whether it lasts.
+    /// Result of an evaluation: whether the stream is bulk, and if so whether it is worth another connection.
     #[derive(Debug, PartialEq, Eq)]
     enum Bulk {
         No,
@@ -213,7 +213,7 @@ mod tests {
         let fast = Duration::from_millis(100);
         assert_eq!(watched.after(fast, STEP), (Bulk::No, 0));
         assert_eq!(watched.after(fast, 4 * STEP), (Bulk::Long, 1));
-        assert_eq!(watched.after(2 * MAX_STEP_TIME, 5 * STEP), (Bulk::No, 0), "a watch");
+        assert_eq!(watched.after(2 * MAX_STEP_TIME, 5 * STEP), (Bulk::No, 0), "slow");
         assert_eq!(watched.after(fast, 6 * STEP), (Bulk::Long, 1));
     }
 

@@ -78,8 +78,8 @@ impl OriginSessions {
         self.sessions.retain(|session| !session.mailbox.is_closed());
     }
 
-    /// Returns the backoff of the next attempt to open a session beside bulk; `None` if it must wait. One that is idle
-    /// for `idle_timeout` closes.
+    /// Returns the backoff of the next attempt to open a session beside bulk; `None` if it must wait. Such a
+    /// session closes when it has been idle for `idle_timeout`.
     fn next_backoff(&self, now: Instant, idle_timeout: Duration) -> Option<Duration> {
         match &self.last_beside {
             Some(last) => {
@@ -300,7 +300,7 @@ impl OriginContext {
         timeout(after, limit.acquire()).await.map(Some).map_err(timeout_error)
     }
 
-    /// Acquires a permit for a spare, if one is available. `Ok(None)` if connections are not
+    /// Acquires a permit for a connection that no request needs, if one is available. `Ok(None)` if connections are not
     /// limited.
     pub(super) fn try_acquire_permit(
         &self,

@@ -36,8 +36,8 @@ pub(super) struct ContinuableResponse {
     length: u64,
 }
 
-/// Fields by which a request is more than "this resource, now".
-const CONDITIONS: [HeaderName; 8] = [
+/// Fields of requests that are not continued: their response depends on more than the resource.
+const NON_CONTINUABLE_FIELDS: [HeaderName; 8] = [
     RANGE,
     IF_RANGE,
     IF_MATCH,
@@ -53,7 +53,7 @@ const CONDITIONS: [HeaderName; 8] = [
 pub(super) fn is_continuable_request(head: &RequestHead) -> bool {
     head.method == Method::GET
         && head.protocol.is_none()
-        && !CONDITIONS.iter().any(|name| head.headers.contains_key(name))
+        && !NON_CONTINUABLE_FIELDS.iter().any(|name| head.headers.contains_key(name))
 }
 
 impl ContinuableResponse {

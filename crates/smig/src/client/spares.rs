@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offer_waits_only_while_a_connection_can_be_dialed() {
+    fn connections_are_dialed_only_while_enabled_and_outside_a_backoff() {
         // SMIG-6.2/offer-answered
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
         let mut spares = Spares::new(([127, 0, 0, 1], 1).into(), Security::Ineligible, 0);

@@ -19,7 +19,7 @@ impl CertificateNames {
         Some(Self(certificate.clone()))
     }
 
-    /// Returns the names as written in the certificate, including wildcards. They are for an index only;
+    /// Returns the DNS names in the certificate, in lower case, including wildcards. They are for an index only;
     /// [`covers`](Self::covers) decides whether the certificate is valid for a host.
     pub(crate) fn dns_names(&self) -> Vec<String> {
         let Ok(parsed) = webpki::EndEntityCert::try_from(&self.0) else { return Vec::new() };

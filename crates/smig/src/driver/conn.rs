@@ -178,7 +178,8 @@ impl DriverConn {
         (self.applied_cap, self.release_rate) = (None, None);
     }
 
-    /// Limits the sending rate to `cap` bytes per second, or the role's own limit; `u64::MAX` is no limit.
+    /// Limits the sending rate to `cap` bytes per second, or to the role's own limit if that is lower; `u64::MAX` is no
+    /// limit.
     pub(super) fn set_cap(&mut self, cap: u64) {
         let cap = self.role_pacing_rate.map_or(cap, |own| own.min(cap));
         // A change of 1/128 or less is not worth a system call.

@@ -55,8 +55,8 @@ pub(crate) trait SessionHandler {
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
-    /// Returns whether the task may end. Asked only when the session has no connection: a server's session closes its
-    /// mailbox before it answers yes.
+    /// Returns whether the task may end. Called only when the session has no connection: a server's session closes its
+    /// mailbox before it returns true.
     fn is_done(&self) -> bool;
     /// Handles the end of the task, once: it has completed, or it was dropped before, at any point. Streams
     /// may be open, and commands in the mailbox.

@@ -17,7 +17,7 @@ use super::conn_set::ConnOptions;
 
 /// Interval between two checks of whether the round-trip time is long enough for pacing.
 const RTT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the estimate of the path is kept after the last bulk.
+/// How long a connection that carries other data, too, counts as carrying bulk after its last bulk.
 const KEEP_TIME: Duration = Duration::from_secs(5);
 
 /// Whether bulk is limited to the measured rate of the path.
@@ -92,14 +92,14 @@ impl BulkPacing {
     }
 
     /// Updates the limit, after `interactive_bytes` of other data were sent, and applies it to the connections that
-    /// streams have migrated to. Ends pacing if there has been no bulk for some time.
+    /// streams have migrated to. Ends pacing if no connection carries bulk.
     pub(super) fn update(
         &mut self,
         now: Instant,
         conns: &mut [DriverConn],
         interactive_bytes: u64,
     ) {
-        if !conns.iter().any(|conn| is_paced(conn, now)) {
+        if !conns.iter().any(|conn| carries_bulk(conn, now)) {
             self.end(conns);
             return;
         }
@@ -141,7 +141,7 @@ impl BulkPacing {
         }
     }
 
-    /// Ends pacing, because there has been no bulk for some time.
+    /// Ends pacing: no connection carries bulk.
     fn end(&mut self, conns: &mut [DriverConn]) {
         if self.pacer.take().is_some() {
             self.deferral.cancel();
@@ -155,10 +155,10 @@ impl BulkPacing {
         self.acknowledged += conns.iter_mut().map(DriverConn::take_acknowledged).sum::<u64>();
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
         let all_in_flight: u64 = conns.iter().map(in_flight).sum();
-        let paced = conns.iter().filter(|conn| is_paced(conn, now));
-        let in_flight = paced.clone().map(in_flight).sum();
+        let with_bulk = conns.iter().filter(|conn| carries_bulk(conn, now));
+        let in_flight = with_bulk.clone().map(in_flight).sum();
         let retransmitted = conns.iter().map(|conn| u64::from(conn.sample.retransmitted)).sum();
-        let sending = paced.filter(|conn| conn.sample.in_flight > 0);
+        let sending = with_bulk.filter(|conn| conn.sample.in_flight > 0);
         let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
             return pacer.on_idle(now);
         };
@@ -191,8 +191,8 @@ fn cap(pacer: &Pacer) -> u64 {
     if pacer.is_starved() { u64::MAX } else { pacer.cap() }
 }
 
-/// Returns whether a connection carries bulk, or has until recently.
-fn is_paced(conn: &DriverConn, now: Instant) -> bool {
+/// Returns whether a connection carries bulk, or has until recently. One that a stream has migrated to always counts.
+fn carries_bulk(conn: &DriverConn, now: Instant) -> bool {
     let is_recent = |at| now.saturating_duration_since(at) < KEEP_TIME;
     conn.role == ConnectionRole::Bulk || conn.last_bulk_at.is_some_and(is_recent)
 }

@@ -39,7 +39,7 @@ pub enum TimeoutPhase {
     Connect,
     /// The TLS handshake.
     Handshake,
-    /// Waiting for a slot, while all permitted streams or connections are in use.
+    /// Waiting for a stream or a connection, while all that are permitted are in use.
     Queue,
     /// The response's head.
     Response,
@@ -212,7 +212,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the connection failed while the stream was open.
+    /// Returns whether the connection failed while the stream was open, or other I/O failed, such as reading the
+    /// system's certificates.
     #[must_use]
     pub fn is_transport(&self) -> bool {
         match &*self.0 {

@@ -16,13 +16,13 @@ pub struct TlsError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TlsErrorKind {
-    /// No trusted authority has signed it.
+    /// No trusted authority has signed the certificate.
     Untrusted,
-    /// It is valid for other names only.
+    /// The certificate is valid for other names only.
     Name,
-    /// It has expired, or is not valid yet.
+    /// The certificate, or that of its issuer, has expired or is not valid yet.
     Time,
-    /// It is not usable for this purpose, whatever its issuer.
+    /// There is no certificate that is usable for this purpose, whatever its issuer.
     Unusable,
     /// The peer does not speak TLS.
     NotTls,
@@ -190,7 +190,7 @@ impl TlsError {
         )
     }
 
-    /// Returns whether it would succeed if the certificate or its issuer were trusted.
+    /// Returns whether the handshake could succeed if the certificate or its issuer were trusted.
     #[must_use]
     pub const fn is_untrusted(&self) -> bool {
         matches!(self.kind, TlsErrorKind::Untrusted)

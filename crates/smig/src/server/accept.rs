@@ -27,9 +27,9 @@ use crate::transport::{self, ReceiveOutcome, Transport};
 
 /// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-/// Limit for protocol detection; hyper refuses longer request lines.
+/// Limit for protocol detection: a longer first line counts as HTTP/1.1, whose parser has limits of its own.
 const MAX_LINE_BYTES: usize = 16 << 10;
-/// Pause of the accept loop after the system ran out of file descriptors.
+/// Pause of the accept loop after accept(2) failed, usually because there are no more file descriptors.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of connections accepted at shutdown: the length of the backlog of a socket that the server has bound.
 /// One that the application has bound may have a longer backlog. What waits there beyond this is reset, unless another

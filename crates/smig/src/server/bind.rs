@@ -35,7 +35,7 @@ pub(super) enum ListenTarget {
 #[derive(Debug)]
 pub(super) struct ListenerConfig {
     pub(super) id: ListenerId,
-    pub(super) addr: ListenTarget,
+    pub(super) target: ListenTarget,
     pub(super) security: ListenSecurity,
 }
 
@@ -90,10 +90,10 @@ pub(super) fn bind_all(
 
 /// Opens a listener, with one socket for each of `workers` workers.
 pub(super) fn bind(
-    ListenerConfig { id, addr, security }: ListenerConfig,
+    ListenerConfig { id, target, security }: ListenerConfig,
     workers: usize,
 ) -> Result<(ListenerInfo, Vec<Listener>), Error> {
-    let (addr, sockets) = match addr {
+    let (addr, sockets) = match target {
         ListenTarget::Bind(addr) => bind_addr(addr, workers).map_err(|error| {
             Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"))
         }),

@@ -37,7 +37,7 @@ use crate::stream::Incoming;
 /// Which component refuses (421) requests for names that neither SNI nor the certificate covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthorityCheck {
-    /// The server, on HTTP/2, before the service is called.
+    /// The server, on HTTP/2 and except for CONNECT, before the service is called.
     #[default]
     Server,
     /// The service, with [`ConnectionInfo::serves`](crate::ConnectionInfo::serves): it also gets requests
@@ -146,8 +146,8 @@ impl ServerBuilder {
         self.add_listener(ListenTarget::Bound(listener), ListenSecurity::Cleartext(trust))
     }
 
-    fn add_listener(mut self, addr: ListenTarget, security: ListenSecurity) -> Self {
-        self.listeners.push(ListenerConfig { id: self.ids.next(), addr, security });
+    fn add_listener(mut self, target: ListenTarget, security: ListenSecurity) -> Self {
+        self.listeners.push(ListenerConfig { id: self.ids.next(), target, security });
         self
     }
 

@@ -145,7 +145,7 @@ impl Server {
     ) -> Result<ListenerInfo, Error> {
         let config = ListenerConfig {
             id: self.listener_ids.next(),
-            addr: ListenTarget::Bind(addr),
+            target: ListenTarget::Bind(addr),
             security,
         };
         let (listener_info, listeners) = bind::bind(config, self.listener_changes.len())?;

@@ -48,8 +48,8 @@ impl SessionRecord {
         self.closed_streams.push_back((stream, pending));
     }
 
-    /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration, of
-    /// which this end had counted `counted_bytes` when the migration was reported.
+    /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration: the count
+    /// when this end began it, otherwise `counted_bytes`, the count when it was reported.
     pub(crate) fn on_migrated(
         &mut self,
         stream: StreamKey,

@@ -1,5 +1,5 @@
 //! Receive progress of an HTTP/1.1 request's body, and whether its reader waits for data. Streams of HTTP/2 have
-//! this state in the engine.
+//! this state in the engine and in [`SharedStream`](super::shared::SharedStream).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

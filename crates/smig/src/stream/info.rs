@@ -42,8 +42,8 @@ impl StreamInfo {
         self.0.connection()
     }
 
-    /// Requests a migration to another connection, whatever the policy decides. Has no effect if the session
-    /// has no other connection and can open none.
+    /// Requests a migration to a spare connection, whatever the policy decides. If no spare is ready, it has no effect
+    /// at a client; a server offers the migration to its client, unless [`Offers::Never`](crate::Offers::Never) is set.
     pub fn migrate(&self) {
         self.0.request_migration();
     }

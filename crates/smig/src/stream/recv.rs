@@ -29,7 +29,7 @@ pub(crate) fn deliver(
                 shared.put_end();
                 return BodyRecvState::Ended;
             }
-            ReadResult::Reset(error) => {
+            ReadResult::Failed(error) => {
                 shared.fail(Error::from(error));
                 return BodyRecvState::Ended;
             }

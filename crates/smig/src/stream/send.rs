@@ -71,7 +71,7 @@ where
     SendProgress::Pending
 }
 
-/// Sends one chunk. Returns `Some` if it was the last.
+/// Sends one chunk. Returns `Some` if nothing more is to be sent: it was the last, or it failed.
 fn send_chunk(
     session: &mut Session,
     key: StreamKey,

@@ -113,7 +113,7 @@ async fn a_request_that_waits_for_settings_may_be_dropped_and_times_out() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(TIMEOUT, released).await.expect("the queue slot of a dropped request");
+    timeout(TIMEOUT, released).await.expect("the queue permit of a dropped request");
 
     let client = builder().queue_timeout(Duration::from_millis(10)).build().unwrap();
     let error = timeout(TIMEOUT, client.request(websocket(&url))).await.expect("the queue timeout");

@@ -210,7 +210,7 @@ async fn transfers_with_random_migrations_and_cuts_are_correct_or_fail() {
     assert!(complete_count > 0);
 }
 
-/// Checks that the error is one of the connection or of the peer. Returns 1.
+/// Checks that the error is one of the connection or of the stream, or allows a retry. Returns 1.
 fn check_clean_failure(seed: u64, error: &Error) -> u32 {
     println!("seed {seed}: {error}");
     let ended = error.is_transport() || error.is_remote() || error.is_connect();

@@ -150,7 +150,7 @@ async fn a_request_that_is_returned_unsent_keeps_its_queue_permit() {
     let mut second_request = Box::pin(client.request(get(&url)));
     assert!(second_request.as_mut().poll(cx).is_pending());
     assert_eq!(queue.available_permits(), 0);
-    // A task waiting in line would get any released slot.
+    // A task that waits in `poll_ready` would get any released permit.
     let mut other = client.clone();
     assert!(tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx).is_pending());
     let response = within("an answer", second_request).await.expect("it is not refused");

@@ -155,7 +155,7 @@ async fn clients_share_a_limit_on_connections() {
     while !limit.has_waiters() {
         tokio::task::yield_now().await;
     }
-    // A request waits, so the first client releases its permit.
+    // The first client's session closes and releases its permit, for the request that waits.
     first_client.retire(&Origin::http(addr.ip().to_string(), addr.port()));
     assert_eq!(waiting_request.await.unwrap().unwrap().status(), 200);
 }

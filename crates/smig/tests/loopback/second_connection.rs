@@ -110,7 +110,7 @@ async fn start_waiting(client: &Client, addr: SocketAddr) -> tokio::task::JoinHa
     task
 }
 
-/// Waits for the server's `count`-th connection.
+/// Waits until the observed client has opened another connection.
 async fn wait_for_connection(events: &mut Events) {
     wait_for_event(events, |event| matches!(event, ObserverEvent::ConnectionOpened { .. })).await;
 }
@@ -198,7 +198,8 @@ enum Fate {
     Close,
 }
 
-/// Starts a TCP proxy: the first connection is forwarded, the others meet `later`. Each is sent to the channel.
+/// Starts a TCP proxy: the first connection is forwarded, the others meet `later`. What each meets is sent to the
+/// channel.
 async fn proxy(server: SocketAddr, later: Fate) -> (SocketAddr, mpsc::UnboundedReceiver<Fate>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();

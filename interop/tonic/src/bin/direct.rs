@@ -1,10 +1,11 @@
 //! The same service and client, with smig instead of tonic's transport: large responses migrate.
 //!
 //!     tonic-direct server ADDRESS CHAIN KEY
-//!     tonic-direct client https://ADDRESS AUTHORITY checks
-//!     tonic-direct client https://ADDRESS AUTHORITY load BIGS CHUNKS
+//!     tonic-direct client https://ADDRESS CA checks
+//!     tonic-direct client https://ADDRESS CA load BIGS CHUNKS
 //!
-//! In addition to the figures of `load`, it prints the number of migrations of the client's session.
+//! CA is a file with the certificates to trust. In addition to the figures of `load`, it prints the
+//! number of migrations of the client's session.
 
 use anyhow::{Result, bail};
 use interop_tonic::client::Client;
@@ -22,22 +23,22 @@ async fn main() -> Result<()> {
             println!("listening on {:?}", server.local_addrs());
             std::future::pending().await
         }
-        ["client", url, authority, "checks"] => {
-            let (_, mut client) = connect(url, authority)?;
+        ["client", url, ca, "checks"] => {
+            let (_, mut client) = connect(url, ca)?;
             println!("{}", client.checks().await?);
         }
-        ["client", url, authority, "load", bigs, chunks] => {
-            let (smig, client) = connect(url, authority)?;
+        ["client", url, ca, "load", bigs, chunks] => {
+            let (smig, client) = connect(url, ca)?;
             let mut found = client.load(bigs.parse()?, chunks.parse()?).await?;
             found["migrations"] = smig.stats().migrations.into();
             println!("{found}");
         }
-        _ => bail!("server ADDRESS CHAIN KEY, or client URL AUTHORITY checks | load BIGS CHUNKS"),
+        _ => bail!("server ADDRESS CHAIN KEY, or client URL CA checks | load BIGS CHUNKS"),
     }
     Ok(())
 }
 
-fn connect(url: &str, authority: &str) -> Result<(smig::Client, Client<smig::Client>)> {
-    let smig = smig::Client::builder().trust(Trust::File(authority.into())).build()?;
+fn connect(url: &str, ca: &str) -> Result<(smig::Client, Client<smig::Client>)> {
+    let smig = smig::Client::builder().trust(Trust::File(ca.into())).build()?;
     Ok((smig.clone(), Client::with_origin(smig, url.parse()?)))
 }

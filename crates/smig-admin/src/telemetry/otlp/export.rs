@@ -145,7 +145,7 @@ impl ExportStats {
 impl StatsSource for ExportStats {
     fn report(&self, stats: &mut ReportedStats) {
         stats.telemetry = Some(TelemetryReport {
-            sent: self.exported_spans.load(Ordering::Relaxed),
+            exported: self.exported_spans.load(Ordering::Relaxed),
             dropped: self.dropped_spans.load(Ordering::Relaxed),
         });
     }

@@ -69,7 +69,7 @@ impl DemoOptions {
     }
 }
 
-/// Parses a scenario; returns its faults.
+/// Parses a scenario. The error is the list of its faults.
 pub(crate) fn parse_scenario(text: &str, name: &str) -> Result<Campaign, String> {
     parse(text, name, Path::new("/"), &|_| Ok(())).map_err(|faults| {
         let faults: Vec<_> = faults.into_iter().map(|fault| fault.message).collect();

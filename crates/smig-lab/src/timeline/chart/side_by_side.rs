@@ -59,7 +59,7 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     ))
 }
 
-/// Builds the panels that every run has, even without values.
+/// Builds the panels; those without values are left out, except the strip of the marks.
 fn figure(timeline: &Timeline, view: &View, min_rows: usize) -> Figure {
     let connections = Connections::of(timeline);
     let marks = action_marks(timeline, &connections, view);

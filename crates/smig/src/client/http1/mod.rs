@@ -34,7 +34,7 @@ const MAX_CONNECTIONS: usize = 6;
 #[derive(Debug)]
 struct Http1Conn {
     hyper: SendRequest<RequestBody>,
-    /// The connection is not persistent: its last request or response said so.
+    /// No further request may be sent on it: see [`is_last_request`] and [`is_last_response`].
     must_close: bool,
     peer: IpAddr,
     /// Value of [`IdleConns::generation`] when the connection was dialed.
@@ -53,8 +53,9 @@ struct Http1Pool {
 #[derive(Debug, Default)]
 struct IdleConns {
     conns: Vec<Http1Conn>,
-    /// The server's addresses from the last `set_addresses`, and the number of such calls.
+    /// The server's addresses from the last `set_addresses`.
     addresses: Vec<IpAddr>,
+    /// Number of calls of `set_addresses`.
     generation: u64,
 }
 
@@ -212,7 +213,7 @@ impl Http1Pool {
         self.idle_conns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection to the pool, unless it is not persistent or the server's addresses have
+    /// Returns a connection to the pool, unless it must be closed or the server's addresses have
     /// changed.
     fn checkin(&self, conn: Http1Conn) {
         let mut idle = self.lock();

@@ -70,7 +70,7 @@ pub(crate) struct RangeAnswer {
     pub(crate) result: Result<ContinuationRest, String>,
 }
 
-/// Ends a task when its stream has ended.
+/// Aborts a task on drop: its stream has ended, or its result has arrived.
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop(AbortHandle);
 
@@ -169,7 +169,7 @@ impl ClientSession {
             ContinuationState::Requested { _task: AbortOnDrop(task.abort_handle()) };
     }
 
-    /// Returns whether the stream's connection has others, not bulk, that have waited for some time.
+    /// Returns whether the stream's connection has others, not bulk, that have been open for some time.
     fn has_company(&self, now: Instant, slot: Slot) -> bool {
         (0..self.slots.capacity()).map(Slot).filter(|&other| other != slot).any(|other| {
             self.slots.get(other).is_some_and(|other: &OpenRequest| {

@@ -188,7 +188,7 @@ impl SessionHandler for ClientSession {
                     self.release_if_complete(turn, slot);
                 }
             }
-            Event::Reset { stream, error } => match slot(stream) {
+            Event::Failed { stream, error } => match slot(stream) {
                 Some(slot) => self.on_reset(turn, slot, error),
                 None => turn.session.release(stream),
             },
@@ -268,7 +268,7 @@ impl SessionHandler for ClientSession {
         let Some((request, _)) = self.slots.take_woken(slot) else { return };
         let requests = request.shared.take_requests();
         let key = request.key;
-        // The application has read the complete response and dropped it: continue to send the request.
+        // If the response was complete when it was dropped, the request is still sent to its end.
         if requests.dropped && request.shared.is_abandoned() {
             return self.release_stream(turn, slot);
         }
@@ -297,7 +297,7 @@ impl SessionHandler for ClientSession {
         self.resume_throttled(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_released());
         self.expire_queued(turn.now);
-        if self.awaits_settings() {
+        if self.may_await_settings() {
             self.open_queued(turn);
         }
         if turn.session.has_peer_settings() {

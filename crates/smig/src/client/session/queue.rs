@@ -37,8 +37,9 @@ impl ClientSession {
         }
     }
 
-    /// Returns whether the first request waits for the server's SETTINGS: all that could overtake it have done so.
-    pub(super) fn awaits_settings(&self) -> bool {
+    /// Returns whether the first request may wait for the server's SETTINGS, as an extended CONNECT does. Only the
+    /// first one matters: requests that can overtake it have done so.
+    pub(super) fn may_await_settings(&self) -> bool {
         self.queue.front().is_some_and(|request| request.head.protocol.is_some())
     }
 
@@ -90,9 +91,8 @@ impl ClientSession {
         self.throttled_until = Some(self.reset_rate.next_decrease(now));
     }
 
-    /// Resumes throttled requests and resets when the server has discounted some resets.
-    /// Until then, if
-    /// another session can be opened, the queued requests are returned for it.
+    /// Resumes throttled requests and resets when the server has discounted some resets. Until then, if another session
+    /// can be opened, the queued requests are returned for it.
     pub(super) fn resume_throttled(&mut self, turn: &mut TurnCx<'_>) {
         if self.throttled_until.is_some_and(|at| at <= turn.now) {
             self.throttled_until = None;

@@ -246,8 +246,8 @@ impl ClientSession {
         self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
     }
 
-    /// Notes whether the stream is bulk. If it is, and others share its connection, a second connection is opened, and
-    /// the response may continue there.
+    /// Evaluates whether the stream is bulk. If it is, and others share its connection, a second connection is opened,
+    /// and the response may continue there; what is received may be paced.
     fn watch_bulk(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         if self.protocol != NegotiatedProtocol::Http2 || self.state != SessionState::Open {
             return;
@@ -265,8 +265,8 @@ impl ClientSession {
         let is_wanted = watch.must_leave()
             || (progress.is_worth_connection()
                 && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
-        let is_paced = self.receive_pacer.is_some() || !context.receive_pacing;
-        if !is_paced && (is_wanted || context.has_siblings()) {
+        let may_start_pacing = context.receive_pacing && self.receive_pacer.is_none();
+        if may_start_pacing && (is_wanted || context.has_siblings()) {
             self.receive_pacer = Some(ReceivePacer::default());
         }
         if is_wanted {
@@ -275,7 +275,8 @@ impl ClientSession {
         }
     }
 
-    /// Sets the receive window of the connection while it carries bulk, and other streams are active.
+    /// Sets the receive window of the connection, from when [`Self::watch_bulk`] has started the pacer until the
+    /// connection carries no bulk.
     pub(super) fn pace_receiving(&mut self, turn: &mut TurnCx<'_>) {
         let Some(pacer) = &mut self.receive_pacer else { return };
         let Some(conn) = turn.session.connections().next() else { return };

@@ -41,7 +41,8 @@ pub enum Trust {
     Loaded(LoadedTrust),
 }
 
-/// A [`Trust`] whose files have been read. Cheap to clone: clones share the certificates.
+/// A [`Trust`] whose files have been read, except the system's trust store, which is read on first use. Cheap to clone:
+/// clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct LoadedTrust(TrustSource);
 

@@ -112,7 +112,7 @@ impl CertificateFields {
         Some(())
     }
 
-    /// Returns whether its basic constraints mark it as an authority.
+    /// Returns whether it is an authority: by its basic constraints, or self-issued if it has version 1.
     pub(super) const fn is_authority(&self) -> bool {
         self.is_authority
     }

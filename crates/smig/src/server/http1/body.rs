@@ -32,7 +32,7 @@ pin_project! {
 }
 
 impl<B: Body> TrackedBody<B> {
-    /// Wraps a body; `connection` is set if the body may be delimited by close.
+    /// Wraps a body; `conn_state` is set if the body may be delimited by close.
     pub(super) fn new(
         body: B,
         conn_state: Option<&Arc<Http1ConnState>>,

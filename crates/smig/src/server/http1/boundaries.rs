@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(stop, Some(ScanStop::Malformed("both transfer-encoding and content-length")));
     }
 
-    /// For each new one, hyper parses all of them again.
+    /// For each new empty line, hyper parses all of them again.
     #[test]
     fn many_empty_lines_before_a_request_are_refused() {
         let lines = |count| "\r\n".repeat(count);

@@ -212,7 +212,7 @@ where
                     self.release_if_complete(turn, slot);
                 }
             }
-            Event::Reset { stream, error } => match self.stream_slots.get(stream) {
+            Event::Failed { stream, error } => match self.stream_slots.get(stream) {
                 Some(slot) => self.on_reset(turn, slot, error),
                 None => turn.session.release(stream),
             },

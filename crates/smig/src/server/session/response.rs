@@ -113,7 +113,7 @@ where
                 }
                 self.release_if_complete(turn, slot);
             }
-            // An `Event::Reset` follows.
+            // An `Event::Failed` follows.
             SendProgress::StreamEnded => exchange.send_state = BodySendState::Ended,
             SendProgress::Failed(error) => {
                 let code = match error.downcast_ref() {
@@ -150,7 +150,7 @@ where
         let mut migrated_count = 0;
         for &slot in &*candidates {
             let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            migrated_count += usize::from(candidate.is_some_and(Candidate::has_migrated));
+            migrated_count += usize::from(candidate.is_some_and(Candidate::has_begun_migration));
         }
         let unmigrated_count = slots.len().saturating_sub(migrated_count);
         for &slot in &*candidates {
