@@ -7,16 +7,15 @@
 
 use std::process::ExitCode;
 
-use smig_tcp_sim::{Carrier, Cell, Measurement, Release, Sending, matrix, pacer};
+use smig_tcp_sim::{Carrier, Cell, Measurement, Release, Sending, matrix};
 
-const SENDINGS: [(&str, Carrier, Release); 7] = [
+const SENDINGS: [(&str, Carrier, Release); 6] = [
     ("plain", Carrier::Shared, Release::Unbounded),
     ("lowat", Carrier::Shared, Release::LowUnsent),
     ("own", Carrier::Own, Release::LowUnsent),
     ("own/rate", Carrier::Own, Release::Rate),
-    ("own/kernel", Carrier::Own, Release::Kernel),
-    ("own/session", Carrier::Own, Release::Session),
-    ("shared/session", Carrier::Shared, Release::Session),
+    ("own/bounded", Carrier::Own, Release::Bounded),
+    ("shared/bounded", Carrier::Shared, Release::Bounded),
 ];
 
 fn main() -> ExitCode {
@@ -70,7 +69,7 @@ struct Means {
 fn measure(cell: &Cell, sending: Sending, seeds: u64) -> Means {
     let mut means = Means::default();
     for seed in 0..seeds {
-        let result: Measurement = cell.run(sending, seed + 1, pacer).expect("a valid cell");
+        let result: Measurement = cell.run(sending, seed + 1).expect("a valid cell");
         let each = 1.0 / seeds as f64;
         means.mean += result.mean_ms() * each;
         means.p95 += result.quantile_ms(0.95) * each;
