@@ -1,13 +1,15 @@
-//! How much bulk a connection that carries interactive data too may send now: a token bucket.
+//! How much bulk a session may write now: a token bucket, and a bound in flight.
 //!
-//! A limit on the socket's rate (SO_MAX_PACING_RATE) would hold back interactive data behind bulk, so such a
-//! connection is paced before the socket: the owner writes a piece of bulk, a few packets, whenever the bucket
-//! allows one. Interactive data is sent at once and consumes from the bucket too, so that the two together send
-//! what the path carries. No I/O, no clock, no timer of its own.
+//! A limit on the socket's rate (SO_MAX_PACING_RATE) would hold back interactive data behind bulk, and knows no bound in
+//! flight. So bulk is held before the socket: the owner writes a piece of it, a few packets, whenever the bucket allows
+//! one. Interactive data is sent at once and consumes from the bucket too, so that the two together send what the path
+//! carries. No I/O, no clock, no timer of its own.
 
 use std::time::Duration;
 
 use smig_proto::Instant;
+
+use super::pacer::Bounds;
 
 /// The time that a piece takes on the path. Also the resolution of the owner's timer.
 const PIECE_TIME: Duration = Duration::from_millis(1);
@@ -20,6 +22,8 @@ const USUAL_PACKET_BYTES: u32 = 1448;
 /// The longest delay of the owner for which bulk makes up, when it waited for the bucket. What the path could have
 /// carried meanwhile is sent at once, so it is queued for at most this time.
 const MAX_CATCH_UP: Duration = Duration::from_millis(20);
+/// Interval between two checks of whether bytes in flight have arrived, while they are what bulk waits for.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// While interactive data is being paid off, bulk gets this part of what the bucket earns.
 const DEFERRED_SHARE_DIVISOR: u64 = 4;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
@@ -27,8 +31,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// The allowance for bulk, in bytes.
 #[derive(Debug)]
 pub struct BulkBucket {
-    /// Bytes per second; `u64::MAX` is no limit.
-    rate: u64,
+    bounds: Bounds,
     piece_bytes: u64,
     allowance: u64,
     /// Bytes of interactive data that bulk still makes room for, and of bulk beyond its allowance.
@@ -37,47 +40,51 @@ pub struct BulkBucket {
     refilled_at: Instant,
     /// Earned since then and less than a byte, in bytes divided by [`NANOS_PER_SECOND`].
     fraction: u128,
-    /// Bulk waits for the allowance, and nothing else.
+    /// Bytes written to all connections and not acknowledged: what the owner has measured, and written since.
+    outstanding: u64,
+    /// Bulk waits for the bucket, and nothing else.
     is_waiting: bool,
 }
 
 impl BulkBucket {
     /// Creates a bucket with one piece. Interactive data defers bulk for `max_deferral` at most; zero: not at all.
-    pub fn new(now: Instant, rate: u64, max_deferral: Duration) -> Self {
+    pub fn new(now: Instant, bounds: Bounds, max_deferral: Duration) -> Self {
         let mut bucket = Self {
-            rate,
+            bounds,
             piece_bytes: 0,
             allowance: 0,
             debt: 0,
             max_deferral,
             refilled_at: now,
             fraction: 0,
+            outstanding: 0,
             is_waiting: false,
         };
-        bucket.set_rate(rate, 0);
+        bucket.set_bounds(bounds, 0);
         bucket.allowance = bucket.piece_bytes;
         bucket
     }
 
-    /// Adds what was earned up to now at the previous rate; from now on the rate is `rate` bytes per second, and a
-    /// packet holds `packet_bytes`.
-    pub fn refill(&mut self, now: Instant, rate: u64, packet_bytes: u32) {
+    /// Adds what was earned up to now at the previous rate; from now on `bounds` apply, and a packet holds
+    /// `packet_bytes`.
+    pub fn refill(&mut self, now: Instant, bounds: Bounds, packet_bytes: u32) {
         let elapsed = now.saturating_duration_since(self.refilled_at);
         self.refilled_at = self.refilled_at.max(now);
-        if self.rate != u64::MAX {
-            let earned = u128::from(self.rate) * elapsed.as_nanos() + self.fraction;
+        if self.bounds.rate != u64::MAX {
+            let earned = u128::from(self.bounds.rate) * elapsed.as_nanos() + self.fraction;
             self.fraction = earned % NANOS_PER_SECOND;
             let earned = u64::try_from(earned / NANOS_PER_SECOND).unwrap_or(u64::MAX);
             let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
             self.debt -= paid;
             self.allowance = self.allowance.saturating_add(earned - paid).min(self.capacity());
         }
-        self.set_rate(rate, packet_bytes);
+        self.set_bounds(bounds, packet_bytes);
     }
 
-    fn set_rate(&mut self, rate: u64, packet_bytes: u32) {
+    fn set_bounds(&mut self, bounds: Bounds, packet_bytes: u32) {
         let packet = u64::from(if packet_bytes == 0 { USUAL_PACKET_BYTES } else { packet_bytes });
-        self.rate = rate;
+        let rate = bounds.rate;
+        self.bounds = bounds;
         // Whole packets, one at least: on a slow path, more would be a queue of its own.
         let packets = (bytes_in(rate, PIECE_TIME) + packet / 2) / packet;
         let is_pair_short = bytes_in(rate, MAX_PAIR_TIME) >= 2 * packet;
@@ -85,27 +92,56 @@ impl BulkBucket {
         self.piece_bytes = packets.max(min_packets).saturating_mul(packet);
     }
 
-    /// Returns the largest allowance: the current piece, and what the owner's delay has missed.
+    /// Returns the largest allowance: the current piece, what the owner's delay has missed, and what must be written
+    /// before it is due.
     fn capacity(&self) -> u64 {
-        let missed = if self.is_waiting { bytes_in(self.rate, MAX_CATCH_UP) } else { 0 };
-        self.piece_bytes.saturating_add(missed)
+        let missed = if self.is_waiting { bytes_in(self.bounds.rate, MAX_CATCH_UP) } else { 0 };
+        self.piece_bytes.saturating_add(missed).saturating_add(self.bounds.write_ahead)
+    }
+
+    /// Sets the bytes that were written to all connections of the session and not acknowledged.
+    pub const fn set_outstanding(&mut self, bytes: u64) {
+        self.outstanding = bytes;
     }
 
     /// Records that interactive data was sent. What bulk has already earned stays: endless interactive data must not
     /// take all of it.
     pub fn on_interactive(&mut self, bytes: u64) {
-        self.debt = self.debt.saturating_add(bytes).min(bytes_in(self.rate, self.max_deferral));
+        self.outstanding = self.outstanding.saturating_add(bytes);
+        let max_debt = bytes_in(self.bounds.rate, self.max_deferral);
+        self.debt = self.debt.saturating_add(bytes).min(max_debt);
     }
 
     /// Returns the size of the piece of bulk that may be sent now, in bytes with all framing; `None` if there is none
-    /// yet.
+    /// yet. An owner that is late gets several pieces as one.
     pub fn piece(&self) -> Option<u64> {
-        (self.allowance >= self.piece_bytes).then_some(self.piece_bytes)
+        let room = self.bounds.max_in_flight.saturating_sub(self.outstanding);
+        let room_pieces = room.saturating_add(self.piece_bytes / 2) / self.piece_bytes;
+        let pieces = room_pieces.min(self.allowance / self.piece_bytes);
+        (pieces > 0).then(|| pieces.saturating_mul(self.piece_bytes))
+    }
+
+    /// Returns whether a piece could be sent but for the bytes in flight. The owner measures them then
+    /// ([`Self::set_outstanding`]): some may have arrived.
+    pub fn is_full(&self) -> bool {
+        self.has_allowance() && self.excess() > 0
+    }
+
+    fn has_allowance(&self) -> bool {
+        self.allowance >= self.piece_bytes
+    }
+
+    /// Returns by how many bytes the next piece would exceed the bound in flight, to the nearest piece: half of one is
+    /// as much too few as too many.
+    fn excess(&self) -> u64 {
+        let after = self.outstanding.saturating_add(self.piece_bytes - self.piece_bytes / 2);
+        after.saturating_sub(self.bounds.max_in_flight)
     }
 
     /// Records that bulk was sent. One piece may exceed the allowance slightly.
     pub fn consume(&mut self, bytes: u64) {
         let excess = bytes.saturating_sub(self.allowance);
+        self.outstanding = self.outstanding.saturating_add(bytes);
         self.allowance = self.allowance.saturating_sub(bytes);
         self.debt = self.debt.saturating_add(excess);
     }
@@ -116,10 +152,15 @@ impl BulkBucket {
         self.is_waiting = is_waiting;
     }
 
-    /// Returns when the next piece may be sent; `None` if bulk does not wait for that.
+    /// Returns when the next piece may be sent, or when to measure the bytes in flight again; `None` if bulk does not
+    /// wait for that.
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.is_waiting || self.rate == u64::MAX {
+        if !self.is_waiting || self.bounds.rate == u64::MAX {
             return None;
+        }
+        if self.is_full() {
+            let time = time_of(self.excess(), self.bounds.rate);
+            return Some(self.refilled_at + time.clamp(PIECE_TIME, MAX_CHECK_INTERVAL));
         }
         let missing = self.piece_bytes.saturating_sub(self.allowance);
         // The debt is paid from all but a part of what is earned, which bulk gets meanwhile.
@@ -128,9 +169,14 @@ impl BulkBucket {
             Some(after_debt) => self.debt + earned_meanwhile + after_debt,
             None => missing * DEFERRED_SHARE_DIVISOR,
         };
-        let nanos = (u128::from(bytes) * NANOS_PER_SECOND).div_ceil(u128::from(self.rate.max(1)));
-        Some(self.refilled_at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        Some(self.refilled_at + time_of(bytes, self.bounds.rate))
     }
+}
+
+/// Returns the time in which `rate` bytes per second send `bytes`, rounded up.
+fn time_of(bytes: u64, rate: u64) -> Duration {
+    let nanos = (u128::from(bytes) * NANOS_PER_SECOND).div_ceil(u128::from(rate.max(1)));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Returns the bytes that `rate` bytes per second send in `time`.
@@ -148,13 +194,17 @@ mod tests {
     const PACKET: u32 = 1448;
     const PIECE: u64 = 2 * 1448;
 
+    const fn at_rate(rate: u64) -> Bounds {
+        Bounds { rate, max_in_flight: u64::MAX, write_ahead: 0 }
+    }
+
     fn at_us(micros: u64) -> Instant {
         Instant::from_nanos(micros * 1000)
     }
 
     fn ten_mbit_bucket() -> BulkBucket {
-        let mut bucket = BulkBucket::new(at_us(0), RATE, Duration::from_millis(25));
-        bucket.refill(at_us(0), RATE, PACKET);
+        let mut bucket = BulkBucket::new(at_us(0), at_rate(RATE), Duration::from_millis(25));
+        bucket.refill(at_us(0), at_rate(RATE), PACKET);
         bucket
     }
 
@@ -162,7 +212,7 @@ mod tests {
     fn send_until(bucket: &mut BulkBucket, from: Instant, end: Instant, late: Duration) -> u64 {
         let (mut now, mut sent) = (from, 0);
         while now < end {
-            bucket.refill(now, RATE, PACKET);
+            bucket.refill(now, at_rate(RATE), PACKET);
             while let Some(piece) = bucket.piece() {
                 bucket.consume(piece);
                 sent += piece;
@@ -185,9 +235,9 @@ mod tests {
         bucket.set_waiting(true);
         // 2896 bytes take 2316.8 microseconds.
         assert_eq!(bucket.deadline(), Some(Instant::from_nanos(2_316_800)));
-        bucket.refill(Instant::from_nanos(2_316_799), RATE, PACKET);
+        bucket.refill(Instant::from_nanos(2_316_799), at_rate(RATE), PACKET);
         assert_eq!(bucket.piece(), None);
-        bucket.refill(Instant::from_nanos(2_316_800), RATE, PACKET);
+        bucket.refill(Instant::from_nanos(2_316_800), at_rate(RATE), PACKET);
         assert_eq!(bucket.piece(), Some(PIECE));
     }
 
@@ -195,8 +245,8 @@ mod tests {
     fn a_piece_is_whole_packets_for_about_a_millisecond() {
         for (mbit, packets) in [(1, 1), (5, 1), (10, 2), (30, 3), (100, 9), (1000, 86)] {
             let rate = mbit * 125_000;
-            let mut bucket = BulkBucket::new(at_us(0), rate, Duration::ZERO);
-            bucket.refill(at_us(0), rate, PACKET);
+            let mut bucket = BulkBucket::new(at_us(0), at_rate(rate), Duration::ZERO);
+            bucket.refill(at_us(0), at_rate(rate), PACKET);
             assert_eq!(bucket.piece_bytes, packets * u64::from(PACKET), "{mbit} Mbit/s");
         }
     }
@@ -212,15 +262,16 @@ mod tests {
         let mut starved = ten_mbit_bucket();
         starved.consume(PIECE);
         starved.set_waiting(true);
-        starved.refill(at_us(500_000), RATE, PACKET);
+        starved.refill(at_us(500_000), at_rate(RATE), PACKET);
         assert_eq!(starved.allowance, PIECE + 25_000, "20 ms");
+        assert_eq!(starved.piece(), Some(9 * PIECE), "at once");
     }
 
     #[test]
     fn time_in_which_bulk_did_not_wait_is_not_made_up_for() {
         let mut bucket = ten_mbit_bucket();
         bucket.consume(PIECE);
-        bucket.refill(at_us(500_000), RATE, PACKET);
+        bucket.refill(at_us(500_000), at_rate(RATE), PACKET);
         assert_eq!(bucket.allowance, PIECE);
     }
 
@@ -243,7 +294,7 @@ mod tests {
     fn endless_interactive_data_leaves_bulk_about_a_quarter() {
         let (mut bucket, mut sent) = (ten_mbit_bucket(), 0);
         for millis in 0..1000 {
-            bucket.refill(at_us(millis * 1000), RATE, PACKET);
+            bucket.refill(at_us(millis * 1000), at_rate(RATE), PACKET);
             bucket.on_interactive(1250);
             while let Some(piece) = bucket.piece() {
                 bucket.consume(piece);
@@ -261,7 +312,7 @@ mod tests {
         bucket.set_waiting(true);
         let deadline = bucket.deadline().unwrap();
         assert!(deadline <= at_us(34_000), "{deadline:?}");
-        let mut disabled = BulkBucket::new(at_us(0), RATE, Duration::ZERO);
+        let mut disabled = BulkBucket::new(at_us(0), at_rate(RATE), Duration::ZERO);
         disabled.on_interactive(10_000);
         assert_eq!(disabled.debt, 0);
     }
@@ -271,13 +322,43 @@ mod tests {
         let mut bucket = ten_mbit_bucket();
         bucket.consume(PIECE);
         bucket.set_waiting(true);
-        bucket.refill(at_us(1000), u64::MAX, PACKET);
+        bucket.refill(at_us(1000), at_rate(u64::MAX), PACKET);
         assert_eq!(bucket.allowance, 1250);
         assert_eq!(bucket.deadline(), None);
-        bucket.refill(at_us(2000), RATE / 2, PACKET);
+        bucket.refill(at_us(2000), at_rate(RATE / 2), PACKET);
         assert_eq!(bucket.allowance, 1250, "without a limit, nothing is saved");
-        bucket.refill(at_us(3000), RATE / 2, PACKET);
+        bucket.refill(at_us(3000), at_rate(RATE / 2), PACKET);
         assert_eq!(bucket.allowance, 1250 + 625);
+    }
+
+    #[test]
+    fn bulk_waits_while_its_bound_is_in_flight() {
+        let bounds = Bounds { max_in_flight: 3 * PIECE, ..at_rate(RATE) };
+        let mut bucket = BulkBucket::new(at_us(0), bounds, Duration::from_millis(25));
+        bucket.set_outstanding(2 * PIECE);
+        bucket.refill(at_us(10_000), bounds, PACKET);
+        assert_eq!(bucket.piece(), Some(PIECE));
+        bucket.consume(PIECE);
+        bucket.refill(at_us(20_000), bounds, PACKET);
+        assert_eq!(bucket.piece(), None);
+        assert!(bucket.is_full());
+        bucket.set_waiting(true);
+        assert_eq!(bucket.deadline(), Some(Instant::from_nanos(21_158_400)), "half a piece");
+        bucket.set_outstanding(2 * PIECE + PIECE / 2);
+        assert!(!bucket.is_full());
+        assert_eq!(bucket.piece(), Some(PIECE));
+        bucket.on_interactive(1);
+        assert_eq!(bucket.piece(), None, "interactive data is in flight too");
+        bucket.set_outstanding(100 * PIECE);
+        assert_eq!(bucket.deadline(), Some(at_us(25_000)), "checked now and then");
+    }
+
+    #[test]
+    fn a_starved_owner_writes_ahead() {
+        let bounds = Bounds { write_ahead: 10 * PIECE, ..at_rate(RATE) };
+        let mut bucket = BulkBucket::new(at_us(0), bounds, Duration::ZERO);
+        bucket.refill(at_us(500_000), bounds, PACKET);
+        assert_eq!(bucket.allowance, 11 * PIECE);
     }
 
     /// A bottleneck of [`RATE`] with a queue.
@@ -300,7 +381,7 @@ mod tests {
     fn small_responses_find_a_short_queue_and_the_path_stays_full() {
         // A pacer slightly below the path's rate, and timers with a resolution of 1 ms.
         let cap = RATE / 100 * 99;
-        let mut bucket = BulkBucket::new(at_us(0), cap, Duration::from_millis(25));
+        let mut bucket = BulkBucket::new(at_us(0), at_rate(cap), Duration::from_millis(25));
         let mut link = Link { queued: 0, now: at_us(0), delivered: 0 };
         let (mut wake, mut worst_queue) = (0, 0);
         for millis in 0..20_000 {
@@ -310,7 +391,7 @@ mod tests {
                 continue;
             }
             link.advance(now);
-            bucket.refill(now, cap, PACKET);
+            bucket.refill(now, at_rate(cap), PACKET);
             if responds {
                 worst_queue = worst_queue.max(link.queued);
                 link.queued += 10_000;

@@ -1,8 +1,8 @@
 //! How much bulk a session may send, so that its interactive responses find a short queue on the path that both share.
 //!
 //! *Bulk* is what streams with many bytes send; *interactive* is everything else. Without I/O and without a clock;
-//! `smig`'s driver measures the sockets, and keeps the rate: by SO_MAX_PACING_RATE where a connection carries only bulk,
-//! and by [`BulkBucket`] where it carries both. The bound in flight is kept in simulations only, so far.
+//! `smig`'s driver measures the sockets, and writes bulk as [`BulkBucket`] allows. An HTTP/1.1 connection, which carries
+//! one response at a time, keeps the rate alone, by SO_MAX_PACING_RATE.
 //!
 //! | file | owns |
 //! |---|---|
@@ -11,13 +11,11 @@
 //! | `base_rtt` | the round-trip time without a queue: a minimum that ages |
 //! | `path_noise` | how much a path varies by itself, its losses, acknowledgements that come in bursts |
 //! | `sharing` | whose queue it is, and the fair part of the path beside others |
-//! | `pacer` | [`Pacer`]: bounds for all bulk together: bytes in flight, and a rate. This bounds the queue in the long run |
-//! | `deferral` | [`BulkDeferral`]: for how long the bytes that interactive connections have just sent occupy the path. For that time bulk gets only the path's rate divided by [`DEFERRED_RATE_DIVISOR`], so that the queue does not grow at the moment when a response needs it short |
-//! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written, if the limit must not hold back interactive data of the same connection |
+//! | `pacer` | [`Pacer`]: [`Bounds`] for all bulk together, a rate and bytes in flight. They bound the queue in the long run |
+//! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written within the bounds; it yields to interactive data for as long as that occupies the path |
 
 mod base_rtt;
 mod bucket;
-mod deferral;
 mod delivery_rate;
 mod pacer;
 mod path_noise;
@@ -25,6 +23,5 @@ mod sample;
 mod sharing;
 
 pub use bucket::BulkBucket;
-pub use deferral::{BulkDeferral, DEFERRED_RATE_DIVISOR};
-pub use pacer::{MIN_PACED_RTT, Pacer};
+pub use pacer::{Bounds, MIN_PACED_RTT, Pacer};
 pub use sample::RateSample;

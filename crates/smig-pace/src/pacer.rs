@@ -68,10 +68,26 @@ const SUSPICION_TIME: Duration = Duration::from_secs(5);
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// The bounds do not allow for less lateness of the process.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
-/// A process that runs late by this much is starved: it loses more of the path than [`crate::BulkBucket`] makes up for.
-const STARVED_LATENESS: Duration = Duration::from_millis(50);
 
-/// The bounds of bulk on one path.
+/// What all bulk of a session together may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes per second; `u64::MAX` is no limit.
+    pub rate: u64,
+    /// Bytes of the session that may be written and not acknowledged; `u64::MAX` is no limit. Where the path suddenly
+    /// slows down, a rate alone goes on filling it.
+    pub max_in_flight: u64,
+    /// Bytes that the socket may hold unsent, because the process may not run when they are due. If there are any, the
+    /// kernel must pace them (SO_MAX_PACING_RATE). They are a part of `max_in_flight`.
+    pub write_ahead: u64,
+}
+
+impl Bounds {
+    /// No bound.
+    pub const NONE: Self = Self { rate: u64::MAX, max_in_flight: u64::MAX, write_ahead: 0 };
+}
+
+/// Measures one path, and sets the bounds of bulk on it.
 #[derive(Debug)]
 pub struct Pacer {
     base: BaseRtt,
@@ -149,26 +165,13 @@ impl Pacer {
         }
     }
 
-    /// Returns bytes per second that all bulk connections together may send; `u64::MAX` is no limit.
-    pub fn cap(&self) -> u64 {
-        bounded(self.cap)
-    }
-
-    /// Returns bytes of the session that may be written and not acknowledged; `u64::MAX` is no limit. It is a part of the
-    /// bound, beside [`Self::cap`]: where the path suddenly slows down, a rate alone goes on filling it.
-    pub fn max_in_flight(&self) -> u64 {
-        bounded(self.max_in_flight)
-    }
-
-    /// Returns bytes that the socket may hold unsent, because the process may not run when they are due. If there are
-    /// any, the kernel must pace them (SO_MAX_PACING_RATE). They are a part of [`Self::max_in_flight`].
-    pub fn write_ahead(&self) -> u64 {
-        (self.capacity * self.counted_lateness().as_secs_f64()) as u64
-    }
-
-    /// Returns whether the process recently ran so late that it cannot keep these bounds without losing the path.
-    pub fn is_starved(&self) -> bool {
-        self.lateness >= STARVED_LATENESS
+    /// Returns what bounds all bulk of the session together.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            rate: bounded(self.cap),
+            max_in_flight: bounded(self.max_in_flight),
+            write_ahead: (self.capacity * self.counted_lateness().as_secs_f64()) as u64,
+        }
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
@@ -238,8 +241,7 @@ impl Pacer {
             base = self.base.value().as_micros() as u64,
             rate = (self.rate / 125.0) as u64,
             capacity = (self.capacity / 125.0) as u64,
-            cap = self.cap() / 125,
-            max_in_flight = self.max_in_flight(),
+            bounds = ?self.bounds(),
             state = ?self.state,
             "pace"
         );
@@ -510,7 +512,5 @@ fn seconds(value: f64) -> Duration {
 
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-mod sim;
 #[cfg(test)]
 mod tests;

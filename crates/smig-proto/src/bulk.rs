@@ -56,6 +56,8 @@ pub enum BulkReason {
     Hint,
     /// The length of its body.
     Size,
+    /// Its connection carries what has migrated.
+    Migrated,
     /// Many bytes were sent without a pause, and the length is unknown.
     UnknownLength,
     /// The tunnel has carried many bytes without a pause.
@@ -69,6 +71,7 @@ impl BulkReason {
         match self {
             Self::Hint => "as its hint requests",
             Self::Size => "its body is large",
+            Self::Migrated => "on a connection that streams have migrated to",
             Self::UnknownLength => "many bytes without a pause",
             Self::Tunnel => "many bytes through the tunnel without a pause",
         }
@@ -86,6 +89,8 @@ pub struct BulkInput {
     pub current: Option<BulkReason>,
     /// Whether the stream is a CONNECT tunnel.
     pub is_tunnel: bool,
+    /// Whether its connection is one that streams have migrated to.
+    pub has_migrated: bool,
     /// The stream's priority.
     pub priority: Priority,
     /// An instruction of the application.
@@ -106,7 +111,8 @@ impl BulkPolicy {
             |bytes: u64| if is_urgent { bytes.max(self.urgent_min_size) } else { bytes };
         let bytes = input.bytes_without_pause;
         match input.length {
-            Some(length) => (length >= urgent_or(self.min_size)).then_some(BulkReason::Size),
+            Some(length) if length >= urgent_or(self.min_size) => Some(BulkReason::Size),
+            Some(_) => input.has_migrated.then_some(BulkReason::Migrated),
             None if input.current.is_some() => input.current,
             None if input.is_tunnel => {
                 (bytes >= urgent_or(self.tunnel_after)).then_some(BulkReason::Tunnel)
@@ -127,6 +133,7 @@ mod tests {
         bytes_without_pause: 10_000,
         current: None,
         is_tunnel: false,
+        has_migrated: false,
         priority: Priority::UNSIGNALLED,
         hint: BulkHint::None,
     };
@@ -164,6 +171,14 @@ mod tests {
         let tunnel = |bytes| BulkInput { is_tunnel: true, ..sent(bytes) };
         assert_eq!(decide(tunnel(100 << 10)), None);
         assert_eq!(decide(tunnel(256 << 10)), Some(BulkReason::Tunnel));
+    }
+
+    #[test]
+    fn a_body_that_has_migrated_is_bulk_however_short() {
+        let migrated = BulkInput { has_migrated: true, ..PICTURE };
+        assert_eq!(decide(migrated), Some(BulkReason::Migrated));
+        let messages = BulkInput { length: None, ..migrated };
+        assert_eq!(decide(messages), None);
     }
 
     #[test]

@@ -9,16 +9,15 @@
 
 use std::process::ExitCode;
 
-use smig_tcp_sim::{BulkConnection, Cell, Measurement, Release, Sending, matrix, pacer};
+use smig_tcp_sim::{BulkConnection, Cell, Measurement, Release, Sending, matrix};
 
-const SENDINGS: [(&str, BulkConnection, Release); 7] = [
+const SENDINGS: [(&str, BulkConnection, Release); 6] = [
     ("plain", BulkConnection::Shared, Release::Unbounded),
     ("lowat", BulkConnection::Shared, Release::LowUnsent),
     ("own", BulkConnection::Own, Release::LowUnsent),
     ("own/rate", BulkConnection::Own, Release::Rate),
-    ("own/kernel", BulkConnection::Own, Release::Kernel),
-    ("own/session", BulkConnection::Own, Release::Session),
-    ("shared/session", BulkConnection::Shared, Release::Session),
+    ("own/bounded", BulkConnection::Own, Release::Bounded),
+    ("shared/bounded", BulkConnection::Shared, Release::Bounded),
 ];
 
 fn main() -> ExitCode {
@@ -72,7 +71,7 @@ struct Means {
 fn measure(cell: &Cell, sending: Sending, seeds: u64) -> Means {
     let mut means = Means::default();
     for seed in 0..seeds {
-        let result: Measurement = cell.run(sending, seed + 1, pacer).expect("a valid cell");
+        let result: Measurement = cell.run(sending, seed + 1).expect("a valid cell");
         let each = 1.0 / seeds as f64;
         means.mean += result.mean_ms() * each;
         means.p95 += result.quantile_ms(0.95) * each;

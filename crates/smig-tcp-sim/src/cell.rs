@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use smig_link::{SpecError, Time};
-use smig_proto::Instant;
+use smig_pace::Pacer;
 
 use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
-use crate::limit::BulkLimit;
 use crate::network::{Network, PathSpec};
 use crate::session::{BulkConnection, Release, Schedule, Session};
 
@@ -101,25 +100,19 @@ impl Cell {
     ///
     /// # Errors
     /// When a link is invalid.
-    pub fn run<L: BulkLimit>(
-        &self,
-        sending: Sending,
-        seed: u64,
-        make_limit: fn(Instant, Duration) -> L,
-    ) -> Result<Measurement, SpecError> {
-        self.trace(sending, seed, make_limit, |_, _, _| {})
+    pub fn run(&self, sending: Sending, seed: u64) -> Result<Measurement, SpecError> {
+        self.trace(sending, seed, |_, _, _| {})
     }
 
     /// Runs it, and passes each millisecond the time, the limit and the queue in packets to `observe`.
     ///
     /// # Errors
     /// When a link is invalid.
-    pub fn trace<L: BulkLimit>(
+    pub fn trace(
         &self,
         sending: Sending,
         seed: u64,
-        make_limit: fn(Instant, Duration) -> L,
-        observe: impl FnMut(Duration, Option<&L>, usize),
+        observe: impl FnMut(Duration, Option<&Pacer>, usize),
     ) -> Result<Measurement, SpecError> {
         let mut network = Network::new(&self.path, seed)?;
         let rtt = self.path.forward.delay + self.path.reverse.delay;
@@ -129,7 +122,7 @@ impl Cell {
             BulkConnection::Own => network.connect(self.algorithm, self.initial_window, rtt),
         };
         let (bytes, flows) = (self.responses.bytes, [interactive, bulk]);
-        let session = Session::new(flows, sending.release, self.schedule, bytes, make_limit);
+        let session = Session::new(flows, sending.release, self.schedule, bytes);
         let cross = self.cross.iter().map(|&spec| CrossSource::new(spec, rtt)).collect();
         let mut run = Run {
             cell: self,
@@ -146,10 +139,10 @@ impl Cell {
     }
 }
 
-struct Run<'a, L> {
+struct Run<'a> {
     cell: &'a Cell,
     network: Network,
-    session: Session<L>,
+    session: Session,
     cross: Vec<CrossSource>,
     has_bulk: bool,
     requested: Vec<Time>,
@@ -161,8 +154,8 @@ struct Run<'a, L> {
 
 const TICK: Duration = Duration::from_millis(1);
 
-impl<L: BulkLimit> Run<'_, L> {
-    fn measure(&mut self, mut observe: impl FnMut(Duration, Option<&L>, usize)) -> Measurement {
+impl Run<'_> {
+    fn measure(&mut self, mut observe: impl FnMut(Duration, Option<&Pacer>, usize)) -> Measurement {
         let (begin, end) = self.cell.measured;
         let mut next_request = Duration::from_millis(200);
         let mut bulk_start = self.has_bulk.then_some(self.cell.bulk_start);
@@ -173,7 +166,7 @@ impl<L: BulkLimit> Run<'_, L> {
             if self.network.now() >= self.next_tick {
                 self.next_tick = self.next_tick + TICK;
                 self.queue_sum += self.network.queue_packets();
-                observe(self.now(), self.session.limit(), self.network.queue_packets());
+                observe(self.now(), self.session.pacer(), self.network.queue_packets());
             }
             if !has_begun && self.now() >= begin {
                 has_begun = true;

@@ -9,7 +9,6 @@
 //! | `cell` | [`Cell`]: one condition, its run and results |
 //! | `matrix` | the cells by name |
 //! | `session` | the server's session, and the ways in which it sends bulk |
-//! | `limit` | what the session needs of [`smig_pace::Pacer`] |
 //! | `cross` | others' traffic |
 //! | `network` | connections over a link; the next event |
 //! | `sender/`, `receiver`, `congestion/` | TCP |
@@ -18,7 +17,6 @@
 mod cell;
 mod congestion;
 mod cross;
-mod limit;
 pub mod matrix;
 mod network;
 mod packet;
@@ -29,7 +27,6 @@ mod session;
 pub use cell::{Cell, Measurement, Responses, Sending};
 pub use congestion::Algorithm;
 pub use cross::CrossTraffic;
-pub use limit::{BulkLimit, pacer};
 pub use network::{PathSpec, Policer};
 pub use packet::MSS;
 pub use sender::TcpInfo;

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_link::Time;
-use smig_pace::{BulkDeferral, DEFERRED_RATE_DIVISOR, RateSample};
+use smig_pace::{Bounds, BulkBucket, Pacer, RateSample};
 use smig_proto::Instant;
 
-use crate::limit::BulkLimit;
 use crate::network::Network;
 use crate::packet::MSS;
 
@@ -20,10 +19,8 @@ pub enum Release {
     LowUnsent,
     /// As above, at a rate that the kernel limits (SO_MAX_PACING_RATE).
     Rate,
-    /// As above, and below a bound in flight that the session keeps.
-    Kernel,
-    /// In pieces, at a rate and below a bound in flight that the session keeps.
-    Session,
+    /// In pieces, as [`BulkBucket`] allows within the pacer's bounds: as `smig`'s driver does.
+    Bounded,
 }
 
 /// Which connection carries bulk.
@@ -49,8 +46,8 @@ const UNSENT_MS: [u64; 2] = [4, 24];
 const MIN_UNSENT_BYTES: u64 = 16 << 10;
 const BATCH_BYTES: u64 = 16 << 10;
 const MAX_DEFERRAL: Duration = Duration::from_millis(25);
-/// Between two pieces of bulk that the session releases.
-const RELEASE_INTERVAL: Duration = Duration::from_millis(1);
+/// The resolution of the process's timer.
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
@@ -59,9 +56,9 @@ enum Content {
 }
 
 #[derive(Debug)]
-pub(crate) struct Session<L> {
-    limit: Option<L>,
-    make_limit: fn(Instant, Duration) -> L,
+pub(crate) struct Session {
+    pacer: Option<Pacer>,
+    bucket: BulkBucket,
     release: Release,
     schedule: Option<Schedule>,
     interactive: usize,
@@ -73,11 +70,6 @@ pub(crate) struct Session<L> {
     written: [VecDeque<(u64, Content)>; 2],
     arrived: [u64; 2],
     response_bytes: u64,
-    deferral: BulkDeferral,
-    /// Bytes that may be released now, and since when that has not been updated.
-    budget: f64,
-    released_at: Time,
-    release_at: Option<Time>,
     acknowledged: u64,
     last_acknowledged: [u64; 2],
     /// Responses that have arrived.
@@ -85,17 +77,16 @@ pub(crate) struct Session<L> {
     pub(crate) bulk_completed: Option<Time>,
 }
 
-impl<L: BulkLimit> Session<L> {
+impl Session {
     pub(crate) fn new(
         flows: [usize; 2],
         release: Release,
         schedule: Option<Schedule>,
         response_bytes: u64,
-        make_limit: fn(Instant, Duration) -> L,
     ) -> Self {
         Self {
-            limit: None,
-            make_limit,
+            pacer: None,
+            bucket: BulkBucket::new(instant(Time::ZERO), Bounds::NONE, MAX_DEFERRAL),
             release,
             schedule,
             interactive: flows[0],
@@ -105,10 +96,6 @@ impl<L: BulkLimit> Session<L> {
             written: [VecDeque::new(), VecDeque::new()],
             arrived: [0; 2],
             response_bytes,
-            deferral: BulkDeferral::new(MAX_DEFERRAL),
-            budget: 0.0,
-            released_at: Time::ZERO,
-            release_at: None,
             acknowledged: 0,
             last_acknowledged: [0; 2],
             completed: Vec::new(),
@@ -124,8 +111,8 @@ impl<L: BulkLimit> Session<L> {
         self.bulk_delivered
     }
 
-    pub(crate) const fn limit(&self) -> Option<&L> {
-        self.limit.as_ref()
+    pub(crate) const fn pacer(&self) -> Option<&Pacer> {
+        self.pacer.as_ref()
     }
 
     fn is_shared(&self) -> bool {
@@ -139,9 +126,12 @@ impl<L: BulkLimit> Session<L> {
 
     /// Returns when it must run next.
     pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
-        let limit = self.limit.as_ref().and_then(BulkLimit::deadline).map(time);
-        let deferral = self.deferral.deadline().map(time);
-        let next = [limit, self.release_at, deferral].into_iter().flatten().min()?;
+        let sample = self.pacer.as_ref().and_then(Pacer::deadline).map(time);
+        let piece = self.bucket.deadline().map(|at| {
+            let resolution = TIMER_RESOLUTION.as_nanos() as u64;
+            Time::from_nanos(at.as_nanos().div_ceil(resolution) * resolution)
+        });
+        let next = [sample, piece].into_iter().flatten().min()?;
         // Not before the process runs.
         Some(next.max(now).max(self.next_run(next.max(now))))
     }
@@ -172,20 +162,28 @@ impl<L: BulkLimit> Session<L> {
             return;
         }
         let instant = instant(now);
-        if self.release >= Release::Rate && self.limit.is_none() {
-            let min_rtt = network.info(self.interactive).min_rtt;
-            self.limit = Some((self.make_limit)(instant, min_rtt));
-            self.released_at = now;
+        if self.release >= Release::Rate && self.pacer.is_none() {
+            let pacer = Pacer::new(instant, network.info(self.interactive).min_rtt);
+            self.bucket = BulkBucket::new(instant, pacer.bounds(), MAX_DEFERRAL);
+            self.pacer = Some(pacer);
         }
-        if self.limit.as_ref().is_some_and(|limit| limit.is_due(instant)) {
+        if self.pacer.as_ref().is_some_and(|pacer| pacer.is_due(instant)) {
             self.sample(network);
         }
         match self.release {
             Release::Unbounded => self.fill(network, u64::MAX),
             Release::LowUnsent => self.fill(network, UNSENT_MS[0]),
-            Release::Rate | Release::Kernel => self.release_by_kernel(network, sent),
-            Release::Session => self.release_pieces(network, sent),
+            Release::Rate => {
+                let bounds = self.bounds();
+                network.set_pacing_cap(self.bulk, bounds.rate);
+                self.fill(network, UNSENT_MS[self.index(self.bulk)]);
+            }
+            Release::Bounded => self.release_pieces(network, sent),
         }
+    }
+
+    fn bounds(&self) -> Bounds {
+        self.pacer.as_ref().map_or(Bounds::NONE, Pacer::bounds)
     }
 
     /// What the client's application has received.
@@ -228,13 +226,13 @@ impl<L: BulkLimit> Session<L> {
             in_flight += info.in_flight;
             min_rtt = min_rtt.min(info.min_rtt);
         }
-        let Some(limit) = &mut self.limit else { return };
+        let Some(pacer) = &mut self.pacer else { return };
         let bulk = infos[flows - 1];
         if bulk.in_flight == 0 && self.bulk_left == Some(0) {
-            limit.on_idle(now);
+            pacer.on_idle(now);
             return;
         }
-        limit.on_sample(
+        pacer.on_sample(
             now,
             RateSample {
                 acknowledged: self.acknowledged,
@@ -278,62 +276,38 @@ impl<L: BulkLimit> Session<L> {
         }
     }
 
-    fn release_by_kernel(&mut self, network: &mut Network, sent: u64) {
-        let Some(limit) = &self.limit else { return };
-        let now = instant(network.now());
-        let (mut cap, capacity, max) = (limit.cap(), limit.capacity(), limit.max_in_flight());
-        if !self.is_shared() {
-            self.deferral.on_interactive(now, sent, capacity);
-            if self.deferral.is_active(now) {
-                cap = cap.min(capacity / DEFERRED_RATE_DIVISOR);
+    fn release_pieces(&mut self, network: &mut Network, sent: u64) {
+        let bounds = self.bounds();
+        // What is written ahead must not leave at once.
+        let cap = if bounds.write_ahead > 0 { bounds.rate } else { u64::MAX };
+        network.set_pacing_cap(self.bulk, cap);
+        self.bucket.refill(instant(network.now()), bounds, MSS as u32);
+        self.bucket.on_interactive(sent);
+        if bounds.rate == u64::MAX {
+            return self.fill(network, UNSENT_MS[self.index(self.bulk)]);
+        }
+        // The kernel takes no more than the window lets it send soon.
+        let max_unsent = MIN_UNSENT_BYTES + bounds.write_ahead;
+        let mut may_write = true;
+        while may_write && self.bulk_left > Some(0) {
+            if self.bucket.is_full() {
+                self.bucket.set_outstanding(self.outstanding(network));
+            }
+            let Some(piece) = self.bucket.piece() else { break };
+            may_write = network.unsent(self.bulk) < max_unsent;
+            if may_write {
+                self.write_bulk(network, piece);
+                self.bucket.consume(piece);
             }
         }
-        network.set_pacing_cap(self.bulk, cap);
-        let unsent_ms = UNSENT_MS[self.index(self.bulk)];
-        if max == u64::MAX || self.release == Release::Rate {
-            self.release_at = None;
-            self.fill(network, unsent_ms);
-            return;
-        }
-        let info = network.info(self.bulk);
-        let room = max.saturating_sub(info.in_flight + info.unsent);
-        let lowat = (cap.min(1 << 40) / 1000 * unsent_ms).max(MIN_UNSENT_BYTES);
-        if info.unsent < lowat {
-            self.write_bulk(network, room.min(lowat + BATCH_BYTES - info.unsent));
-        }
-        self.release_at = (self.bulk_left > Some(0)).then(|| network.now() + RELEASE_INTERVAL);
+        self.bucket.set_waiting(may_write && self.bulk_left > Some(0));
     }
 
-    fn release_pieces(&mut self, network: &mut Network, sent: u64) {
-        let Some(limit) = &self.limit else { return };
-        let now = network.now();
-        let (cap, max, ahead) = (limit.cap(), limit.max_in_flight(), limit.write_ahead());
-        // What is written ahead must not leave at once.
-        network.set_pacing_cap(self.bulk, if ahead > 0 { cap } else { u64::MAX });
-        if cap == u64::MAX {
-            self.release_at = None;
-            self.fill(network, UNSENT_MS[self.index(self.bulk)]);
-            self.released_at = now;
-            return;
-        }
-        let rate = cap as f64;
-        let elapsed = now.since(self.released_at).as_secs_f64();
-        self.released_at = now;
-        let max_budget = (rate * 0.004).max(3.0 * MSS as f64) + ahead as f64;
-        let least = -rate * MAX_DEFERRAL.as_secs_f64();
-        self.budget = (self.budget + rate * elapsed - sent as f64).clamp(least, max_budget);
-        let info = network.info(self.bulk);
-        let others = if self.is_shared() { 0 } else { network.info(self.interactive).in_flight };
-        let room = max.saturating_sub(info.in_flight + info.unsent + others);
-        let whole = |bytes: u64| bytes - bytes % MSS;
-        let bytes = whole(room.min(self.budget.max(0.0) as u64));
-        // The kernel takes no more than the window lets it send soon.
-        let max_unsent = MIN_UNSENT_BYTES + ahead;
-        if bytes > 0 && info.unsent < max_unsent {
-            self.write_bulk(network, bytes);
-            self.budget -= bytes as f64;
-        }
-        self.release_at = (self.bulk_left > Some(0)).then(|| now + RELEASE_INTERVAL);
+    /// Returns the bytes that were written to both connections and not acknowledged.
+    fn outstanding(&self, network: &Network) -> u64 {
+        let flows = if self.is_shared() { 1 } else { 2 };
+        let infos = [self.interactive, self.bulk].into_iter().take(flows);
+        infos.map(|flow| network.info(flow)).map(|info| info.in_flight + info.unsent).sum()
     }
 }
 

@@ -1,19 +1,19 @@
 //! What the controller was developed for, each in its cell: `cargo run --release -p smig-tcp-sim --example cells`
 //! prints them all.
 
-use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Measurement, Release, Sending, matrix, pacer};
+use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Measurement, Release, Sending, matrix};
 
 const OWN: Sending =
-    Sending { has_bulk: true, connection: BulkConnection::Own, release: Release::Session };
+    Sending { has_bulk: true, connection: BulkConnection::Own, release: Release::Bounded };
 const SHARED: Sending =
-    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Session };
+    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Bounded };
 const PLAIN: Sending =
     Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Unbounded };
 const ALONE: Sending =
     Sending { has_bulk: false, connection: BulkConnection::Shared, release: Release::Unbounded };
 
 fn run(cell: &Cell, sending: Sending, seed: u64) -> Measurement {
-    cell.run(sending, seed, pacer).unwrap()
+    cell.run(sending, seed).unwrap()
 }
 
 /// Means over seeds: small responses' mean and 95th percentile over unloaded, the download's rate over plain's.

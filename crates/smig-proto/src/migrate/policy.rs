@@ -14,6 +14,9 @@ use crate::priority::Priority;
 pub struct MigrationPolicy {
     /// A body of known length stays if less than this is left to transfer.
     pub min_size: u64,
+    /// A stream whose urgency is higher than the default stays below this, in bytes left or, if the length is
+    /// unknown, in bytes so far: others may wait for it. Some clients request large files with a high urgency too.
+    pub urgent_min_size: u64,
     /// Minimum number of other streams that are open, or were within the last second; with fewer, a
     /// migration has no benefit.
     pub min_concurrent: usize,
@@ -39,6 +42,7 @@ impl Default for MigrationPolicy {
     fn default() -> Self {
         Self {
             min_size: 256 << 10,
+            urgent_min_size: 4 << 20,
             min_concurrent: 1,
             min_transfer_time: Duration::from_millis(20),
             unknown_length_after: 100 << 10,
@@ -118,7 +122,7 @@ pub enum StayReason {
     Hint,
     /// Fewer other streams than [`MigrationPolicy::min_concurrent_for`].
     NoConcurrency,
-    /// Its urgency is higher than the default.
+    /// Its urgency is higher than the default, and it has less than [`MigrationPolicy::urgent_min_size`].
     HighUrgency,
     /// Less than [`MigrationPolicy::min_size`] is left.
     FewBytesLeft,
@@ -150,7 +154,7 @@ impl StayReason {
         match self {
             Self::Hint => "as its hint requests",
             Self::NoConcurrency => "no concurrent streams",
-            Self::HighUrgency => "its urgency is high",
+            Self::HighUrgency => "its urgency is high, and it is not very large",
             Self::FewBytesLeft => "few bytes are left",
             Self::ShortTransfer => "the rest takes too little time to matter",
             Self::FewBytesSoFar => "few bytes so far",
@@ -193,28 +197,25 @@ impl MigrationPolicy {
         if input.other_streams < self.min_concurrent_for(input.transfer) {
             return Decision::Stay(StayReason::NoConcurrency);
         }
-        // Other streams may wait for a stream of higher urgency.
-        if input.priority.urgency() < Priority::default().urgency() {
+        let bytes = match input.transfer {
+            Transfer::Sized(size) => size.saturating_sub(input.transferred_bytes),
+            Transfer::Unsized | Transfer::Tunnel => input.transferred_bytes,
+        };
+        let is_urgent = input.priority.urgency() < Priority::default().urgency();
+        if is_urgent && bytes < self.urgent_min_size {
             return Decision::Stay(StayReason::HighUrgency);
         }
         match input.transfer {
-            Transfer::Sized(size) => {
-                let remaining_bytes = size.saturating_sub(input.transferred_bytes);
-                if remaining_bytes < self.min_size {
-                    Decision::Stay(StayReason::FewBytesLeft)
-                } else if !self.would_block_others(remaining_bytes, input.delivery_bytes_per_s) {
-                    Decision::Stay(StayReason::ShortTransfer)
-                } else {
-                    Decision::Migrate(MigrationReason::Size)
-                }
+            Transfer::Sized(_) if bytes < self.min_size => Decision::Stay(StayReason::FewBytesLeft),
+            Transfer::Sized(_) if !self.would_block_others(bytes, input.delivery_bytes_per_s) => {
+                Decision::Stay(StayReason::ShortTransfer)
             }
-            Transfer::Unsized if input.transferred_bytes < self.unknown_length_after => {
+            Transfer::Sized(_) => Decision::Migrate(MigrationReason::Size),
+            Transfer::Unsized if bytes < self.unknown_length_after => {
                 Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
-            Transfer::Tunnel
-                if input.transferred_bytes < self.tunnel_threshold(input.delivery_bytes_per_s) =>
-            {
+            Transfer::Tunnel if bytes < self.tunnel_threshold(input.delivery_bytes_per_s) => {
                 Decision::Stay(StayReason::FewBytesSoFar)
             }
             Transfer::Tunnel if input.age < self.tunnel_min_age => {
@@ -342,13 +343,23 @@ mod tests {
     }
 
     #[test]
-    fn hints_decide_first_and_urgent_bodies_stay() {
+    fn hints_decide_first() {
         let policy = MigrationPolicy::default();
         let stays = PolicyInput { hint: MigrationHint::Stay, ..LARGE_BODY };
         assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));
         let alone = PolicyInput { hint: MigrationHint::Migrate, other_streams: 0, ..LARGE_BODY };
         assert_eq!(policy.decide(&alone), Decision::Migrate(MigrationReason::Hint));
+    }
+
+    #[test]
+    fn an_urgent_stream_moves_only_if_it_is_very_large() {
+        let policy = MigrationPolicy::default();
         let urgent = PolicyInput { priority: Priority::sequential(1), ..LARGE_BODY };
-        assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::HighUrgency));
+        assert_eq!(policy.decide(&urgent), MIGRATE_FOR_SIZE);
+        let script = PolicyInput { transfer: Transfer::Sized((4 << 20) - 1), ..urgent };
+        assert_eq!(policy.decide(&script), Decision::Stay(StayReason::HighUrgency));
+        let unsized_body =
+            PolicyInput { transfer: Transfer::Unsized, transferred_bytes: 1 << 20, ..urgent };
+        assert_eq!(policy.decide(&unsized_body), Decision::Stay(StayReason::HighUrgency));
     }
 }

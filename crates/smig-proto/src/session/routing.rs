@@ -1,6 +1,6 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{Connection, IdState, SendClass};
+use crate::conn::{Connection, ConnectionRole, IdState, SendClass};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
 use crate::priority::Priority;
@@ -172,15 +172,16 @@ impl Session {
             return;
         }
         let (addr, priority) = (stream.binding.send_addr(), stream.priority);
+        let Some(conn) = self.conns.find_known_mut(addr.conn) else { return };
         if let Some(policy) = &self.config.bulk {
             let is_tunnel = stream.exchange_kind == ExchangeKind::Tunnel;
-            stream.send.classify(policy, priority, is_tunnel);
+            let has_migrated = conn.role == ConnectionRole::Bulk;
+            stream.send.classify(policy, priority, is_tunnel, has_migrated);
         }
         let class = match stream.send.is_held_as_bulk() {
             true => SendClass::Bulk,
             false => SendClass::Interactive,
         };
-        let Some(conn) = self.conns.find_known_mut(addr.conn) else { return };
         stream.binding.set_scheduled(addr.conn);
         conn.scheduler.push(class, addr.id, key, priority);
     }

@@ -186,13 +186,20 @@ impl SendHalf {
     }
 
     /// Decides whether the direction is bulk.
-    pub(crate) fn classify(&mut self, policy: &BulkPolicy, priority: Priority, is_tunnel: bool) {
+    pub(crate) fn classify(
+        &mut self,
+        policy: &BulkPolicy,
+        priority: Priority,
+        is_tunnel: bool,
+        has_migrated: bool,
+    ) {
         let queued = self.queued_bytes as u64;
         self.bulk = policy.decide(&BulkInput {
             length: self.unqueued_bytes.map(|left| self.sent_bytes + queued + left),
             bytes_without_pause: u64::from(self.bytes_since_pause) + queued,
             current: self.bulk,
             is_tunnel,
+            has_migrated,
             priority,
             hint: self.bulk_hint,
         });

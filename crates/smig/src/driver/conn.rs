@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_pace::BulkBucket;
+use smig_pace::{Bounds, BulkBucket};
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
     TransmitLimits, Transmitted,
@@ -31,10 +31,10 @@ const MAX_SENT_BYTES_PER_TURN: usize = 512 << 10;
 const MAX_READS_PER_TURN: usize = 4;
 /// Unsent data that the socket may hold, where it cannot be reordered, in milliseconds at the delivery rate.
 const UNSENT_MS: u64 = 4;
-/// The same for bulk, which is paced and must not run dry while this process waits for a CPU.
+/// The same where only bulk is sent, and it is not bounded: it must not run dry while this process waits for a CPU.
 const BULK_UNSENT_MS: u64 = 24;
-/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released at the path's rate: hardly anything waits in the
-/// socket then, and what does should be short if congestion control allows less.
+/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released piece by piece: hardly anything waits in the socket
+/// then, and what does should be short if congestion control allows less.
 const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
 /// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
 const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
@@ -108,8 +108,8 @@ pub(crate) struct DriverConn {
     /// The role's own limit on the pacing rate, and the current limit.
     role_pacing_rate: Option<u64>,
     applied_cap: Option<u64>,
-    /// The rate at which bulk is released, if it is limited before the socket.
-    release_rate: Option<u64>,
+    /// The bounds within which bulk is released, if it is limited.
+    bounds: Option<Bounds>,
     /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
     last_acknowledged: Option<u64>,
     /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
@@ -130,7 +130,7 @@ pub(super) enum Release<'a> {
     All,
     /// Everything but bulk. If that does not end, a piece of bulk now and then, as the bucket allows.
     Interactive(&'a mut BulkBucket),
-    /// Bulk, piece by piece as the bucket allows.
+    /// A piece of bulk, if the bucket allows one.
     Bulk(&'a mut BulkBucket),
 }
 
@@ -152,7 +152,7 @@ impl DriverConn {
             applied_lowat: 0,
             role_pacing_rate: None,
             applied_cap: None,
-            release_rate: None,
+            bounds: None,
             last_acknowledged: None,
             interactive_sent: 0,
             interactive_run: 0,
@@ -175,12 +175,23 @@ impl DriverConn {
         self.applied_lowat = self.notsent_lowat;
         socket::apply(self.transport.tcp(), options);
         self.role_pacing_rate = options.pacing_rate;
-        (self.applied_cap, self.release_rate) = (None, None);
+        (self.applied_cap, self.bounds) = (None, None);
+    }
+
+    /// Sets the bounds of bulk, if the connection has any. What is written ahead must not be sent at once: then the
+    /// kernel paces it.
+    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+        let is_bounded = bounds.rate != u64::MAX && self.last_bulk_at.is_some();
+        self.bounds = is_bounded.then_some(bounds);
+        let is_written_ahead = is_bounded && bounds.write_ahead > 0;
+        if is_written_ahead || self.applied_cap.is_some_and(|cap| cap != u64::MAX) {
+            self.set_cap(if is_written_ahead { bounds.rate } else { u64::MAX });
+        }
     }
 
     /// Limits the sending rate to `cap` bytes per second, or to the role's own limit if that is lower; `u64::MAX` is no
     /// limit.
-    pub(super) fn set_cap(&mut self, cap: u64) {
+    fn set_cap(&mut self, cap: u64) {
         let cap = self.role_pacing_rate.map_or(cap, |own| own.min(cap));
         // A change of 1/128 or less is not worth a system call.
         let current = self.applied_cap.unwrap_or(u64::MAX);
@@ -188,11 +199,6 @@ impl DriverConn {
             self.applied_cap = Some(cap);
             socket::set_pacing_rate(self.transport.tcp(), cap);
         }
-    }
-
-    /// Records the rate at which bulk is released on a shared connection, in bytes per second; `u64::MAX` is no limit.
-    pub(super) fn set_release_rate(&mut self, rate: u64) {
-        self.release_rate = (rate != u64::MAX && self.last_bulk_at.is_some()).then_some(rate);
     }
 
     /// Returns the bytes acknowledged between the samples of the previous call and of this one.
@@ -217,14 +223,19 @@ impl DriverConn {
         self.has_bulk_waiting
     }
 
+    /// Returns whether bulk waits to be sent, and the socket accepts it as far as is known.
+    pub(super) const fn has_bulk_to_write(&self) -> bool {
+        self.has_bulk_waiting && !self.blocked
+    }
+
     /// Returns whether bulk waits to be sent.
     pub(super) const fn has_bulk_waiting(&self) -> bool {
         self.has_bulk_waiting
     }
 
-    /// Returns whether output waits for the socket.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.blocked
+    /// Returns the bytes that were framed and not acknowledged at the last sample.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.sample.in_flight + u64::from(self.sample.unsent) + self.output.len() as u64
     }
 
     /// Reads what has arrived and passes it to the engine.
@@ -332,7 +343,8 @@ impl DriverConn {
                     }
                 }
             }
-            if total_taken >= MAX_SENT_BYTES_PER_TURN {
+            let is_piece_sent = matches!(release, Release::Bulk(_)) && total_taken > 0;
+            if total_taken >= MAX_SENT_BYTES_PER_TURN || is_piece_sent {
                 break;
             }
             let demand = session.transmit_demand(self.id);
@@ -418,16 +430,19 @@ impl DriverConn {
         if self.notsent_lowat == 0 {
             return;
         }
-        let millis = match self.role {
-            ConnectionRole::Interactive => UNSENT_MS,
-            ConnectionRole::Bulk => BULK_UNSENT_MS,
+        let millis = match (self.role, self.bounds) {
+            (ConnectionRole::Bulk, None) => BULK_UNSENT_MS,
+            (ConnectionRole::Bulk, Some(_)) | (ConnectionRole::Interactive, _) => UNSENT_MS,
         };
         let lowat = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let min_lowat = match self.release_rate {
-            Some(_) => self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES),
-            None => self.notsent_lowat,
+        let (min_lowat, ahead) = match self.bounds {
+            Some(bounds) => (self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES), bounds.write_ahead),
+            None => (self.notsent_lowat, 0),
         };
-        let target = lowat.clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
+        let ahead = u32::try_from(ahead).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
+        let target = lowat
+            .saturating_add(ahead)
+            .clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
         // Follow changes of the rate, not its noise.
         let current = self.applied_lowat;
         if target > current.saturating_mul(2) || target < current / 2 {
@@ -457,7 +472,8 @@ impl DriverConn {
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
             pacing_cap: self
-                .release_rate
+                .bounds
+                .map(|bounds| bounds.rate)
                 .or(self.applied_cap)
                 .or(self.role_pacing_rate)
                 .filter(|&cap| cap != u64::MAX),

@@ -1,6 +1,6 @@
 //! All connections of a session: the order of sending, and their roles.
 //!
-//! Interactive connections send first, and on each of them what is not bulk. Bulk is limited ([`super::pacing`]), so
+//! Interactive connections send first, and each connection what is not bulk. Bulk is limited ([`super::pacing`]), so
 //! that the queue of the path that all share stays short.
 
 use std::sync::Arc;
@@ -35,12 +35,14 @@ pub(crate) struct ConnSet {
     conns: Vec<DriverConn>,
     options: Arc<ConnOptions>,
     pacing: BulkPacing,
+    /// Where the search for a connection with bulk begins: they take turns.
+    next_bulk_conn: usize,
 }
 
 impl ConnSet {
     pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
         let pacing = BulkPacing::new(Arc::clone(&options));
-        Self { conns: Vec::with_capacity(1), options, pacing }
+        Self { conns: Vec::with_capacity(1), options, pacing, next_bulk_conn: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -142,7 +144,6 @@ impl ConnSet {
                     && conn.role == ConnectionRole::Interactive
                 {
                     conn.set_role(ConnectionRole::Bulk, &options.bulk_options);
-                    self.pacing.on_bulk(now, &mut self.conns);
                 }
             }
             _ => {}
@@ -162,53 +163,78 @@ impl ConnSet {
         resumed.or(conn.receive(session, now, cx))
     }
 
-    /// Sends: interactive data first, then bulk on the same connections, as far as it is allowed now, then what bulk
-    /// connections have.
+    /// Sends: interactive data first, then bulk as far as it is allowed now.
     pub(super) fn transmit(
         &mut self,
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let Self { conns, pacing, .. } = self;
         let mut has_bulk = false;
-        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
+        for conn in &mut self.conns {
             has_bulk |= conn.note_bulk(session, now);
         }
         if has_bulk {
-            pacing.on_bulk(now, conns);
+            self.pacing.on_bulk(now, &mut self.conns);
         }
-        let mut progress = Progress::No;
-        let mut interactive_bytes = 0;
-        let is_limiting = pacing.is_limiting();
-        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-            let release = match is_limiting {
-                true => Release::Interactive(pacing.bucket()),
-                false => Release::All,
-            };
-            progress = progress.or(conn.transmit(session, now, cx, release));
-            interactive_bytes += conn.take_interactive_sent();
+        let was_limiting = self.pacing.is_limiting();
+        let (mut progress, interactive_bytes) = self.transmit_first(session, now, cx);
+        self.pacing.update(now, &mut self.conns, interactive_bytes);
+        if was_limiting && has_bulk {
+            progress = progress.or(match self.pacing.is_limiting() {
+                true => self.transmit_bulk(session, now, cx),
+                // The update has lifted the limit.
+                false => self.transmit_first(session, now, cx).0,
+            });
         }
-        pacing.update(now, conns, interactive_bytes);
-        if is_limiting {
-            // The update may have lifted the limit.
-            let is_limiting = pacing.is_limiting();
-            for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-                let release = match is_limiting {
-                    true => Release::Bulk(pacing.bucket()),
+        let is_waiting = was_limiting && self.conns.iter().any(DriverConn::has_bulk_to_write);
+        self.pacing.bucket().set_waiting(is_waiting);
+        progress
+    }
+
+    /// Sends what is not bulk, or everything if bulk is not limited. Returns the bytes that were not bulk too.
+    fn transmit_first(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> (Progress, u64) {
+        let (mut progress, mut interactive_bytes) = (Progress::No, 0);
+        let Self { conns, pacing, .. } = self;
+        for role in [ConnectionRole::Interactive, ConnectionRole::Bulk] {
+            for conn in conns.iter_mut().filter(|conn| conn.role == role) {
+                let release = match pacing.is_limiting() {
+                    true => Release::Interactive(pacing.bucket()),
                     false => Release::All,
                 };
                 progress = progress.or(conn.transmit(session, now, cx, release));
+                interactive_bytes += conn.take_interactive_sent();
             }
-            let waits = |conn: &DriverConn| {
-                conn.role == ConnectionRole::Interactive
-                    && conn.has_bulk_waiting()
-                    && !conn.is_blocked()
-            };
-            pacing.bucket().set_waiting(conns.iter().any(waits));
         }
-        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
-            progress = progress.or(conn.transmit(session, now, cx, Release::All));
+        (progress, interactive_bytes)
+    }
+
+    /// Sends bulk piece by piece, the connections in turns.
+    fn transmit_bulk(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        let mut progress = Progress::No;
+        let count = self.conns.len();
+        let mut fruitless = 0;
+        while fruitless < count && self.pacing.allows_piece(&mut self.conns) {
+            let index = self.next_bulk_conn % count;
+            self.next_bulk_conn = index + 1;
+            let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.has_bulk_to_write())
+            else {
+                fruitless += 1;
+                continue;
+            };
+            let sent = conn.transmit(session, now, cx, Release::Bulk(self.pacing.bucket()));
+            fruitless = if sent == Progress::Yes { 0 } else { fruitless + 1 };
+            progress = progress.or(sent);
         }
         progress
     }

@@ -1,15 +1,12 @@
-//! Limits the rate of all bulk of a session together, near the measured rate of the path that its connections share.
+//! Limits all bulk of a session together, near the measured rate of the path that its connections share.
 //!
-//! There are two ways to apply the limit. A connection that streams have migrated to carries only bulk, so the kernel
-//! paces it (SO_MAX_PACING_RATE), and more slowly while interactive bytes are sent ([`BulkDeferral`]). On a
-//! connection that carries both, bulk is released piece by piece ([`BulkBucket`]), so that nothing else waits.
+//! Bulk is released piece by piece ([`BulkBucket`]), so that nothing else waits behind it, on connections that carry
+//! both and on those that streams have migrated to. The kernel paces only what must be written before it is due.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use smig_pace::{
-    BulkBucket, BulkDeferral, DEFERRED_RATE_DIVISOR, MIN_PACED_RTT, Pacer, RateSample,
-};
+use smig_pace::{Bounds, BulkBucket, MIN_PACED_RTT, Pacer, RateSample};
 use smig_proto::{Config, ConnectionRole, Instant};
 
 use super::conn::DriverConn;
@@ -47,7 +44,6 @@ pub(super) struct BulkPacing {
     /// The limit; `None` while there is no bulk, or the path's RTT is short.
     pacer: Option<Pacer>,
     bucket: BulkBucket,
-    deferral: BulkDeferral,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
     next_rtt_check: Option<Instant>,
@@ -59,16 +55,28 @@ impl BulkPacing {
         Self {
             options,
             pacer: None,
-            bucket: BulkBucket::new(Instant::from_nanos(0), u64::MAX, max_deferral),
-            deferral: BulkDeferral::new(max_deferral),
+            bucket: BulkBucket::new(Instant::from_nanos(0), Bounds::NONE, max_deferral),
             acknowledged: 0,
             next_rtt_check: None,
         }
     }
 
-    /// Returns whether bulk on shared connections must wait for the bucket.
+    fn bounds(&self) -> Bounds {
+        self.pacer.as_ref().map_or(Bounds::NONE, Pacer::bounds)
+    }
+
+    /// Returns whether bulk must wait for the bucket.
     pub(super) fn is_limiting(&self) -> bool {
-        self.pacer.as_ref().is_some_and(|pacer| cap(pacer) != u64::MAX)
+        self.bounds().rate != u64::MAX
+    }
+
+    /// Returns whether a piece of bulk may be sent now. Measures the bytes in flight if they are what prevents it.
+    pub(super) fn allows_piece(&mut self, conns: &mut [DriverConn]) -> bool {
+        if self.bucket.is_full() {
+            sample_all(conns);
+            self.bucket.set_outstanding(outstanding(conns));
+        }
+        self.bucket.piece().is_some()
     }
 
     pub(super) const fn bucket(&mut self) -> &mut BulkBucket {
@@ -86,13 +94,13 @@ impl BulkPacing {
         self.next_rtt_check = Some(now + RTT_CHECK_INTERVAL);
         if let Some(min_rtt) = sample_all(conns).filter(|&min_rtt| min_rtt >= MIN_PACED_RTT) {
             let pacer = Pacer::new(now, min_rtt);
-            self.bucket = BulkBucket::new(now, pacer.cap(), self.options.max_bulk_deferral);
+            self.bucket = BulkBucket::new(now, pacer.bounds(), self.options.max_bulk_deferral);
             self.pacer = Some(pacer);
         }
     }
 
-    /// Updates the limit, after `interactive_bytes` of other data were sent, and applies it to the connections that
-    /// streams have migrated to. Ends pacing if no connection carries bulk.
+    /// Updates the limit, after `interactive_bytes` of other data were sent. Ends pacing if there has been no bulk for
+    /// some time.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -104,48 +112,25 @@ impl BulkPacing {
             return;
         }
         let Some(mut pacer) = self.pacer.take() else { return };
-        if pacer.is_due(now) {
+        let is_due = pacer.is_due(now);
+        if is_due {
             self.sample(now, &mut pacer, conns);
         }
-        let (cap, capacity) = (cap(&pacer), pacer.capacity());
+        let bounds = pacer.bounds();
         self.pacer = Some(pacer);
-        let bulk_conns = conns.iter().filter(|conn| conn.role == ConnectionRole::Bulk);
-        let has_bulk_conns = bulk_conns.clone().next().is_some();
-        let active_bulk_conns = bulk_conns.filter(|conn| conn.is_blocked()).count();
-        let has_shared_bulk = |conn: &&DriverConn| {
-            conn.role == ConnectionRole::Interactive && conn.has_bulk_waiting()
-        };
-        let shared_conns = conns.iter().filter(has_shared_bulk).count();
-        let share = |cap: u64| match active_bulk_conns + shared_conns {
-            _ if cap == u64::MAX => cap,
-            flows => cap / flows.max(1) as u64,
-        };
         let packet_bytes = conns.iter().map(|conn| conn.sample.mss).max().unwrap_or(0);
-        let shared_rate = share(cap).saturating_mul(shared_conns.max(1) as u64);
-        self.bucket.refill(now, shared_rate, packet_bytes);
+        self.bucket.refill(now, bounds, packet_bytes);
         self.bucket.on_interactive(interactive_bytes);
-        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Interactive) {
-            conn.set_release_rate(shared_rate);
+        if is_due {
+            self.bucket.set_outstanding(outstanding(conns));
         }
-        if !has_bulk_conns {
-            self.deferral.cancel();
-            return;
-        }
-        self.deferral.on_interactive(now, interactive_bytes, capacity);
-        let cap = match self.deferral.is_active(now) {
-            true => cap.min(capacity / DEFERRED_RATE_DIVISOR),
-            false => cap,
-        };
-        for conn in conns.iter_mut().filter(|conn| conn.role == ConnectionRole::Bulk) {
-            conn.set_cap(share(cap));
-        }
+        conns.iter_mut().for_each(|conn| conn.set_bounds(bounds));
     }
 
     /// Ends pacing: no connection carries bulk.
     fn end(&mut self, conns: &mut [DriverConn]) {
         if self.pacer.take().is_some() {
-            self.deferral.cancel();
-            conns.iter_mut().for_each(|conn| conn.set_release_rate(u64::MAX));
+            conns.iter_mut().for_each(|conn| conn.set_bounds(Bounds::NONE));
         }
     }
 
@@ -158,7 +143,7 @@ impl BulkPacing {
         let with_bulk = conns.iter().filter(|conn| carries_bulk(conn, now));
         let in_flight = with_bulk.clone().map(in_flight).sum();
         let retransmitted = conns.iter().map(|conn| u64::from(conn.sample.retransmitted)).sum();
-        let sending = with_bulk.filter(|conn| conn.sample.in_flight > 0);
+        let sending = with_bulk.filter(|conn| conn.sample.in_flight > 0 || conn.has_bulk_waiting());
         let Some(conn) = sending.min_by_key(|conn| conn.sample.rtt) else {
             return pacer.on_idle(now);
         };
@@ -180,15 +165,13 @@ impl BulkPacing {
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let pacer = self.pacer.as_ref()?;
-        let bucket = self.bucket.deadline();
-        [self.deferral.deadline(), pacer.deadline(), bucket].into_iter().flatten().min()
+        [pacer.deadline(), self.bucket.deadline()].into_iter().flatten().min()
     }
 }
 
-/// Returns the limit in bytes per second; `u64::MAX` is none. A starved process has none: it cannot send when the limit
-/// allows it, so the socket must hold what congestion control sends meanwhile.
-fn cap(pacer: &Pacer) -> u64 {
-    if pacer.is_starved() { u64::MAX } else { pacer.cap() }
+/// Returns the bytes of all connections that were framed and not acknowledged at the last sample.
+fn outstanding(conns: &[DriverConn]) -> u64 {
+    conns.iter().map(DriverConn::outstanding).sum()
 }
 
 /// Returns whether a connection carries bulk, or has until recently. One that a stream has migrated to always counts.

@@ -68,6 +68,7 @@ impl ResponsePacing {
             bytes_without_pause: self.written,
             current: self.bulk,
             is_tunnel: response.is_tunnel,
+            has_migrated: false,
             priority: Priority::default(),
             hint: response.hint,
         });
@@ -121,8 +122,8 @@ impl ResponsePacing {
                 },
             );
         }
-        let cap = pacer.cap();
-        self.apply(tcp, cap);
+        let rate = pacer.bounds().rate;
+        self.apply(tcp, rate);
     }
 
     /// Returns when [`Self::sample_if_due`] must be called, while output waits for the socket.
