@@ -30,16 +30,19 @@ pub(crate) struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    /// Adds a sample: bytes acknowledged and sent up to now, both since the same fixed time.
-    pub(crate) fn on_sample(&mut self, at: Instant, acknowledged: u64, sent: u64) {
+    /// Adds a sample: bytes acknowledged and sent up to now, both since the same fixed time, in packets of this size.
+    pub(crate) fn on_sample(&mut self, at: Instant, acknowledged: u64, sent: u64, packet: u32) {
         if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
         // When a connection closes, its bytes in flight disappear from the sum.
         let sent = self.samples.back().map_or(sent, |last| last.sent.max(sent));
-        // Without new acknowledgements there is no round-trip sample.
-        let has_new_acks = self.samples.back().is_some_and(|last| last.acknowledged < acknowledged);
-        let then = self.sent_at(acknowledged).filter(|_| has_new_acks);
+        // Without new acknowledgements there is no round-trip sample, and a receiver delays that of a single packet (RFC
+        // 9293 section 3.8.6.3): at startup, that passed for a queue.
+        let min_acknowledged = |last: &DeliverySample| last.acknowledged + u64::from(packet);
+        let is_prompt =
+            self.samples.back().is_some_and(|last| min_acknowledged(last) < acknowledged);
+        let then = self.sent_at(acknowledged).filter(|_| is_prompt);
         let round_trip = then.map(|then| at.saturating_duration_since(then));
         self.samples.push_back(DeliverySample { at, acknowledged, sent, round_trip });
     }
@@ -110,7 +113,7 @@ mod tests {
         assert_eq!(delivery.rate(Duration::from_millis(1)), None);
         for step in 0..=10 {
             let acknowledged = if step < 5 { 0 } else { (step - 5) * 1000 };
-            delivery.on_sample(at(step * 10), acknowledged, step * 1000);
+            delivery.on_sample(at(step * 10), acknowledged, step * 1000, 500);
         }
         assert_eq!(delivery.rate(Duration::from_millis(50)), Some(100_000));
         assert_eq!(delivery.rate(Duration::from_millis(100)), Some(50_000));
@@ -121,5 +124,18 @@ mod tests {
         );
         delivery.clear();
         assert_eq!(delivery.rate(Duration::from_millis(10)), None);
+    }
+
+    #[test]
+    fn the_acknowledgement_of_a_single_packet_shows_no_round_trip() {
+        let mut delivery = DeliveryRate::default();
+        let window = Duration::from_secs(1);
+        for step in 0..5 {
+            delivery.on_sample(at(step * 10), 0, step * 3000, 1000);
+        }
+        delivery.on_sample(at(90), 1000, 12_000, 1000);
+        assert_eq!(delivery.min_round_trip(window), None, "delayed, perhaps");
+        delivery.on_sample(at(100), 3000, 12_000, 1000);
+        assert_eq!(delivery.min_round_trip(window), Some(Duration::from_millis(90)));
     }
 }

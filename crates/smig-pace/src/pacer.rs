@@ -56,6 +56,8 @@ const MAX_DRAIN_DIVISOR: f64 = 8.0;
 const PROBE_GAIN: f64 = 0.85;
 /// Bulk's part of its rate while losses show that the path has no queue.
 const LOSSY_GAIN: f64 = 0.97;
+/// In flight, in units of the bandwidth-delay product, with which the path shows its rate.
+const MIN_FILL: f64 = 0.6;
 /// The lowest bound, in packets: with fewer, the path cannot be measured.
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
@@ -129,6 +131,9 @@ struct Round {
     start: Instant,
     end: u64,
     min_rtt: Option<Duration>,
+    /// The least in flight, and that of the round before, in bytes.
+    min_in_flight: u64,
+    last_min_in_flight: u64,
     /// The bound in flight and the capacity at its beginning.
     max_in_flight: f64,
     capacity: f64,
@@ -155,6 +160,8 @@ impl Pacer {
                 start: now,
                 end: 0,
                 min_rtt: None,
+                min_in_flight: u64::MAX,
+                last_min_in_flight: u64::MAX,
                 max_in_flight: f64::INFINITY,
                 capacity: 0.0,
             },
@@ -208,12 +215,13 @@ impl Pacer {
         }
         self.schedule_sample(now);
         self.is_idle = false;
-        self.delivery.on_sample(now, sample.acknowledged, sample.sent);
+        self.delivery.on_sample(now, sample.acknowledged, sample.sent, sample.mss);
         self.noise.on_sample(now, &sample, self.capacity);
         let rtt = self.round_trip(&sample);
         let is_sharing = matches!(self.state, PacerState::Sharing(_));
         self.base.update(now, rtt, !is_sharing);
         self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        self.round.min_in_flight = self.round.min_in_flight.min(sample.in_flight);
         let queue = rtt.saturating_sub(self.base.value());
         let elapsed = now.saturating_duration_since(self.round.start);
         let is_round_end = sample.acknowledged >= self.round.end
@@ -329,7 +337,7 @@ impl Pacer {
         let is_lossy = self.noise.is_lossy();
         if queue > self.threshold(sample) || is_lossy {
             self.free_rounds = 0;
-            if self.rate < self.capacity && self.fills_path(sample) {
+            if self.rate < self.capacity && self.fills_path() {
                 self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
                 self.capacity = self.capacity.max(self.round.capacity * MIN_ROUND_RATIO);
                 if self.crowded_rounds >= 2 {
@@ -348,10 +356,12 @@ impl Pacer {
         }
     }
 
-    /// Returns whether bulk has about a bandwidth-delay product in flight. If congestion control sends less on its own, as
-    /// BBR does in PROBE_RTT, delayed ACKs look like a queue.
-    fn fills_path(&self, sample: &RateSample) -> bool {
-        sample.in_flight as f64 >= self.capacity * self.base.value().as_secs_f64() * 0.6
+    /// Returns whether bulk had about a bandwidth-delay product in flight when what was acknowledged last was sent, and
+    /// since. If congestion control sends less on its own, as BBR does in PROBE_RTT and loss recovery does, delayed ACKs
+    /// look like a queue.
+    fn fills_path(&self) -> bool {
+        let in_flight = self.round.min_in_flight.min(self.round.last_min_in_flight);
+        in_flight as f64 >= self.capacity * self.base.value().as_secs_f64() * MIN_FILL
     }
 
     fn update_sharing(
@@ -420,6 +430,8 @@ impl Pacer {
             start: now,
             end: sample.sent,
             min_rtt: None,
+            min_in_flight: u64::MAX,
+            last_min_in_flight: self.round.min_in_flight,
             max_in_flight: self.max_in_flight,
             capacity: self.capacity,
         };
