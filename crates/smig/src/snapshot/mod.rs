@@ -79,8 +79,8 @@ pub struct ConnectionSnapshot {
     pub unsent: u64,
     /// The delivery rate that TCP reports, bytes per second.
     pub delivery_rate: Option<u64>,
-    /// The limit of the rate of bulk now, bytes per second: of the whole connection if bulk migrated to it, otherwise of
-    /// its bulk alone.
+    /// The rate to which all bulk of the session together is limited now, bytes per second, if the connection carries
+    /// any; a connection whose options set a pacing rate has that without bulk.
     pub pacing_cap: Option<u64>,
     /// Bytes of bodies sent.
     pub sent: u64,
