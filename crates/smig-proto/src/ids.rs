@@ -30,20 +30,13 @@ impl StreamId {
     }
 
     /// Returns whether this is stream 0.
-    #[must_use]
-    pub const fn is_connection(self) -> bool {
+    pub(crate) const fn is_connection(self) -> bool {
         self.0 == 0
     }
 
     /// Returns whether `side` opens streams with this identifier, by its parity.
     pub(crate) const fn is_opened_by(self, side: Side) -> bool {
-        self.is_client_initiated() == matches!(side, Side::Client)
-    }
-
-    /// Returns whether this identifier belongs to client-initiated streams (it is odd).
-    #[must_use]
-    pub const fn is_client_initiated(self) -> bool {
-        self.0 % 2 == 1
+        (self.0 % 2 == 1) == matches!(side, Side::Client)
     }
 }
 

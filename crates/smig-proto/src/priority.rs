@@ -47,8 +47,7 @@ impl Priority {
     }
 
     /// Returns whether responses of equal urgency share the connection.
-    #[must_use]
-    pub const fn is_incremental(self) -> bool {
+    pub(crate) const fn is_incremental(self) -> bool {
         self.incremental
     }
 

@@ -259,6 +259,18 @@ impl ProxyError {
         }
     }
 
+    /// Returns whether the client's own request or its body is the reason, whatever the server does.
+    #[must_use]
+    pub const fn is_caused_by_client(&self) -> bool {
+        matches!(
+            self,
+            Self::BadRequest(_)
+                | Self::Expectation
+                | Self::NotImplemented(_)
+                | Self::RequestBody(_)
+        )
+    }
+
     /// Returns the error type of RFC 9209 section 2.3.
     #[must_use]
     pub fn error_type(&self) -> &'static str {

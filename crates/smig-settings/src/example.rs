@@ -32,7 +32,8 @@ impl<T: Default> Schema<T> {
 pub fn uncomment_keys(example: &str) -> String {
     let is_key = |line: &str| {
         let name = line.split(" = ").next().unwrap_or_default();
-        line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        line.contains(" = ")
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
     };
     let uncomment = |line: &str| match line.strip_prefix('#') {
         Some(rest) if is_key(rest) || is_key(rest.trim_start()) => rest.trim_start().to_owned(),

@@ -236,20 +236,6 @@ pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Deserialises a size in bytes.
-///
-/// # Errors
-/// A value that is not a size.
-pub fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    match NumberOrText::deserialize(deserializer) {
-        Ok(NumberOrText::Number(number)) => Ok(number),
-        Ok(NumberOrText::Text(text)) => parse_size(&text).map_err(D::Error::custom),
-        Err(_) => {
-            Err(D::Error::custom(format!("this takes {}", ValueKind::Size.expected_description())))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,6 +94,19 @@ fn a_decoded_section_has_at_most_64_kilobytes() {
 }
 
 #[test]
+fn a_header_block_in_one_frame_is_bounded_too() {
+    let config = Config { max_frame_size: 1 << 20, ..Config::server() };
+    let max = config.limits.max_header_block;
+    // HEADERS alone, and HEADERS that CONTINUATION would follow.
+    for flags in [5, 1] {
+        let mut peer = Peer::connected_to_server(config.clone());
+        peer.send(C1, raw(kind::HEADERS, flags, 1, vec![0; max + 1]));
+        peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+        assert_eq!(peer.take_limit_hit(), "header block larger than allowed");
+    }
+}
+
+#[test]
 fn a_section_has_at_most_128_fields() {
     let head_with_fields =
         |count: usize, name: &str| (0..count).fold(get_request(), |head, _| head.field(name, "v"));

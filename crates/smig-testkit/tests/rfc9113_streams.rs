@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use http::Method;
 use smig_proto::{
-    AppId, Config, ConnectionSpec, EndStream, ErrorCode, Event, Identity, Initiator, Instant,
-    OpenError, Processed, ReadResult, RequestHead, Security, SendError, Session,
+    AppId, Cause, Config, ConnectionSpec, EndStream, ErrorCode, Event, Identity, Initiator,
+    Instant, OpenError, Processed, ReadResult, RequestHead, Security, SendError, Session,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup, request_head};
@@ -536,6 +536,22 @@ fn an_extended_connect_awaits_the_settings_of_its_own_connection() {
         Err(OpenError::AwaitsSettings)
     );
     assert!(matches!(open(second_conn, EMPTY_SETTINGS_FRAME), Err(OpenError::Invalid(_))));
+}
+
+#[test]
+fn an_error_names_its_own_cause() {
+    let mut peer = Peer::connected_to_client(Config::client());
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(103).end());
+    peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+    assert_eq!(peer.take_error(key).cause, Some(Cause::InformationalWithEnd));
+    peer.send(C1, priority_update(1, "u=1"));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    let cause = peer.take_event(|event| match event {
+        Event::Closed { error, .. } => Some(error.as_ref()?.cause),
+        _ => None,
+    });
+    assert_eq!(cause, Some(Cause::PriorityUpdateFromServer));
 }
 
 #[test]

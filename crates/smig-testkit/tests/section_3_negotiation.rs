@@ -185,8 +185,15 @@ fn the_first_connection_is_joined_from_the_start() {
         _ => None,
     });
     assert_eq!(established, peer.cid(C1).app);
-    let peer = Peer::connected_to_client(Config::client());
-    assert!(peer.session().connection(peer.conn_id(C1)).unwrap().is_joined);
+    let mut peer = Peer::connected_to_client(Config::client());
+    let id = peer.conn_id(C1);
+    assert!(peer.session().connection(id).unwrap().is_joined);
+    // Nothing can migrate from or to a connection that has ended.
+    let ended = peer.with_session(|session, now| {
+        session.close(now, id, ErrorCode::NoError, "");
+        session.connection(id)
+    });
+    assert!(!ended.unwrap().is_joined);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use http::Method;
-use smig_proto::{Config, EndStream, ErrorCode, JoinRefusal, SmigConfig, StreamKey};
+use smig_proto::{Config, EndStream, ErrorCode, Event, JoinRefusal, SmigConfig, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
@@ -134,6 +134,8 @@ fn frames_after_the_end_of_a_carrier_reset_it() {
             peer.expect_silence();
             peer.send(C2, frame);
             peer.expect(C2, reset(2, ErrorCode::StreamClosed));
+            let limit_hit = |event: &Event| matches!(event, Event::LimitHit { .. }).then_some(());
+            assert_eq!(peer.try_take_event(limit_hit), None, "it exceeded no limit");
             assert_eq!(unbound_count(&peer, C2), 0);
             assert_eq!(peer.session().connection(peer.conn_id(C2)).unwrap().unread_bytes, 0);
             peer.send(C2, data(2, "late").end());

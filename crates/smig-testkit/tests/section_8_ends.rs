@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use http::header::EXPIRES;
 use http::{HeaderMap, HeaderValue, Method};
-use smig_proto::{Config, EndStream, ErrorCode, Event, Initiator, Processed, StreamKey};
+use smig_proto::{Cause, Config, EndStream, ErrorCode, Event, Initiator, Processed, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
 
@@ -558,7 +558,8 @@ fn an_unanswered_migrate_times_out() {
     peer.advance(Duration::from_secs(2));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     assert_eq!(peer.take_limit_hit(), "migration answer time");
-    assert_eq!(peer.take_error(key).initiator, Initiator::Local);
+    let error = peer.take_error(key);
+    assert_eq!((error.initiator, error.cause), (Initiator::Local, Some(Cause::AnswerTimeout)));
     // A late decline is still followed by the reset (SMIG-8.3/reset-remembered).
     peer.send(C1, decline(1));
     peer.expect(C1, reset(1, ErrorCode::Cancel));

@@ -53,10 +53,41 @@ fn the_example_parses_as_written_and_with_every_key_uncommented() {
     assert_eq!(config.hosts(), ["localhost", "www.example.com"]);
     assert!(config.upstreams["app"].health.is_some());
     assert!(config.forward_proxy.is_some());
-    // Every top-level key of the file is in the example.
+}
+
+/// Returns the keys of a section, as the report of an unknown one lists them.
+fn keys_of(header: &str) -> Vec<String> {
+    let faults = parse(&format!("{header}\nzzz = 1\n")).err().unwrap_or_default();
+    let listed = faults.iter().find_map(|fault| fault.split_once("known keys: "));
+    listed.map(|(_, keys)| keys.split(", ").map(str::to_owned).collect()).unwrap_or_default()
+}
+
+#[test]
+fn the_example_has_every_key() {
+    let all_keys = uncomment_keys(&example());
+    let has = |section: &str, key: &str| {
+        let lines = all_keys.lines().map(|line| line.trim_start_matches('['));
+        lines.clone().any(|line| line.starts_with(&format!("{key} = ")))
+            || lines.clone().any(|line| line.starts_with(&format!("{section}.{key}")))
+    };
+    let mut count = 0;
     for key in KEYS {
         assert!(all_keys.contains(&format!("[{key}")), "{key}");
+        for section in [key.to_owned(), format!("{key}.app")] {
+            for header in [format!("[{section}]"), format!("[[{section}]]")] {
+                for inner in keys_of(&header) {
+                    assert!(has(&section, &inner), "{section}.{inner}");
+                    let subsection = format!("{section}.{inner}");
+                    for leaf in keys_of(&format!("[{subsection}]")) {
+                        assert!(has(&subsection, &leaf), "{subsection}.{leaf}");
+                        count += 1;
+                    }
+                    count += 1;
+                }
+            }
+        }
     }
+    assert!(count > 100, "{count} keys were found");
 }
 
 #[test]

@@ -22,13 +22,19 @@ pub(crate) fn report_failure(
     upstream: &Upstream,
     client: SocketAddr,
 ) -> Response<Body> {
+    log_failure(&failure, upstream.name(), client);
+    failure_response(&failure)
+}
+
+fn log_failure(failure: &ProxyError, upstream: &str, client: SocketAddr) {
     if failure.lacks_local_resource() {
         throttled!(error, "exhausted", %failure, "out of local resources");
+    } else if failure.is_caused_by_client() {
+        // Clients must neither fill the operator's log nor hide failures of servers in it.
+        tracing::debug!(upstream, %client, %failure, "request rejected");
     } else {
-        let upstream = upstream.name();
         throttled!(warn, "no response", upstream, %client, %failure, "no response");
     }
-    failure_response(&failure)
 }
 
 /// Returns the response for the client. Details about the server are only logged.
@@ -53,8 +59,44 @@ pub(crate) fn failure_response(failure: &ProxyError) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::{Event, Level, Subscriber};
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
     use super::*;
+
+    /// Records the level of each message.
+    #[derive(Clone, Default)]
+    struct Levels(Arc<Mutex<Vec<Level>>>);
+
+    impl<S: Subscriber> Layer<S> for Levels {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+    }
+
+    #[test]
+    fn only_failures_of_servers_are_logged_as_warnings() {
+        let levels = Levels::default();
+        let client = "192.0.2.1:1".parse().unwrap();
+        tracing::subscriber::with_default(
+            tracing_subscriber::registry().with(levels.clone()),
+            || {
+                for by_client in [
+                    ProxyError::BadRequest("x"),
+                    ProxyError::Expectation,
+                    ProxyError::NotImplemented("x"),
+                    ProxyError::RequestBody("x".to_owned()),
+                ] {
+                    log_failure(&by_client, "app", client);
+                }
+                log_failure(&ProxyError::ResponseTimeout, "app", client);
+            },
+        );
+        let expected = [Level::DEBUG, Level::DEBUG, Level::DEBUG, Level::DEBUG, Level::WARN];
+        assert_eq!(*levels.0.lock().unwrap(), expected);
+    }
 
     #[test]
     fn a_failure_response_has_its_reason_in_proxy_status() {

@@ -263,11 +263,14 @@ impl UpgradeCompletion<'_> {
     ) -> Result<Response<Body>, ProxyError> {
         let Self { upstream, switch_to, upgrade, downstream, active_request, tunnels } = self;
         let timeouts = *upstream.timeouts();
+        let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let has_switched = match switch_to {
-            SwitchTo::Tunnel => response.status().is_success(),
-            SwitchTo::WebSocket | SwitchTo::Other => {
-                response.status() == StatusCode::SWITCHING_PROTOCOLS
+            // Not a final response to CONNECT, which has no Upgrade.
+            SwitchTo::Tunnel if is_switching => {
+                return Err(ProxyError::BadResponse("101 to CONNECT".to_owned()));
             }
+            SwitchTo::Tunnel => response.status().is_success(),
+            SwitchTo::WebSocket | SwitchTo::Other => is_switching,
         };
         let protocol = response.headers().get(UPGRADE).cloned();
         head::validate_switch_response(&mut response)?;

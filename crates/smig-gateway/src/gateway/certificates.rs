@@ -33,7 +33,7 @@ pub(super) fn lock(watch: &Mutex<CertificateWatch>) -> MutexGuard<'_, Certificat
 
 /// Loads certificates that have changed, if they are valid.
 pub(super) fn reload_certificates(watch: &mut CertificateWatch) {
-    let Some(tls) = &watch.tls else { return };
+    let Some(tls) = watch.tls.as_ref().filter(|_| tls::is_used(&watch.config)) else { return };
     let versions = FileVersions::read(&watch.config);
     if versions == watch.versions {
         return;
@@ -49,6 +49,37 @@ pub(super) fn reload_certificates(watch: &mut CertificateWatch) {
         Err(faults) => {
             watch.reloads.send_modify(|count| count.failed += 1);
             tracing::error!("certificates not reloaded, the old ones stay in use: {faults}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn files_of_a_configuration_without_tls_are_not_loaded() {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let text = |protocol: &str| {
+            format!(
+                "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = '{protocol}'\n\
+                 [tls]\nclient_ca = '/nothing/here'\n"
+            )
+        };
+        for (protocol, failed) in [("cleartext", 0), ("tls", 1)] {
+            let config = Config::parse(&text(protocol), Path::new("/gateway.toml")).unwrap();
+            let mut watch = CertificateWatch {
+                config,
+                versions: FileVersions::default(),
+                // Of a listener that a reload has removed.
+                tls: Some(ServerTls::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()),
+                reloads: watch::Sender::default(),
+            };
+            reload_certificates(&mut watch);
+            assert_eq!(watch.reloads.borrow().failed, failed, "{protocol}");
         }
     }
 }

@@ -76,7 +76,7 @@ impl Gateway {
         let resources = LiveResources::empty().reconfigured(&config)?;
         let log = open_access_log(&config, None)?;
         let configured_addrs = check_addresses(&config, &[])?;
-        let tls = load_tls(&config, &configured_addrs)?;
+        let tls = load_tls(&config)?;
         let telemetry = start_telemetry(&config)?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
         let observer = (config.admin.is_some() || tracer.is_some())
@@ -155,9 +155,12 @@ impl Gateway {
     /// # Errors
     /// The first file or upstream that cannot be used, with its line and key.
     pub fn check(config: &Config) -> Result<(), Diagnostics> {
-        let uses_tls = config.listen.iter().any(|listen| listen.protocol == ListenSecurity::Tls);
-        if uses_tls && !config.certificates.is_empty() {
-            tls::load_server_tls(config)?;
+        if tls::is_used(config) {
+            // Without certificates, the development certificate is created at the start.
+            match config.certificates.is_empty() {
+                true => drop(tls::load_client_certificates(config)?),
+                false => drop(tls::load_server_tls(config)?),
+            }
         }
         if let Some(Err(error)) = config.telemetry.as_ref().map(TelemetrySpec::check_files) {
             return Err(config.fault(&["telemetry", "ca"], error.to_string()));
@@ -179,7 +182,7 @@ impl Gateway {
         }
         let log = open_access_log(&config, Some(&self.service.table().log))?;
         let configured_addrs = check_addresses(&config, &self.listeners)?;
-        let tls = load_tls(&config, &configured_addrs)?;
+        let tls = load_tls(&config)?;
         // Detect all errors in the table before anything changes.
         RouteTable::new(&config, &resources, Arc::clone(&log), HashMap::new())?;
 
@@ -314,12 +317,8 @@ fn start_admin(
 }
 
 /// Loads the certificates, if a listener needs them.
-fn load_tls(
-    config: &Config,
-    configured_addrs: &[ConfiguredAddr],
-) -> Result<Option<ServerTls>, Diagnostics> {
-    let needed = configured_addrs.iter().any(|addr| addr.protocol == ListenSecurity::Tls);
-    needed.then(|| tls::load_server_tls(config)).transpose()
+fn load_tls(config: &Config) -> Result<Option<ServerTls>, Diagnostics> {
+    tls::is_used(config).then(|| tls::load_server_tls(config)).transpose()
 }
 
 /// Opens the access log, which replaces `previous`.

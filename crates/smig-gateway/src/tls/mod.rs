@@ -10,7 +10,7 @@ use smig_settings::Diagnostics;
 
 pub use subject::client_common_name;
 
-use crate::config::{ClientCertificateMode, Config};
+use crate::config::{ClientCertificateMode, Config, ListenSecurity};
 
 /// Loads the TLS material of the listeners: certificates with their keys, and the CA of clients.
 ///
@@ -41,20 +41,29 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
             .map_err(|error| config.fault(&["certificate"], error.to_string()))?;
         certificates.push(certificate);
     }
-    let clients = match &config.tls.client_ca {
-        None => ClientCertificates::None,
-        Some(path) => {
-            let pem = read(path).map_err(|what| config.fault(&["tls", "client_ca"], what))?;
-            match config.tls.client_certificate {
-                ClientCertificateMode::Optional => ClientCertificates::Optional(pem),
-                ClientCertificateMode::Required => ClientCertificates::Required(pem),
-            }
-        }
-    };
+    let clients = load_client_certificates(config)?;
     let config_key: &[&str] =
         if certificates.is_empty() { &["certificate"] } else { &["tls", "client_ca"] };
     ServerTls::from_certificates(certificates, &clients)
         .map_err(|error| config.fault(config_key, error.to_string()))
+}
+
+/// Reads the authorities of client certificates.
+///
+/// # Errors
+/// The file cannot be read, with its line and key in the configuration.
+pub(crate) fn load_client_certificates(config: &Config) -> Result<ClientCertificates, Diagnostics> {
+    let Some(path) = &config.tls.client_ca else { return Ok(ClientCertificates::None) };
+    let pem = read(path).map_err(|what| config.fault(&["tls", "client_ca"], what))?;
+    Ok(match config.tls.client_certificate {
+        ClientCertificateMode::Optional => ClientCertificates::Optional(pem),
+        ClientCertificateMode::Required => ClientCertificates::Required(pem),
+    })
+}
+
+/// Returns whether a listener uses TLS.
+pub(crate) fn is_used(config: &Config) -> bool {
+    config.listen.iter().any(|listen| listen.protocol == ListenSecurity::Tls)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

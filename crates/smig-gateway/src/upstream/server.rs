@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use smig::{ConnectionLimit, QueueLimit};
 use smig_proxy::conn_pool::ConnLimits;
@@ -241,13 +241,6 @@ impl UpstreamServer {
             (false, _) => {}
         }
     }
-
-    /// Returns the remaining time of an ejection.
-    #[must_use]
-    pub fn remaining_ejection_time(&self) -> Option<Duration> {
-        let until = self.ejected_until_ms.load(Ordering::Relaxed);
-        until.checked_sub(now_ms()).filter(|&left| left > 0).map(Duration::from_millis)
-    }
 }
 
 /// An active request at a server; dropping it ends the count.
@@ -281,6 +274,8 @@ impl Drop for ActiveRequest {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn server(consecutive_failures: u32, base_time: Duration) -> UpstreamServer {
@@ -297,7 +292,6 @@ mod tests {
         assert!(server.is_healthy());
         server.on_failure();
         assert!(!server.is_healthy());
-        assert!(server.remaining_ejection_time().is_some());
         server.on_success();
         assert!(server.is_healthy());
         assert_eq!(server.status().failed_requests, 3);

@@ -428,6 +428,15 @@ async fn a_websocket_is_retried_when_a_reused_connection_ends() {
     assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
 }
 
+#[tokio::test]
+async fn a_101_to_connect_is_no_response() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::in_front_of(origin.url());
+    let mut tcp = gateway.connect("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n").await;
+    origin.accept_request().await.respond(switching_response(ACCEPT_VALUE)).await;
+    assert!(read_head(&mut tcp).await.starts_with("http/1.1 502 "));
+}
+
 /// Bytes behind a request to switch protocols are processed only after the response: forwarded into the tunnel if
 /// there is one, otherwise parsed as requests.
 #[tokio::test]

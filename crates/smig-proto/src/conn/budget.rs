@@ -24,12 +24,13 @@ impl TokenBucket {
     #[must_use]
     pub(crate) fn take(&mut self, now: Instant, tokens: u32) -> bool {
         let elapsed = now.saturating_duration_since(self.updated_at).as_millis();
-        let gained =
-            u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(self.per_second.into());
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        let gained = elapsed.saturating_mul(self.per_second.into());
         if gained > 0 {
             self.millitokens =
                 self.millitokens.saturating_add(gained).min(u64::from(self.burst) * 1000);
-            self.updated_at = now;
+            // The rest of a millisecond counts later.
+            self.updated_at = self.updated_at + Duration::from_millis(elapsed);
         }
         match self.millitokens.checked_sub(u64::from(tokens) * 1000) {
             Some(rest) => {
@@ -156,6 +157,18 @@ mod tests {
         assert!(!bucket.take(instant_at_ms(100), 1));
         assert!(bucket.take(instant_at_ms(10_000), 3));
         assert!(!bucket.take(instant_at_ms(10_000), 1), "no more than the burst is saved up");
+    }
+
+    #[test]
+    fn a_bucket_gives_its_rate_to_takes_at_any_interval() {
+        let mut bucket = TokenBucket::new(1, 1000, instant_at_ms(0));
+        assert!(bucket.take(instant_at_ms(0), 1));
+        let instants = (1..=666).map(|n| Instant::from_nanos(n * 1_500_000));
+        assert!(instants.clone().all(|now| bucket.take(now, 1)));
+        let mut bucket = TokenBucket::new(1000, 1000, instant_at_ms(0));
+        assert!(bucket.take(instant_at_ms(0), 1000));
+        instants.for_each(|now| assert!(bucket.take(now, 0)));
+        assert!(bucket.take(instant_at_ms(999), 999), "a second has passed");
     }
 
     #[test]

@@ -70,9 +70,11 @@ causes! {
     StreamIdNotIncreasing => ProtocolError, "stream id not above the last one (RFC 9113 section 5.1.1)";
     TooManyStreams => RefusedStream, "more streams than SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 5.1.2)";
     DataBeforeHeaders => ProtocolError, "DATA before HEADERS (RFC 9113 section 8.1)";
+    PriorityUpdateFromServer => ProtocolError, "PRIORITY_UPDATE from a server (RFC 9218 section 7.1)";
     TrailersWithoutEnd => ProtocolError, "trailers without END_STREAM (RFC 9113 section 8.1)";
     GoingAway => RefusedStream, "the connection is going away (RFC 9113 section 6.8)";
     PushDisabled => ProtocolError, "push is disabled (RFC 9113 section 8.4)";
+    ParentEnded => RefusedStream, "push for a request that has ended (RFC 9113 section 8.4)";
     BadPush => ProtocolError, "push on a stream or with an id that allows none (RFC 9113 section 8.4)";
     // Flow control.
     ConnectionWindowExceeded => FlowControlError, "DATA beyond the connection's window (RFC 9113 section 6.9.1)";
@@ -90,6 +92,8 @@ causes! {
     MalformedField => ProtocolError, "malformed field (RFC 9113 section 8.2.1)";
     ConnectionField => ProtocolError, "connection-specific field (RFC 9113 section 8.2.2)";
     BadPseudo => ProtocolError, "pseudo-header field missing, repeated, misplaced or wrong (RFC 9113 section 8.3)";
+    ConnectProtocolDisabled => ProtocolError, "extended CONNECT, which was not announced (RFC 8441 section 3)";
+    InformationalWithEnd => ProtocolError, "1xx response with END_STREAM (RFC 9113 section 8.1)";
     BadContentLength => ProtocolError, "content-length is wrong or differs from the DATA (RFC 9113 section 8.1.1)";
     BadAuthority => ProtocolError, "host and :authority differ, or hold userinfo (RFC 9113 section 8.3.1)";
     HeadersTooLarge => EnhanceYourCalm, "header section larger than allowed";
@@ -115,13 +119,11 @@ causes! {
     BadServerProof => ProtocolError, "the server's proof in JOIN ACK is wrong";
     BadMigrate => ProtocolError, "MIGRATE that is not permitted here";
     UnexpectedMigrateAck => ProtocolError, "answer to a MIGRATE that was not sent";
-    TooManyCarriers => EnhanceYourCalm, "more unbound carriers than SETTINGS_SMIG";
     CarrierWindowExceeded => FlowControlError, "unbound carrier holds more than a stream's window";
     TooManyCarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
     TooManyCarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
     AnswerTimeout => Cancel, "MIGRATE not answered in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
-    Unresumable => InternalError, "migration declined and the stream cannot be resumed";
     // Local errors.
     ConnectionLost => Cancel, "the connection ended";
     BodyLengthMismatch => InternalError, "the body is shorter or longer than its content-length";

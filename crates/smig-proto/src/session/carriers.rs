@@ -128,7 +128,10 @@ impl Session {
         at: StreamAddr,
         cause: Cause,
     ) -> Result<(), InputError> {
-        self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
+        // Frames after its end exceed no limit (SMIG-5.31/ended-carrier).
+        if !matches!(cause, Cause::HalfClosed | Cause::StreamClosed) {
+            self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
+        }
         self.close_unbound_carrier(at, Some(cause.code()));
         self.count_reply(at.conn)
     }

@@ -292,7 +292,7 @@ impl Session {
         priority: Priority,
     ) -> Result<(), InputError> {
         if self.side == Side::Client {
-            return Err(Cause::WrongStreamParity.into());
+            return Err(Cause::PriorityUpdateFromServer.into());
         }
         let at = StreamAddr { conn: conn_id, id: stream_id };
         if let Some(key) = self.key_at(conn_id, stream_id).or_else(|| self.vacated_key(at)) {

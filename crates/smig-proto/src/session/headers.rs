@@ -132,7 +132,7 @@ impl Session {
         let accepts_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
         if head.protocol.is_some() && !accepts_protocol {
             // The client must not use it before the server has announced it (RFC 8441 section 3).
-            return Err(InputError::Stream(stream_id, Cause::BadPseudo));
+            return Err(InputError::Stream(stream_id, Cause::ConnectProtocolDisabled));
         }
         let length = if presence.content_length {
             content_length(&head.headers).map_err(|cause| InputError::Stream(stream_id, cause))?
@@ -212,7 +212,7 @@ impl Session {
         let max = self.config.limits.max_informational;
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match kind {
-            ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
+            ResponseKind::Informational if end.is_end() => Err(Cause::InformationalWithEnd),
             ResponseKind::Informational if stream.recv.informational_count >= max => {
                 Err(Cause::TooManyInformational)
             }
@@ -291,11 +291,12 @@ impl Session {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(promised_id);
-        let (Some(parent), false) = (parent, is_full) else {
-            return Err(InputError::Stream(promised_id, Cause::TooManyStreams));
-        };
         let send_window = conn.peer_settings.initial_window;
         let stream_error = |cause| InputError::Stream(promised_id, cause);
+        let parent = parent.ok_or_else(|| stream_error(Cause::ParentEnded))?;
+        if is_full {
+            return Err(stream_error(Cause::TooManyStreams));
+        }
         let head = section.into_request(&mut conn.authority).map_err(stream_error)?;
         if !head.method.is_safe()
             || content_length(&head.headers).map_err(stream_error)?.unwrap_or(0) > 0

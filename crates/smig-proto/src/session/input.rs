@@ -197,6 +197,9 @@ impl Session {
         fragment: Bytes,
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
+        if fragment.len() > self.config.limits.max_header_block {
+            return Err(Cause::HeaderBlockTooLarge.into());
+        }
         if let BlockKind::Promise(_) = block_kind {
             self.check_promise(conn_id, stream_id)?;
         }

@@ -224,12 +224,6 @@ impl Session {
         self.app_id
     }
 
-    /// Returns whether the session stores no stream, not even one that has ended and is not released.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.streams.len() == 0
-    }
-
     /// Returns whether no connection is left.
     #[must_use]
     pub fn is_closed(&self) -> bool {

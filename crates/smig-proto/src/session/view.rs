@@ -1,8 +1,7 @@
 //! Snapshots of connections and streams for the driver.
 
 use crate::bulk::BulkReason;
-use crate::conn::{ConnState, Connection, ConnectionRole, Membership};
-use crate::error::ErrorCode;
+use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
 use crate::priority::Priority;
@@ -116,19 +115,13 @@ impl Session {
     pub fn local_resets(&self) -> u64 {
         self.local_resets
     }
-
-    /// Returns the error code with which a connection ended, while it is known.
-    #[must_use]
-    pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {
-        self.conns.find(id)?.error.as_ref().map(|error| error.code)
-    }
 }
 
 fn connection_view(conn: &Connection) -> ConnectionView {
     ConnectionView {
         id: conn.id,
         cid: conn.cid,
-        is_joined: conn.membership == Membership::Joined,
+        is_joined: conn.is_joined(),
         role: conn.role,
         stream_count: conn.streams.len(),
         accepts_streams: conn.accepts_streams(),

@@ -1,6 +1,6 @@
 //! Handles the engines' events, and checks that each has a cause.
 
-use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
+use smig_proto::{Cause, ErrorCode, Event, Initiator, Instant, Mover, StreamError, StreamKey};
 
 use crate::mesh::link::{CloseCause, Side};
 use crate::mesh::net::EngineEvent;
@@ -149,7 +149,8 @@ impl World {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
             Cause::AnswerTimeout => {
-                self.slept_ms >= 1000 * u32::from(self.mesh.setup.unbound_timeout_s)
+                let elapsed = self.mesh.now.saturating_duration_since(Instant::from_nanos(0));
+                elapsed >= self.mesh.setup.answer_timeout()
             }
             Cause::Stalled
             | Cause::SlowPreface

@@ -109,6 +109,11 @@ impl Setup {
         }
     }
 
+    /// Returns how long a mover waits for an answer.
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        3 * Duration::from_secs(self.unbound_timeout_s.into())
+    }
+
     pub(crate) fn client_config(&self) -> Config {
         let config = Config { stream_window: self.client_window, ..Config::client() };
         self.config(config, self.client_max_open_migrations, self.client_max_migrations)
@@ -144,7 +149,7 @@ impl Setup {
                 smig.max_open_migrations = max_open_migrations;
                 smig.max_migrations_per_stream = max_migrations;
                 smig.unbound_timeout = Duration::from_secs(self.unbound_timeout_s.into());
-                smig.answer_timeout = 3 * smig.unbound_timeout;
+                smig.answer_timeout = self.answer_timeout();
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;
             }

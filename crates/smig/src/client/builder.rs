@@ -197,8 +197,7 @@ impl ClientBuilder {
     /// Sets whether bulk from a server over HTTP/2 that does not support SMig is paced by its connection's receive window
     /// once other streams are active, until it ends (default: no): the queue of the path, where their responses wait,
     /// stays short. Beside other users of the path it then gets less than its share, although the window is lifted while
-    /// they fill the queue. Paths with a round-trip time below 2 ms are not paced, and nothing is if
-    /// [`plain_connections`](Self::plain_connections) is 1.
+    /// they fill the queue. Paths with a round-trip time below 2 ms are not paced.
     #[must_use]
     pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
         self.receive_pacing = is_enabled;

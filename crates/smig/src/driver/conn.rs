@@ -15,7 +15,7 @@ use smig_proto::{
 
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
-use crate::socket::{self, PathSample, SocketOptions};
+use crate::socket::{self, PacingRate, PathSample, SocketOptions};
 use crate::transport::{ReceiveOutcome, Transport};
 
 /// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
@@ -105,9 +105,7 @@ pub(crate) struct DriverConn {
     /// TCP_NOTSENT_LOWAT: the role's, and the current one. Zero is the system's default.
     notsent_lowat: u32,
     applied_lowat: u32,
-    /// The role's own limit on the pacing rate, and the current limit.
-    role_pacing_rate: Option<u64>,
-    applied_cap: Option<u64>,
+    pacing_rate: PacingRate,
     /// The bounds within which bulk is released, if it is limited.
     bounds: Option<Bounds>,
     /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
@@ -150,8 +148,7 @@ impl DriverConn {
             bytes_since_sample: 0,
             notsent_lowat: 0,
             applied_lowat: 0,
-            role_pacing_rate: None,
-            applied_cap: None,
+            pacing_rate: PacingRate::new(None),
             bounds: None,
             last_acknowledged: None,
             interactive_sent: 0,
@@ -174,8 +171,7 @@ impl DriverConn {
         self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
         self.applied_lowat = self.notsent_lowat;
         socket::apply(self.transport.tcp(), options);
-        self.role_pacing_rate = options.pacing_rate;
-        (self.applied_cap, self.bounds) = (None, None);
+        (self.pacing_rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
     }
 
     /// Sets the bounds of bulk, if the connection has any. What is written ahead must not be sent at once: then the
@@ -183,21 +179,10 @@ impl DriverConn {
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         let is_bounded = bounds.rate != u64::MAX && self.last_bulk_at.is_some();
         self.bounds = is_bounded.then_some(bounds);
-        let is_written_ahead = is_bounded && bounds.write_ahead > 0;
-        if is_written_ahead || self.applied_cap.is_some_and(|cap| cap != u64::MAX) {
-            self.set_cap(if is_written_ahead { bounds.rate } else { u64::MAX });
-        }
-    }
-
-    /// Limits the sending rate to `cap` bytes per second, or to the role's own limit if that is lower; `u64::MAX` is no
-    /// limit.
-    fn set_cap(&mut self, cap: u64) {
-        let cap = self.role_pacing_rate.map_or(cap, |own| own.min(cap));
-        // A change of 1/128 or less is not worth a system call.
-        let current = self.applied_cap.unwrap_or(u64::MAX);
-        if cap.abs_diff(current) > current / 128 {
-            self.applied_cap = Some(cap);
-            socket::set_pacing_rate(self.transport.tcp(), cap);
+        if is_bounded && bounds.write_ahead > 0 {
+            self.pacing_rate.set(self.transport.tcp(), bounds.rate);
+        } else {
+            self.pacing_rate.lift(self.transport.tcp());
         }
     }
 
@@ -471,12 +456,10 @@ impl DriverConn {
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
-            pacing_cap: self
-                .bounds
-                .map(|bounds| bounds.rate)
-                .or(self.applied_cap)
-                .or(self.role_pacing_rate)
-                .filter(|&cap| cap != u64::MAX),
+            pacing_cap: Some(
+                self.bounds.map_or_else(|| self.pacing_rate.applied(), |bounds| bounds.rate),
+            )
+            .filter(|&cap| cap != u64::MAX),
             sent: view.data_bytes_sent,
             received: view.data_bytes_received,
             streams: view.stream_count,

@@ -11,9 +11,8 @@ use smig_proto::{Config, ConnectionRole, Instant};
 
 use super::conn::DriverConn;
 use super::conn_set::ConnOptions;
+use crate::socket::RttCheck;
 
-/// Interval between two checks of whether the round-trip time is long enough for pacing.
-const RTT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a connection that carries other data, too, counts as carrying bulk after its last bulk.
 const KEEP_TIME: Duration = Duration::from_secs(5);
 
@@ -46,7 +45,7 @@ pub(super) struct BulkPacing {
     bucket: BulkBucket,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
-    next_rtt_check: Option<Instant>,
+    rtt_check: RttCheck,
 }
 
 impl BulkPacing {
@@ -57,7 +56,7 @@ impl BulkPacing {
             pacer: None,
             bucket: BulkBucket::new(Instant::from_nanos(0), Bounds::NONE, max_deferral),
             acknowledged: 0,
-            next_rtt_check: None,
+            rtt_check: RttCheck::default(),
         }
     }
 
@@ -85,13 +84,10 @@ impl BulkPacing {
 
     /// Records that there is bulk: pacing starts, if it is enabled and the path's RTT is long enough.
     pub(super) fn on_bulk(&mut self, now: Instant, conns: &mut [DriverConn]) {
-        if self.options.pacing == Pacing::Off
-            || self.pacer.is_some()
-            || self.next_rtt_check.is_some_and(|at| now < at)
+        if self.options.pacing == Pacing::Off || self.pacer.is_some() || !self.rtt_check.is_due(now)
         {
             return;
         }
-        self.next_rtt_check = Some(now + RTT_CHECK_INTERVAL);
         if let Some(min_rtt) = sample_all(conns).filter(|&min_rtt| min_rtt >= MIN_PACED_RTT) {
             let pacer = Pacer::new(now, min_rtt);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.options.max_bulk_deferral);
@@ -152,12 +148,10 @@ impl BulkPacing {
             RateSample {
                 acknowledged: self.acknowledged,
                 sent: self.acknowledged + all_in_flight,
-                rtt: conn.sample.rtt,
-                rtt_deviation: conn.sample.rtt_deviation,
                 min_rtt,
                 retransmitted,
-                mss: conn.sample.mss,
                 in_flight,
+                ..conn.sample.rate_sample()
             },
         );
     }

@@ -113,14 +113,13 @@ fn plan_body<B: Body>(
     }
 }
 
-/// Refuses a request for a name that this connection does not cover.
-pub(super) fn refuse_misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
+/// Sends 421 (Misdirected Request): this connection does not cover the request's name.
+pub(super) fn send_misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
     let status = StatusCode::MISDIRECTED_REQUEST;
     let head = ResponseHead { status, headers: HeaderMap::new() };
     if let Err(error) = turn.session.send_response(key, &head, EndStream::Yes) {
         tracing::debug!(?error, "421 not sent");
     }
-    turn.session.release(key);
 }
 
 /// Sends 100 (Continue), so that the client sends its body.

@@ -37,7 +37,9 @@ impl InformationalSender {
     /// Sends an informational response. Does nothing if the final response has been started, or if the status is not
     /// informational; 100 is sent when the request's body is read, and 101 is a final response.
     pub fn send(&self, status: StatusCode, headers: HeaderMap) {
-        if !status.is_informational() {
+        if !status.is_informational()
+            || matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS)
+        {
             return;
         }
         let (pending_informational, stream, slot) = match &self.0 {

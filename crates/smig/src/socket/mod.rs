@@ -4,6 +4,7 @@
 
 mod addrs;
 mod options;
+mod pacing;
 mod sys;
 mod tcp_info;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use addrs::ConnectionAddrs;
 
+pub(crate) use pacing::{PacingRate, RttCheck};
 pub(crate) use tcp_info::TcpInfo;
 
 pub(crate) use options::{

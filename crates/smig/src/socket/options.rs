@@ -117,7 +117,7 @@ impl OptionCheck {
         if let Err(error) = result
             && !self.logged.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(option = self.name, %error, "socket option not set, continuing");
+            tracing::warn!(option = self.name, %error, "socket option failed, continuing");
         }
     }
 }

@@ -294,6 +294,7 @@ impl SharedStream {
                 Poll::Ready(Err(error))
             }
             BodyState::Complete | BodyState::Returned | BodyState::Continued(_) => {
+                state.end = BodyState::Returned;
                 Poll::Ready(Err(Error::new(ErrorKind::Canceled)))
             }
         }
@@ -340,6 +341,20 @@ impl SharedStream {
                 Poll::Pending
             }
         }
+    }
+
+    /// Polls for the first data of the body, which is not taken. Returns whether there is any: if not, the stream has
+    /// ended.
+    pub(crate) fn poll_has_data(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.lock();
+        if !state.chunks.is_empty() {
+            return Poll::Ready(true);
+        }
+        if matches!(state.end, BodyState::Open) {
+            state.set_reader(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(false)
     }
 
     /// Takes the rest of the body, if another stream carries it.

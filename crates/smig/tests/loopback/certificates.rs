@@ -1,12 +1,13 @@
 //! Selection of certificates by name, and changes to a running server.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
-use crate::support::{EventRecorder, answer, bytes, digest, get, loopback, sha256, wait_for_event};
+use crate::support::{
+    EventRecorder, answer, bytes, digest, get, loopback, sha256, wait_for_event, within,
+};
 use http_body_util::BodyExt as _;
 use smig::{
-    AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, ListenerInfo,
+    AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, Config, ListenerInfo,
     MigrationConfig, MigrationMode, ObserverEvent, Server, ServerTls, Trust,
 };
 use tower::service_fn;
@@ -67,10 +68,12 @@ async fn the_certificate_is_selected_by_server_name() {
 #[tokio::test]
 async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections() {
     const LEN: usize = 8 << 20;
+    /// The server offers to migrate at this offset, which the client's window keeps it from before the client reads.
+    const OFFER_OFFSET: u64 = 1 << 20;
     let (old_certificate, new_certificate) = (generate(&["localhost"]), generate(&["localhost"]));
     let server_tls = tls(&[&old_certificate]);
     let mut rules = MigrationConfig::default();
-    rules.mode = MigrationMode::At(vec![1 << 20]);
+    rules.mode = MigrationMode::At(vec![OFFER_OFFSET]);
     let server = Server::builder()
         .listen(loopback(), server_tls.clone())
         .workers(NonZeroUsize::MIN)
@@ -80,9 +83,17 @@ async fn a_certificate_is_renewed_while_a_session_is_open_and_gets_connections()
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
     let (observer, mut events) = EventRecorder::new();
     let both = [old_certificate.pem.clone(), new_certificate.pem.clone()].concat();
-    let client = Client::builder().trust(Trust::Pem(both)).observer(observer).build().unwrap();
+    // No spare: the only additional connection is dialed for the server's offer, with the new certificate.
+    let client = Client::builder()
+        .trust(Trust::Pem(both))
+        .engine(Config { stream_window: 256 << 10, ..Config::client() })
+        .spares(0)
+        .observer(observer)
+        .build()
+        .unwrap();
     let response = client.request(get(format!("{url}/bytes/{LEN}"))).await.unwrap();
 
+    assert_eq!(server.stats().connections_opened, 1, "no offer yet");
     server_tls.replace(&tls(&[&new_certificate]));
     assert!(check_greeting(&client_trusting(&old_certificate), &format!("{url}/")).await.is_err());
     check_greeting(&client_trusting(&new_certificate), &format!("{url}/")).await.unwrap();
@@ -169,9 +180,8 @@ async fn listeners_are_added_and_closed() {
     server.close(id);
     assert_eq!(server.local_addrs(), [second_listener.addr]);
     // Workers close their sockets asynchronously.
-    while tokio::net::TcpStream::connect(first_addr).await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let closed = async { while tokio::net::TcpStream::connect(first_addr).await.is_ok() {} };
+    within("the listener's end", closed).await;
     check_greeting(&client, &format!("https://localhost:{}/", first_addr.port())).await.unwrap();
 }
 
@@ -190,5 +200,7 @@ async fn a_second_listener_on_an_address_outlives_the_first() {
     assert_eq!(server.listeners(), [second_listener]);
     // Workers close their sockets asynchronously; until then half of the attempts reach the first one.
     let url = format!("https://localhost:{}/", first_listener.addr.port());
-    while check_greeting(&client_trusting(&test_certificate), &url).await.is_err() {}
+    let greeted =
+        async { while check_greeting(&client_trusting(&test_certificate), &url).await.is_err() {} };
+    within("a greeting by the second listener", greeted).await;
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -135,6 +136,24 @@ async fn a_request_after_the_end_of_a_session_uses_the_next_session() {
     client.retire(&origin);
     let response = within("an answer", client.request(get(&url))).await.unwrap();
     assert_eq!(response_number(response).await, 1, "a new connection");
+}
+
+#[tokio::test]
+async fn commands_without_a_request_do_not_prolong_a_session() {
+    let addr = counting_server(OK).await;
+    let idle_timeout = Duration::from_millis(100);
+    let builder = Client::builder().cleartext(Cleartext::Http1).idle_timeout(idle_timeout);
+    let client = builder.build().unwrap();
+    let origin = Origin::http(addr.ip().to_string(), addr.port());
+    let response = client.request(get(format!("http://{addr}/"))).await.unwrap();
+    assert_eq!(response_number(response).await, 1);
+    let ended = async {
+        while client.has_session(&origin) {
+            client.set_addresses(&origin, &[addr]);
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the session's end", ended).await;
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::support::{Body, answer, bytes, digest, full, get, pair, sha256, url};
+use crate::support::{Body, answer, bytes, digest, full, get, pair, sha256, url, within};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{
@@ -285,13 +285,43 @@ async fn an_expected_100_continue_is_sent_when_the_handler_reads() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
-    let request = Request::post(url(&server, "/echo"))
-        .header("expect", "100-continue")
-        .body(Full::new(bytes(1000)))
+    let (mut sender, body) = channel();
+    // This handler reads the body before it responds.
+    let request = Request::post(url(&server, "/digest")).header("expect", "100-continue");
+    let mut request = request.body(body).unwrap();
+    let (status_sender, mut statuses) = mpsc::unbounded_channel();
+    smig::on_informational(&mut request, move |status, _| status_sender.send(status).unwrap());
+    let sending = async {
+        let first = within("100", statuses.recv()).await;
+        assert_eq!(first, Some(StatusCode::CONTINUE));
+        sender.send(Ok(Frame::data(bytes(1000)))).await.unwrap();
+        drop(sender);
+    };
+    let (response, ()) = tokio::join!(client.request(request), sending);
+    let digest = response.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(digest, &sha256(&bytes(1000))[..]);
+    assert!(statuses.try_recv().is_err(), "it is sent once");
+}
+
+#[tokio::test]
+async fn a_handler_sends_informational_responses_but_neither_100_nor_101() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            let sender = request.extensions().get::<smig::InformationalSender>().unwrap().clone();
+            for status in [100, 101, 103, 200] {
+                sender.send(StatusCode::from_u16(status).unwrap(), HeaderMap::new());
+            }
+            answer(request).await
+        }))
         .unwrap();
-    let response = client.request(request).await.unwrap();
-    assert_eq!(response.status(), 200);
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), bytes(1000));
+    let client = client.build().unwrap();
+    let mut request = get(url(&server, "/"));
+    let (status_sender, mut statuses) = mpsc::unbounded_channel();
+    smig::on_informational(&mut request, move |status, _| status_sender.send(status).unwrap());
+    assert_eq!(client.request(request).await.unwrap().status(), 200);
+    assert_eq!(within("103", statuses.recv()).await, Some(StatusCode::EARLY_HINTS));
+    assert_eq!(within("no other", statuses.recv()).await, None);
 }
 
 #[tokio::test]
@@ -448,6 +478,13 @@ async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
         let response = client.request_to(&origin, get(uri)).await.unwrap();
         assert_eq!(response.status(), status, "{uri}");
     }
+    let all_streams_ended = async {
+        while server.stats().streams_ended < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end of each stream", all_streams_ended).await;
+    assert_eq!((server.stats().streams_opened, server.stats().streams_reset), (3, 0));
 }
 
 #[tokio::test]
@@ -477,7 +514,7 @@ async fn a_refused_connect_has_a_body() {
     let server = server
         .start(service_fn(|_: Request<Incoming>| async {
             let mut response = Response::new(Full::new(Bytes::from("not there")));
-            *response.status_mut() = http::StatusCode::FORBIDDEN;
+            *response.status_mut() = StatusCode::FORBIDDEN;
             Ok::<_, BoxError>(response)
         }))
         .unwrap();
@@ -549,15 +586,11 @@ async fn an_upload_whose_body_is_not_read_leaves_no_stream() {
         let response = response.unwrap();
         assert_eq!(response.status(), 502);
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "gone");
-        let mut open_streams = 1;
-        for _ in 0..6000 {
-            open_streams =
-                client.sessions().await.sessions.iter().map(|one| one.streams.len()).sum();
-            if open_streams == 0 {
-                break;
+        let no_stream_left = async {
+            while client.sessions().await.sessions.iter().any(|one| !one.streams.is_empty()) {
+                tokio::task::yield_now().await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(open_streams, 0, "streams are left");
+        };
+        within("the end of all streams", no_stream_left).await;
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::support::{
     EventRecorder, answer, bytes, digest, get, loopback, pair, sha256, url, wait_for_event, within,
 };
-use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use smig::{
@@ -295,12 +294,12 @@ async fn a_shutdown_waits_for_open_streams() {
     let client = client.build().unwrap();
     let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
     wait_for_event(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
+    let again = get(url(&server, "/"));
     let stopping = server.shutdown(Duration::from_secs(60));
     let reading = digest(response.into_body());
     let (stopped, read) = tokio::join!(stopping, reading);
     stopped.unwrap();
     assert_eq!(read.unwrap(), (sha256(&bytes(LEN)), LEN as u64));
-    let again: Request<Full<Bytes>> = get("https://localhost:1/");
     assert!(client.request(again).await.unwrap_err().is_connect());
 }
 

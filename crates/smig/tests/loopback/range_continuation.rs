@@ -44,11 +44,15 @@ enum Answer {
     Panic,
     /// Never.
     Silence,
+    /// The head fits, and nothing follows.
+    HeadOnly,
+    /// The head fits, and the body fails at once.
+    NoBody,
     /// The body has more bytes than the range.
     TooLong,
     /// It has fewer.
     TooShort,
-    /// It fails.
+    /// It fails, after the first response was cancelled for it.
     Broken,
 }
 
@@ -105,7 +109,7 @@ fn start(answer: Answer) -> (FileServer, Client, Events) {
             assert_eq!(request.headers()["x-user"], "ann", "the request is the same");
             let first = range.to_str()?.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap();
             range_sender.send(first.parse()?)?;
-            part(answer, first.parse()?).await
+            part(answer, first.parse()?, open_bodies).await
         }
     });
     let server = server.engine(Config { smig: None, ..Config::server() }).start(service).unwrap();
@@ -130,7 +134,11 @@ fn whole(chunks: Arc<Semaphore>, guard: OpenGuard) -> Response<Body> {
     response.header(CONTENT_LENGTH, LENGTH).body(StreamBody::new(frames).boxed()).unwrap()
 }
 
-async fn part(answer: Answer, first: usize) -> Result<Response<Body>, BoxError> {
+async fn part(
+    answer: Answer,
+    first: usize,
+    open_bodies: Arc<AtomicUsize>,
+) -> Result<Response<Body>, BoxError> {
     let mut body = bytes(LENGTH).slice(first..);
     let mut range = format!("bytes {first}-{}/{LENGTH}", LENGTH - 1);
     let (mut status, mut tag) = (StatusCode::PARTIAL_CONTENT, Some(TAG));
@@ -153,16 +161,34 @@ async fn part(answer: Answer, first: usize) -> Result<Response<Body>, BoxError> 
         Answer::Silence => std::future::pending().await,
         Answer::TooLong => body = [body, Bytes::from_static(b"!")].concat().into(),
         Answer::TooShort => body.truncate(body.len() - 1),
-        Answer::Broken => {}
+        Answer::HeadOnly | Answer::NoBody | Answer::Broken => {}
     }
-    let mut frames = vec![Ok(Frame::data(body))];
-    if answer == Answer::Broken {
-        frames = vec![Ok(Frame::data(bytes(CHUNK))), Err("the disk is gone".into())];
-    }
-    let is_unsized = matches!(answer, Answer::TooLong | Answer::TooShort | Answer::Broken);
-    let body = match is_unsized {
-        true => StreamBody::new(futures_util::stream::iter(frames)).boxed(),
-        false => full(frames.remove(0).map(|frame: Frame<Bytes>| frame.into_data().unwrap())?),
+    let body = match answer {
+        Answer::TooLong | Answer::TooShort => {
+            let frame = Ok::<_, BoxError>(Frame::data(body));
+            StreamBody::new(futures_util::stream::iter([frame])).boxed()
+        }
+        Answer::Broken => {
+            let frames = futures_util::stream::unfold(Some(body), move |first| {
+                let open_bodies = Arc::clone(&open_bodies);
+                async move {
+                    if let Some(mut body) = first {
+                        return Some((Ok(Frame::data(body.split_to(CHUNK))), None));
+                    }
+                    while open_bodies.load(Ordering::SeqCst) > 0 {
+                        tokio::task::yield_now().await;
+                    }
+                    Some((Err::<_, BoxError>("the disk is gone".into()), None))
+                }
+            });
+            StreamBody::new(frames).boxed()
+        }
+        Answer::HeadOnly => StreamBody::new(futures_util::stream::pending()).boxed(),
+        Answer::NoBody => {
+            let failure = Err::<Frame<Bytes>, BoxError>("the disk is gone".into());
+            StreamBody::new(futures_util::stream::iter([failure])).boxed()
+        }
+        _ => full(body),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -295,6 +321,7 @@ async fn a_response_stays_if_the_answer_does_not_fit() {
         Answer::NoContentRange,
         Answer::OtherEncoding,
         Answer::Panic,
+        Answer::NoBody,
     ] {
         let (mut server, client, mut events) = start(answer);
         let mut download = Download::start(&server, &client).await;
@@ -311,14 +338,19 @@ async fn a_response_stays_if_the_answer_does_not_fit() {
 
 #[tokio::test]
 async fn a_response_that_ends_before_the_answer_is_complete() {
-    let (mut server, client, _events) = start(Answer::Silence);
-    let mut download = Download::start(&server, &client).await;
-    download.step_to_range(&mut server).await;
-    server.chunks.add_permits(LENGTH / CHUNK);
-    download.finish().await.unwrap();
-    assert!(download.data == bytes(LENGTH));
-    let stats = client.stats();
-    assert_eq!((stats.responses_continued, stats.continuations_failed), (0, 0));
+    // A server may also answer with a head and never send the rest.
+    for answer in [Answer::Silence, Answer::HeadOnly] {
+        let (mut server, client, _events) = start(answer);
+        let mut download = Download::start(&server, &client).await;
+        download.step_to_range(&mut server).await;
+        // This response comes after the head of the range, on the same connection.
+        within("an answer", port(&server, &client)).await;
+        server.chunks.add_permits(LENGTH / CHUNK);
+        download.finish().await.unwrap();
+        assert!(download.data == bytes(LENGTH), "{answer:?}");
+        let stats = client.stats();
+        assert_eq!((stats.responses_continued, stats.continuations_failed), (0, 0), "{answer:?}");
+    }
 }
 
 #[tokio::test]

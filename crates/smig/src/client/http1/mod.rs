@@ -13,7 +13,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use smig_proto::{Processed, RequestHead};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::pool::{self, OriginContext};
 use super::request::QueuedRequest;
@@ -102,18 +102,22 @@ pub(super) async fn run(
     }
     let (open_requests, state) = (OpenRequests::default(), SessionState::Open);
     let mut session = Http1Session { context, mailbox, pool, open_requests, state };
+    let mut idle_since = Instant::now();
     while session.state == SessionState::Open || !session.open_requests.is_empty() {
         let is_idle = session.open_requests.is_empty();
+        let idle_time = idle_since.elapsed();
+        if is_idle && idle_time >= idle_timeout && session.mailbox.close_if_empty() {
+            break;
+        }
         let commands = tokio::select! {
             commands = session.mailbox.receive() => commands,
             _ = session.open_requests.tasks.join_next(), if !is_idle => Vec::new(),
-            () = sleep(idle_timeout), if is_idle => {
-                if session.mailbox.close_if_empty() {
-                    break;
-                }
-                continue;
-            }
+            () = sleep(idle_timeout.saturating_sub(idle_time)), if is_idle => Vec::new(),
         };
+        if !is_idle {
+            // Commands that bring no request do not prolong the time without one.
+            idle_since = Instant::now();
+        }
         session.open_requests.abort_abandoned();
         for command in commands {
             session.on_command(command);

@@ -1,7 +1,7 @@
 //! Continues a long response on another connection by a range request, towards a server that does not support SMig.
 //!
-//! The first response runs on until the answer to the range request is verified and its own bytes reach the range; then
-//! it is cancelled. Whatever else happens, it stays as it is.
+//! The first response runs on until the answer to the range request is verified, the rest's first bytes are here, and
+//! its own bytes reach the range; then it is cancelled. Whatever else happens, it stays as it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) enum ContinuationState {
     Response(Box<ContinuableResponse>),
     /// The range was requested.
     Requested { _task: AbortOnDrop },
-    /// The answer fits.
+    /// The answer fits, and its first bytes are here.
     Accepted(Box<ContinuationRest>),
 }
 
@@ -238,7 +238,8 @@ fn bytes_within(bytes_per_s: u64, time: Duration) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX / 2).min(u64::MAX / 2)
 }
 
-/// Waits for the answer to a range request, checks it, and sends the result to the session of the first response.
+/// Waits for the answer to a range request and its first bytes, checks it, and sends the result to the session of the
+/// first response.
 async fn await_answer(
     response: ContinuableResponse,
     rest: ContinuationRest,
@@ -251,7 +252,12 @@ async fn await_answer(
         Ok(Head::Http1(_)) => Err(Error::new(ErrorKind::Closed).to_string()),
         Err(error) => Err(format!("the range request failed: {error}")),
     };
-    let result = checked.map(|()| rest);
+    // A head alone does not show that the rest will come.
+    let result = match checked {
+        Ok(()) if std::future::poll_fn(|cx| rest.stream.poll_has_data(cx)).await => Ok(rest),
+        Ok(()) => Err("the rest ended before its first byte".to_owned()),
+        Err(why) => Err(why),
+    };
     // If the session has closed, the rest is dropped, and its stream cancelled.
     drop(mailbox.send(Command::RangeAnswer(Box::new(RangeAnswer { key, result }))));
 }

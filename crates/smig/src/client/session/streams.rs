@@ -49,8 +49,8 @@ impl ClientSession {
         let continuation = ContinuationState::of_request(&self.context, head, &body, options.hint);
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
-        let bulk_watch = (self.context.max_plain_connections > 1)
-            .then(|| BulkWatch::new(transfer, options.hint, turn.now));
+        let is_watched = self.context.max_plain_connections > 1 || self.context.receive_pacing;
+        let bulk_watch = is_watched.then(|| BulkWatch::new(transfer, options.hint, turn.now));
         // Without a body, the head is all there is to send.
         let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
         let slot = self.slots.insert(OpenRequest {

@@ -125,8 +125,7 @@ impl Http1ConnState {
     /// Queues an informational response.
     pub(in crate::server) fn queue_informational(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
-        // hyper sends 100, and a handler returns 101 as its response.
-        if state.request != RequestState::Open || matches!(status.as_u16(), 100 | 101) {
+        if state.request != RequestState::Open {
             return;
         }
         let reason = status.canonical_reason().unwrap_or_default();

@@ -121,15 +121,14 @@ impl Http1Io {
         loop {
             let (now, min_progress) = (clock::now(), self.timeouts.time_limits.send);
             if !self.timeouts.is_http() {
-                return Poll::Pending;
+                // Other protocols have their own timeouts.
+                self.write_progress = None;
+            } else if self.write_progress.is_none() {
+                self.write_progress = Some(ProgressClock::new(min_progress, now));
             }
-            let next = now
-                + self
-                    .write_progress
-                    .get_or_insert_with(|| ProgressClock::new(min_progress, now))
-                    .tick();
-            let next = self.pacing.deadline().map_or(next, |at| next.min(at));
-            ready!(self.timer.poll(cx, Some(next)));
+            let progress_check = self.write_progress.as_ref().map(|progress| now + progress.tick());
+            let next = progress_check.into_iter().chain(self.pacing.deadline()).min();
+            ready!(self.timer.poll(cx, next));
             if let Some(transport) = &self.transport {
                 self.pacing.sample_if_due(clock::now(), transport.tcp());
             }
@@ -150,6 +149,9 @@ impl Http1Io {
         if !self.timeouts.is_delivering() {
             self.delivery_progress = None;
             return Ok(());
+        }
+        if let Some(transport) = &self.transport {
+            self.pacing.on_response_flushed(clock::now(), transport.tcp());
         }
         let (now, min_progress) = (clock::now(), self.timeouts.time_limits.send);
         let info = self.tcp_info().filter(TcpInfo::is_delivering);
@@ -180,8 +182,10 @@ impl Http1Io {
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_pending() {
+            self.pacing.on_blocked();
             return self.poll_write_timeout(cx);
         }
+        self.pacing.on_unblocked(clock::now());
         self.write_progress = None;
         polled
     }
@@ -202,9 +206,10 @@ impl Http1Io {
         self.delivery_progress = None;
         ready!(self.poll_informational(cx))?;
         let transport = self.transport.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        self.pacing.before_write(clock::now(), transport.tcp(), response);
+        let now = clock::now();
+        self.pacing.before_write(now, transport.tcp(), response);
         let written = ready!(Pin::new(self.transport()?).poll_write(cx, buf))?;
-        self.pacing.after_write(written);
+        self.pacing.after_write(now, written);
         Poll::Ready(Ok(written))
     }
 

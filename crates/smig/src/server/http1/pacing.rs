@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
-use smig_pace::{MIN_PACED_RTT, Pacer, RateSample};
+use smig_pace::{MIN_PACED_RTT, Pacer};
 use smig_proto::{BulkHint, BulkInput, BulkPolicy, BulkReason, Instant, Priority};
 use tokio::net::TcpStream;
 
-use crate::socket::{self, PathSample};
+use crate::socket::{self, PacingRate, PathSample, RttCheck};
 
-/// Interval between two checks of whether the round-trip time is long enough for pacing.
-const RTT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Time without output after which a sample that is due is late because of the application, not of this process. The
+/// pacer ignores a shorter lateness.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// What decides whether a response is bulk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,40 +33,44 @@ pub(super) struct ResponseExtent {
 pub(super) struct ResponsePacing {
     /// `None`: nothing is paced.
     policy: Option<BulkPolicy>,
-    /// The current response, and the bytes written of it.
     response: ResponseExtent,
-    written: u64,
+    /// Bytes of the response that were written since its last pause.
+    bytes_since_pause: u64,
     bulk: Option<BulkReason>,
     pacer: Option<Box<Pacer>>,
-    next_rtt_check: Option<Instant>,
-    /// The limit that the socket has; `u64::MAX` is none.
-    applied_cap: u64,
+    rtt_check: RttCheck,
+    rate: PacingRate,
+    /// When output was last written, or waited for the socket.
+    active_at: Instant,
+    /// Output waits for the socket.
+    is_blocked: bool,
 }
 
 impl ResponsePacing {
-    pub(super) const fn new(policy: Option<BulkPolicy>) -> Self {
-        let response =
-            ResponseExtent { number: 0, length: None, hint: BulkHint::None, is_tunnel: false };
+    pub(super) fn new(policy: Option<BulkPolicy>) -> Self {
         Self {
             policy,
-            response,
-            written: 0,
+            response: ResponseExtent::default(),
+            bytes_since_pause: 0,
             bulk: None,
             pacer: None,
-            next_rtt_check: None,
-            applied_cap: u64::MAX,
+            rtt_check: RttCheck::default(),
+            rate: PacingRate::new(None),
+            active_at: Instant::from_nanos(0),
+            is_blocked: false,
         }
     }
 
     /// Updates the socket's limit, before a part of `response` is written.
     pub(super) fn before_write(&mut self, now: Instant, tcp: &TcpStream, response: ResponseExtent) {
         let Some(policy) = &self.policy else { return };
-        if response.number != self.response.number {
-            (self.response, self.written, self.bulk) = (response, 0, None);
+        if response.number != self.response.number || self.has_paused(now, policy.quiet_time) {
+            (self.bytes_since_pause, self.bulk) = (0, None);
         }
+        self.response = response;
         self.bulk = policy.decide(&BulkInput {
             length: response.length,
-            bytes_without_pause: self.written,
+            bytes_without_pause: self.bytes_since_pause,
             current: self.bulk,
             is_tunnel: response.is_tunnel,
             has_migrated: false,
@@ -76,72 +81,88 @@ impl ResponsePacing {
     }
 
     /// Records how many bytes of the response were written.
-    pub(super) const fn after_write(&mut self, bytes: usize) {
-        self.written += bytes as u64;
+    pub(super) const fn after_write(&mut self, now: Instant, bytes: usize) {
+        self.bytes_since_pause += bytes as u64;
+        self.active_at = now;
+    }
+
+    /// Records that output waits for the socket.
+    pub(super) const fn on_blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
+    /// Records that no output waits for the socket any more.
+    pub(super) const fn on_unblocked(&mut self, now: Instant) {
+        if self.is_blocked {
+            (self.is_blocked, self.active_at) = (false, now);
+        }
+    }
+
+    /// Returns whether the application had nothing to send for this time.
+    fn has_paused(&self, now: Instant, time: Duration) -> bool {
+        !self.is_blocked && now.saturating_duration_since(self.active_at) >= time
+    }
+
+    /// Handles that the socket has all of the response: nothing measures the path until the next one.
+    pub(super) fn on_response_flushed(&mut self, now: Instant, tcp: &TcpStream) {
+        if !self.rate.is_lowered() {
+            return;
+        }
+        self.rate.lift(tcp);
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_idle(now);
+        }
     }
 
     /// Measures the path if that is due, and updates the socket's limit.
     pub(super) fn sample_if_due(&mut self, now: Instant, tcp: &TcpStream) {
         if self.bulk.is_none() {
-            self.pacer = None;
-            return self.apply(tcp, u64::MAX);
+            return self.end(tcp);
         }
         let is_due = match &self.pacer {
             Some(pacer) => pacer.is_due(now),
-            None => self.next_rtt_check.is_none_or(|at| now >= at),
+            None => self.rtt_check.is_due(now),
         };
-        if !is_due {
+        if is_due {
+            let Some(info) = socket::tcp_info(tcp) else { return self.end(tcp) };
+            self.on_sample(now, &PathSample::from(&info));
+        }
+        if let Some(pacer) = &self.pacer {
+            // The kernel keeps the rate even if this process is late: what is written ahead needs no bound.
+            self.rate.set(tcp, pacer.bounds().rate);
+        }
+    }
+
+    fn on_sample(&mut self, now: Instant, sample: &PathSample) {
+        if self.pacer.is_none() && sample.min_rtt < MIN_PACED_RTT {
             return;
         }
-        let Some(info) = socket::tcp_info(tcp) else {
-            self.pacer = None;
-            return;
-        };
-        let sample = PathSample::from(&info);
-        if self.pacer.is_none() {
-            self.next_rtt_check = Some(now + RTT_CHECK_INTERVAL);
-            if sample.min_rtt < MIN_PACED_RTT {
-                return;
-            }
-        }
+        let has_paused = self.has_paused(now, MIN_PAUSE);
         let pacer = self.pacer.get_or_insert_with(|| Box::new(Pacer::new(now, sample.min_rtt)));
-        if sample.in_flight == 0 {
+        if sample.in_flight == 0 || has_paused {
             pacer.on_idle(now);
         } else {
-            pacer.on_sample(
-                now,
-                RateSample {
-                    acknowledged: sample.acknowledged,
-                    sent: sample.acknowledged + sample.in_flight,
-                    rtt: sample.rtt,
-                    in_flight: sample.in_flight,
-                    rtt_deviation: sample.rtt_deviation,
-                    min_rtt: sample.min_rtt,
-                    retransmitted: u64::from(sample.retransmitted),
-                    mss: sample.mss,
-                },
-            );
+            pacer.on_sample(now, sample.rate_sample());
         }
-        let rate = pacer.bounds().rate;
-        self.apply(tcp, rate);
+    }
+
+    /// Ends pacing.
+    fn end(&mut self, tcp: &TcpStream) {
+        self.pacer = None;
+        self.rate.lift(tcp);
     }
 
     /// Returns when [`Self::sample_if_due`] must be called, while output waits for the socket.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.pacer.as_ref()?.deadline()
     }
-
-    fn apply(&mut self, tcp: &TcpStream, cap: u64) {
-        // A change of 1/128 or less is not worth a system call.
-        if cap.abs_diff(self.applied_cap) > self.applied_cap / 128 {
-            self.applied_cap = cap;
-            socket::set_pacing_rate(tcp, cap);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
     use tokio::net::TcpListener;
 
@@ -149,14 +170,34 @@ mod tests {
         ResponseExtent { number, length, ..ResponseExtent::default() }
     }
 
+    fn at_ms(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    async fn connection() -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        TcpStream::connect(listener.local_addr().unwrap()).await.unwrap()
+    }
+
+    fn pacing() -> ResponsePacing {
+        ResponsePacing::new(Some(BulkPolicy::default()))
+    }
+
+    /// Begins a bulk response on a path with an RTT of 50 ms, whatever the socket says.
+    fn paced(tcp: &TcpStream) -> ResponsePacing {
+        let mut pacing = pacing();
+        pacing.pacer = Some(Box::new(Pacer::new(at_ms(0), Duration::from_millis(50))));
+        pacing.before_write(at_ms(0), tcp, response(1, Some(1 << 20)));
+        pacing
+    }
+
     #[tokio::test]
     async fn a_response_is_bulk_by_its_length_or_by_what_was_written() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut pacing = ResponsePacing::new(Some(BulkPolicy::default()));
+        let tcp = connection().await;
+        let mut pacing = pacing();
         let mut write = |response, bytes| {
-            pacing.before_write(Instant::from_nanos(0), &tcp, response);
-            pacing.after_write(bytes);
+            pacing.before_write(at_ms(0), &tcp, response);
+            pacing.after_write(at_ms(0), bytes);
             pacing.bulk
         };
         assert_eq!(write(response(1, Some(10_000)), 10_000), None);
@@ -168,7 +209,69 @@ mod tests {
         let exempt = ResponseExtent { hint, ..response(5, Some(1 << 30)) };
         assert_eq!(write(exempt, 100), None);
         let mut unpaced = ResponsePacing::new(None);
-        unpaced.before_write(Instant::from_nanos(0), &tcp, response(1, Some(1 << 30)));
+        unpaced.before_write(at_ms(0), &tcp, response(1, Some(1 << 30)));
         assert_eq!(unpaced.bulk, None);
+    }
+
+    #[tokio::test]
+    async fn a_response_of_unknown_length_that_pauses_is_not_bulk() {
+        let tcp = connection().await;
+        let mut pacing = pacing();
+        let write = |pacing: &mut ResponsePacing, millis| {
+            pacing.before_write(at_ms(millis), &tcp, response(1, None));
+            pacing.after_write(at_ms(millis), 60 << 10);
+            pacing.bulk
+        };
+        for n in 0..10 {
+            assert_eq!(write(&mut pacing, 1000 * n), None, "{n}");
+        }
+        assert_eq!(write(&mut pacing, 9_500), None);
+        assert_eq!(write(&mut pacing, 9_600), Some(BulkReason::UnknownLength));
+        // What waits for the socket is no pause.
+        pacing.on_blocked();
+        assert_eq!(write(&mut pacing, 12_000), Some(BulkReason::UnknownLength));
+        pacing.on_unblocked(at_ms(13_000));
+        assert_eq!(write(&mut pacing, 13_999), Some(BulkReason::UnknownLength));
+        assert_eq!(write(&mut pacing, 14_999), None);
+    }
+
+    #[tokio::test]
+    async fn the_limit_is_lifted_when_the_socket_has_all_and_when_nothing_can_be_measured() {
+        let tcp = connection().await;
+        let mut pacing = paced(&tcp);
+        assert!(pacing.rate.is_lowered());
+        pacing.on_response_flushed(at_ms(1), &tcp);
+        assert_eq!(socket::tcp_info(&tcp).unwrap().max_pacing_rate, u64::MAX);
+        pacing.before_write(at_ms(2), &tcp, response(2, Some(1 << 20)));
+        assert!(pacing.rate.is_lowered(), "the next one is limited from the start");
+        // A socket without TCP_INFO.
+        let (end, _other_end) = UnixStream::pair().unwrap();
+        end.set_nonblocking(true).unwrap();
+        let std_stream = std::net::TcpStream::from(OwnedFd::from(end));
+        let unmeasurable = TcpStream::from_std(std_stream).unwrap();
+        pacing.sample_if_due(at_ms(1000), &unmeasurable);
+        assert!(!pacing.rate.is_lowered());
+    }
+
+    #[tokio::test]
+    async fn a_pause_of_the_application_is_no_lateness_of_the_process() {
+        let tcp = connection().await;
+        let sample = |acknowledged| PathSample {
+            rtt: Duration::from_millis(50),
+            min_rtt: Duration::from_millis(50),
+            in_flight: 20_000,
+            acknowledged,
+            mss: 1448,
+            ..PathSample::default()
+        };
+        for is_blocked in [false, true] {
+            let mut pacing = paced(&tcp);
+            pacing.after_write(at_ms(0), 100_000);
+            pacing.is_blocked = is_blocked;
+            pacing.on_sample(at_ms(7), &sample(10_000));
+            pacing.on_sample(at_ms(100), &sample(20_000));
+            let is_late = pacing.pacer.unwrap().bounds().write_ahead > 0;
+            assert_eq!(is_late, is_blocked, "blocked: {is_blocked}");
+        }
     }
 }

@@ -45,7 +45,10 @@ where
                 turn.conns.info(conn).is_none_or(|info| info.serves(authority))
             });
         if !is_covered && kind != RequestKind::Connect {
-            return heads::refuse_misdirected(turn, key);
+            heads::send_misdirected(turn, key);
+            let record = StreamRecord::new(turn.now, label);
+            shared.counters.on_stream_ended(turn, &self.session_record, key, &record);
+            return turn.session.release(key);
         }
         let time_limits = &self.worker.shared.time_limits;
         let (continue_expectation, upload_clock) = match end {
