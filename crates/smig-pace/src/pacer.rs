@@ -4,7 +4,7 @@
 //! session then wait in that queue. This module bounds bulk below what congestion control would take: bytes in flight
 //! (the path's rate times its round-trip time without a queue, and a queue of a few packets, more where the
 //! rate varies) and a rate that keeps them there. It can only lower what congestion control sends. No I/O: the driver
-//! measures, and keeps the rate; the bound in flight is kept in simulations only, so far.
+//! measures, and keeps the bounds.
 
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ const SUSPICION_TIME: Duration = Duration::from_secs(5);
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// The bounds do not allow for less lateness of the process.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
+/// Nor for more: a process that was stopped for long is not one that is always late.
+const MAX_LATENESS: Duration = Duration::from_millis(200);
 
 /// What all bulk of a session together may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +82,16 @@ pub struct Bounds {
     /// slows down, a rate alone goes on filling it.
     pub max_in_flight: u64,
     /// Bytes that the socket may hold unsent, because the process may not run when they are due. If there are any, the
-    /// kernel must pace them (SO_MAX_PACING_RATE). They are a part of `max_in_flight`.
+    /// kernel must pace them (SO_MAX_PACING_RATE), at `path_rate` at least. They are a part of `max_in_flight`.
     pub write_ahead: u64,
+    /// The estimate of the path's rate, bytes per second.
+    pub path_rate: u64,
 }
 
 impl Bounds {
     /// No bound.
-    pub const NONE: Self = Self { rate: u64::MAX, max_in_flight: u64::MAX, write_ahead: 0 };
+    pub const NONE: Self =
+        Self { rate: u64::MAX, max_in_flight: u64::MAX, write_ahead: 0, path_rate: u64::MAX };
 }
 
 /// Measures one path, and sets the bounds of bulk on it.
@@ -178,6 +183,7 @@ impl Pacer {
             rate: bounded(self.cap),
             max_in_flight: bounded(self.max_in_flight),
             write_ahead: (self.capacity * self.counted_lateness().as_secs_f64()) as u64,
+            path_rate: bounded(self.capacity),
         }
     }
 
@@ -211,7 +217,7 @@ impl Pacer {
     pub fn on_sample(&mut self, now: Instant, sample: RateSample) {
         if !self.is_idle {
             let late = now.saturating_duration_since(self.next_sample);
-            self.lateness = late.max(self.lateness * 31 / 32);
+            self.lateness = late.max(self.lateness * 31 / 32).min(MAX_LATENESS);
         }
         self.schedule_sample(now);
         self.is_idle = false;
@@ -486,14 +492,16 @@ impl Pacer {
     fn bound(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         let base = self.base.value().as_secs_f64();
         let growth = self.growth(sample, queue);
-        let time = base + (self.target_queue(sample.mss) + self.counted_lateness()).as_secs_f64();
+        let time = base + self.target_queue(sample.mss).as_secs_f64();
         let aggregation = self.noise.aggregation(sample.mss) / 2.0;
-        self.max_in_flight =
+        let mut on_time =
             self.capacity * time * (1.0 + growth) + aggregation.min(self.capacity * base / 4.0);
         if self.base.is_probe_due(now) {
-            self.max_in_flight = self.max_in_flight.min(self.capacity * base * PROBE_GAIN);
+            on_time = on_time.min(self.capacity * base * PROBE_GAIN);
         }
-        let room = self.max_in_flight - sample.in_flight as f64;
+        // What is written ahead is not sent sooner.
+        self.max_in_flight = on_time + self.capacity * self.counted_lateness().as_secs_f64();
+        let room = on_time - sample.in_flight as f64;
         let gain = if room < 0.0 { DRAIN_GAIN } else { FILL_GAIN };
         let cap = self.capacity * (1.0 + growth) + gain * room / base;
         let cap = cap.clamp(self.capacity / MAX_DRAIN_DIVISOR, self.capacity * MAX_FILL);

@@ -24,12 +24,17 @@ pub(crate) struct PathNoise {
     last_rate: Option<f64>,
     /// Share of packets retransmitted, and the counts at the last round.
     loss: f64,
-    acknowledged: u64,
-    retransmitted: u64,
+    counts: Option<Counts>,
     /// Bytes acknowledged sooner than at the path's rate: the most of these rounds, and of those before.
     extra_acked: [f64; 2],
     rounds: u32,
     epoch: Option<(Instant, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    acknowledged: u64,
+    retransmitted: u64,
 }
 
 impl PathNoise {
@@ -56,11 +61,15 @@ impl PathNoise {
         if self.rounds.is_multiple_of(AGGREGATION_ROUNDS) {
             self.extra_acked = [0.0, self.extra_acked[0]];
         }
-        let acknowledged = sample.acknowledged.saturating_sub(self.acknowledged);
-        let lost = sample.retransmitted.saturating_sub(self.retransmitted) * u64::from(sample.mss);
-        let share = lost as f64 / (acknowledged + lost).max(1) as f64;
-        self.loss += (share - self.loss) / 8.0;
-        (self.acknowledged, self.retransmitted) = (sample.acknowledged, sample.retransmitted);
+        let counts =
+            Counts { acknowledged: sample.acknowledged, retransmitted: sample.retransmitted };
+        if let Some(last) = self.counts.replace(counts) {
+            let acknowledged = counts.acknowledged.saturating_sub(last.acknowledged);
+            let packets = counts.retransmitted.saturating_sub(last.retransmitted);
+            let lost = packets * u64::from(sample.mss);
+            let share = lost as f64 / (acknowledged + lost).max(1) as f64;
+            self.loss += (share - self.loss) / 8.0;
+        }
         if let Some(rtt) = rtt {
             let change = self.last_rtt.map_or(Duration::ZERO, |last| last.abs_diff(rtt));
             self.rtt_change = (self.rtt_change * 7 + change) / 8;

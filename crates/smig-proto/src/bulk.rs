@@ -19,6 +19,8 @@ pub struct BulkPolicy {
     /// A body of unknown length becomes bulk after this number of bytes without a pause: they were
     /// queued faster than the path took them. A stream of many small messages never is.
     pub unknown_length_after: u64,
+    /// The same on a connection that streams have migrated to.
+    pub migrated_after: u64,
     /// Like [`Self::unknown_length_after`], for a CONNECT tunnel, which may carry several responses.
     pub tunnel_after: u64,
     /// A body of unknown length that had nothing to send for this time is no longer bulk.
@@ -31,6 +33,7 @@ impl Default for BulkPolicy {
             min_size: 256 << 10,
             urgent_min_size: 4 << 20,
             unknown_length_after: 100 << 10,
+            migrated_after: 16 << 10,
             tunnel_after: 256 << 10,
             quiet_time: Duration::from_secs(1),
         }
@@ -114,6 +117,9 @@ impl BulkPolicy {
             Some(length) if length >= urgent_or(self.min_size) => Some(BulkReason::Size),
             Some(_) => input.has_migrated.then_some(BulkReason::Migrated),
             None if input.current.is_some() => input.current,
+            None if input.has_migrated && bytes >= self.migrated_after => {
+                Some(BulkReason::Migrated)
+            }
             None if input.is_tunnel => {
                 (bytes >= urgent_or(self.tunnel_after)).then_some(BulkReason::Tunnel)
             }
@@ -179,6 +185,8 @@ mod tests {
         assert_eq!(decide(migrated), Some(BulkReason::Migrated));
         let messages = BulkInput { length: None, ..migrated };
         assert_eq!(decide(messages), None);
+        let chunks = BulkInput { bytes_without_pause: 64 << 10, ..messages };
+        assert_eq!(decide(chunks), Some(BulkReason::Migrated));
     }
 
     #[test]

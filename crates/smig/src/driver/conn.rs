@@ -38,6 +38,9 @@ const BULK_UNSENT_MS: u64 = 24;
 const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
 /// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
 const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
+/// A connection whose peer acknowledges nothing for four round trips, and for this time, does not count for the bounds
+/// of the others.
+const MIN_UNDELIVERED_TIME: Duration = Duration::from_secs(1);
 /// Maximum value for TCP_NOTSENT_LOWAT.
 const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
@@ -108,6 +111,8 @@ pub(crate) struct DriverConn {
     pacing_rate: PacingRate,
     /// The bounds within which bulk is released, if it is limited.
     bounds: Option<Bounds>,
+    /// When a sample last showed a delivery, and the bytes acknowledged then.
+    delivered_at: Option<(Instant, u64)>,
     /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
     last_acknowledged: Option<u64>,
     /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
@@ -150,6 +155,7 @@ impl DriverConn {
             applied_lowat: 0,
             pacing_rate: PacingRate::new(None),
             bounds: None,
+            delivered_at: None,
             last_acknowledged: None,
             interactive_sent: 0,
             interactive_run: 0,
@@ -170,20 +176,28 @@ impl DriverConn {
         self.role = role;
         self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
         self.applied_lowat = self.notsent_lowat;
+        self.pacing_rate.lift(self.transport.tcp());
         socket::apply(self.transport.tcp(), options);
         (self.pacing_rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
     }
 
-    /// Sets the bounds of bulk, if the connection has any. What is written ahead must not be sent at once: then the
-    /// kernel paces it.
+    /// Sets the bounds of bulk, if the connection has any now. What is written ahead must not be sent at once: then the
+    /// kernel paces it, but no slower than the path, because it paces other data of the connection too.
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
-        let is_bounded = bounds.rate != u64::MAX && self.last_bulk_at.is_some();
-        self.bounds = is_bounded.then_some(bounds);
+        let has_bulk = self.role == ConnectionRole::Bulk || self.has_bulk_waiting;
+        let is_bounded = bounds.rate != u64::MAX && has_bulk;
+        let tcp = self.transport.tcp();
         if is_bounded && bounds.write_ahead > 0 {
-            self.pacing_rate.set(self.transport.tcp(), bounds.rate);
+            self.pacing_rate.set(tcp, bounds.rate.max(bounds.path_rate));
         } else {
-            self.pacing_rate.lift(self.transport.tcp());
+            self.pacing_rate.lift(tcp);
         }
+        if bounds.rate == u64::MAX && self.bounds.is_some() && self.notsent_lowat > 0 {
+            // The next sample may be far: this one was set for the bounds.
+            self.applied_lowat = self.notsent_lowat;
+            socket::set_notsent_lowat(tcp, self.notsent_lowat);
+        }
+        self.bounds = is_bounded.then_some(bounds);
     }
 
     /// Returns the bytes acknowledged between the samples of the previous call and of this one.
@@ -220,7 +234,22 @@ impl DriverConn {
 
     /// Returns the bytes that were framed and not acknowledged at the last sample.
     pub(super) fn outstanding(&self) -> u64 {
-        self.sample.in_flight + u64::from(self.sample.unsent) + self.output.len() as u64
+        let unwritten = self.output.len() + self.transport.sealed_unwritten();
+        self.sample.in_flight + u64::from(self.sample.unsent) + unwritten as u64
+    }
+
+    /// Notes whether the peer has acknowledged anything by the last sample.
+    pub(super) fn note_delivery(&mut self, now: Instant) {
+        let is_idle = self.sample.in_flight == 0;
+        if is_idle || self.delivered_at.is_none_or(|(_, bytes)| bytes != self.sample.acknowledged) {
+            self.delivered_at = Some((now, self.sample.acknowledged));
+        }
+    }
+
+    /// Returns whether the peer has acknowledged nothing for so long that the connection's bytes do not show the path.
+    pub(super) fn is_undelivered(&self, now: Instant) -> bool {
+        let limit = (self.sample.rtt * 4).max(MIN_UNDELIVERED_TIME);
+        self.delivered_at.is_some_and(|(at, _)| now.saturating_duration_since(at) > limit)
     }
 
     /// Reads what has arrived and passes it to the engine.

@@ -224,7 +224,7 @@ impl ConnSet {
         let mut progress = Progress::No;
         let count = self.conns.len();
         let mut fruitless = 0;
-        while fruitless < count && self.pacing.allows_piece(&mut self.conns) {
+        while fruitless < count && self.pacing.allows_piece(now, &mut self.conns) {
             let index = self.next_bulk_conn % count;
             self.next_bulk_conn = index + 1;
             let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.has_bulk_to_write())

@@ -70,10 +70,10 @@ impl BulkPacing {
     }
 
     /// Returns whether a piece of bulk may be sent now. Measures the bytes in flight if they are what prevents it.
-    pub(super) fn allows_piece(&mut self, conns: &mut [DriverConn]) -> bool {
+    pub(super) fn allows_piece(&mut self, now: Instant, conns: &mut [DriverConn]) -> bool {
         if self.bucket.is_full() {
-            sample_all(conns);
-            self.bucket.set_outstanding(outstanding(conns));
+            sample_all(now, conns);
+            self.bucket.set_outstanding(outstanding(now, conns));
         }
         self.bucket.piece().is_some()
     }
@@ -88,7 +88,7 @@ impl BulkPacing {
         {
             return;
         }
-        if let Some(min_rtt) = sample_all(conns).filter(|&min_rtt| min_rtt >= MIN_PACED_RTT) {
+        if let Some(min_rtt) = sample_all(now, conns).filter(|&min_rtt| min_rtt >= MIN_PACED_RTT) {
             let pacer = Pacer::new(now, min_rtt);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.options.max_bulk_deferral);
             self.pacer = Some(pacer);
@@ -118,7 +118,7 @@ impl BulkPacing {
         self.bucket.refill(now, bounds, packet_bytes);
         self.bucket.on_interactive(interactive_bytes);
         if is_due {
-            self.bucket.set_outstanding(outstanding(conns));
+            self.bucket.set_outstanding(outstanding(now, conns));
         }
         conns.iter_mut().for_each(|conn| conn.set_bounds(bounds));
     }
@@ -132,11 +132,12 @@ impl BulkPacing {
 
     /// Samples every connection, and passes the result to the pacer.
     fn sample(&mut self, now: Instant, pacer: &mut Pacer, conns: &mut [DriverConn]) {
-        let Some(min_rtt) = sample_all(conns) else { return pacer.on_idle(now) };
+        let Some(min_rtt) = sample_all(now, conns) else { return pacer.on_idle(now) };
         self.acknowledged += conns.iter_mut().map(DriverConn::take_acknowledged).sum::<u64>();
         let in_flight = |conn: &DriverConn| conn.sample.in_flight;
-        let all_in_flight: u64 = conns.iter().map(in_flight).sum();
-        let with_bulk = conns.iter().filter(|conn| carries_bulk(conn, now));
+        let delivering = |conn: &&DriverConn| !conn.is_undelivered(now);
+        let all_in_flight: u64 = conns.iter().filter(delivering).map(in_flight).sum();
+        let with_bulk = conns.iter().filter(|conn| carries_bulk(conn, now)).filter(delivering);
         let in_flight = with_bulk.clone().map(in_flight).sum();
         let retransmitted = conns.iter().map(|conn| u64::from(conn.sample.retransmitted)).sum();
         let sending = with_bulk.filter(|conn| conn.sample.in_flight > 0 || conn.has_bulk_waiting());
@@ -163,9 +164,11 @@ impl BulkPacing {
     }
 }
 
-/// Returns the bytes of all connections that were framed and not acknowledged at the last sample.
-fn outstanding(conns: &[DriverConn]) -> u64 {
-    conns.iter().map(DriverConn::outstanding).sum()
+/// Returns the bytes of all connections that were framed and not acknowledged at the last sample. A connection whose peer
+/// has disappeared would hold up the others' bulk.
+fn outstanding(now: Instant, conns: &[DriverConn]) -> u64 {
+    let delivering = conns.iter().filter(|conn| !conn.is_undelivered(now));
+    delivering.map(DriverConn::outstanding).sum()
 }
 
 /// Returns whether a connection carries bulk, or has until recently. One that a stream has migrated to always counts.
@@ -175,9 +178,10 @@ fn carries_bulk(conn: &DriverConn, now: Instant) -> bool {
 }
 
 /// Samples all connections; returns the lowest minimum RTT.
-fn sample_all(conns: &mut [DriverConn]) -> Option<Duration> {
+fn sample_all(now: Instant, conns: &mut [DriverConn]) -> Option<Duration> {
     let sample = |conn: &mut DriverConn| {
         conn.take_sample();
+        conn.note_delivery(now);
         conn.sample.min_rtt
     };
     conns.iter_mut().map(sample).filter(|min_rtt| !min_rtt.is_zero()).min()

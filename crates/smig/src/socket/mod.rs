@@ -106,7 +106,14 @@ impl From<&TcpInfo> for PathSample {
                 micros => Duration::from_micros(micros.into()),
             },
             unsent: info.notsent_bytes,
-            in_flight: bytes(info.unacked.saturating_sub(info.sacked)),
+            in_flight: match info.bytes_sent {
+                // A kernel before 4.19: small packets count as full ones.
+                0 => bytes(info.unacked.saturating_sub(info.sacked)),
+                sent => sent
+                    .saturating_sub(info.bytes_retrans)
+                    .saturating_sub(info.bytes_acked)
+                    .saturating_sub(bytes(info.sacked)),
+            },
             acknowledged: info.bytes_acked + bytes(info.sacked),
             retransmitted: info.total_retrans,
             mss: info.snd_mss,
@@ -117,6 +124,21 @@ impl From<&TcpInfo> for PathSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_packets_in_flight_count_with_their_bytes() {
+        let info = TcpInfo {
+            snd_mss: 1448,
+            unacked: 10,
+            bytes_sent: 5_000,
+            bytes_retrans: 300,
+            bytes_acked: 1_700,
+            ..TcpInfo::default()
+        };
+        assert_eq!(PathSample::from(&info).in_flight, 3_000);
+        let old_kernel = TcpInfo { bytes_sent: 0, ..info };
+        assert_eq!(PathSample::from(&old_kernel).in_flight, 14_480);
+    }
 
     #[test]
     fn a_round_trip_time_that_was_never_measured_is_not_known() {

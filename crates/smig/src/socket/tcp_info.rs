@@ -1,6 +1,6 @@
 //! The kernel's `struct tcp_info`, as far as this project reads it.
 
-/// `struct tcp_info` of Linux up to `tcpi_delivery_rate`. A kernel with a shorter one leaves the rest
+/// `struct tcp_info` of Linux up to `tcpi_bytes_retrans`. A kernel with a shorter one leaves the rest
 /// zero. The names are those of tcp(7) without their prefix.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +54,14 @@ pub(crate) struct TcpInfo {
     pub(crate) data_segs_out: u32,
     /// Bytes per second, most recent sample.
     pub(crate) delivery_rate: u64,
+    pub(crate) busy_time: u64,
+    pub(crate) rwnd_limited: u64,
+    pub(crate) sndbuf_limited: u64,
+    pub(crate) delivered: u32,
+    pub(crate) delivered_ce: u32,
+    /// Bytes of data sent, with those sent again.
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_retrans: u64,
 }
 
 impl TcpInfo {
@@ -73,6 +81,7 @@ mod tests {
         assert_eq!(core::mem::offset_of!(TcpInfo, pacing_rate), 104);
         assert_eq!(core::mem::offset_of!(TcpInfo, notsent_bytes), 144);
         assert_eq!(core::mem::offset_of!(TcpInfo, delivery_rate), 160);
-        assert_eq!(size_of::<TcpInfo>(), 168);
+        assert_eq!(core::mem::offset_of!(TcpInfo, bytes_sent), 200);
+        assert_eq!(size_of::<TcpInfo>(), 216);
     }
 }

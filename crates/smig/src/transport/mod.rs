@@ -54,6 +54,8 @@ pub(crate) struct Transport {
     input: BytesMut,
     /// The peer has sent close_notify. Its TCP half may still be open.
     received_close_notify: bool,
+    /// About how many sealed bytes wait for the socket; unknown after a change of runtime.
+    sealed_unwritten: usize,
     peer: SocketAddr,
     local: SocketAddr,
     permit: Option<OpenPermit>,
@@ -86,7 +88,16 @@ impl Transport {
     fn new(tcp: TcpStream, channel: Channel) -> io::Result<Self> {
         let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
         let (input, received_close_notify) = (BytesMut::new(), false);
-        Ok(Self { tcp, channel, input, received_close_notify, peer, local, permit: None })
+        Ok(Self {
+            tcp,
+            channel,
+            input,
+            received_close_notify,
+            sealed_unwritten: 0,
+            peer,
+            local,
+            permit: None,
+        })
     }
 
     /// Counts the connection as open until it is dropped.
@@ -229,6 +240,11 @@ impl Transport {
         self.tls().is_some_and(|tls| tls.wants_write())
     }
 
+    /// Returns the sealed bytes that wait for the socket.
+    pub(crate) const fn sealed_unwritten(&self) -> usize {
+        self.sealed_unwritten
+    }
+
     /// Returns the bytes on the wire for `bytes` bytes of output that are sealed at once.
     pub(crate) const fn sealed_bytes(&self, bytes: usize) -> usize {
         match &self.channel {
@@ -259,6 +275,8 @@ impl Transport {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             output.advance(taken);
+            let records = taken.div_ceil(MAX_RECORD_BYTES);
+            self.sealed_unwritten += taken + records * RECORD_OVERHEAD_BYTES;
         }
         Ok(())
     }
@@ -292,11 +310,14 @@ impl Transport {
         while tls.wants_write() {
             match tls.write_tls(&mut Socket::new(&mut self.tcp, cx)) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(_) => {}
+                Ok(written) => {
+                    self.sealed_unwritten = self.sealed_unwritten.saturating_sub(written);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        self.sealed_unwritten = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -314,7 +335,7 @@ impl Transport {
 
     /// Deregisters the transport from this runtime.
     pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
-        let Self { tcp, channel, input, received_close_notify, peer, local, permit } = self;
+        let Self { tcp, channel, input, received_close_notify, peer, local, permit, .. } = self;
         Ok(DetachedTransport {
             tcp: tcp.into_std()?,
             channel,
@@ -332,7 +353,16 @@ impl DetachedTransport {
     pub(crate) fn attach(self) -> io::Result<Transport> {
         let Self { tcp, channel, input, received_close_notify, peer, local, permit } = self;
         let tcp = TcpStream::from_std(tcp)?;
-        Ok(Transport { tcp, channel, input, received_close_notify, peer, local, permit })
+        Ok(Transport {
+            tcp,
+            channel,
+            input,
+            received_close_notify,
+            sealed_unwritten: 0,
+            peer,
+            local,
+            permit,
+        })
     }
 }
 
