@@ -1,6 +1,6 @@
 //! The `smig` program: command line and output. The libraries do the work.
 
-#![warn(clippy::print_stdout)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
 mod cli;

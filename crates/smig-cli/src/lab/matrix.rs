@@ -29,6 +29,7 @@ use super::build::{BuildArgs, identify_build};
 use super::run::{CampaignProgress, DisturbedRuns, check_setting, format_duration, parse_jobs};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED_STATUS};
+use crate::stderr;
 use crate::stdout::{out, outln};
 
 /// Measure many networks and many ways to transfer; print where who is best, the worst first
@@ -117,7 +118,9 @@ fn selected_campaign(args: &MatrixArgs) -> Result<Campaign> {
         && !args.quick
         && let Err(error) = hystart::check()
     {
-        eprintln!("HyStart stays as it is, and cells that switch it off are left out: {error}");
+        stderr::print_line(&format!(
+            "HyStart stays as it is, and cells that switch it off are left out: {error}"
+        ));
         keep_machine_hystart(&mut campaign);
     }
     Ok(campaign)
@@ -198,16 +201,19 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
 
 fn exit_status(summary: &CampaignSummary) -> ExitCode {
     if summary.not_started_count > 0 {
-        eprintln!("stopped; {} runs are left, the same command resumes", summary.not_started_count);
+        stderr::print_line(&format!(
+            "stopped; {} runs are left, the same command resumes",
+            summary.not_started_count
+        ));
         return ExitCode::from(INTERRUPTED_STATUS);
     }
     if summary.given_up_trials.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!(
+    stderr::print_line(&format!(
         "{} runs have no result; the same command retries them",
         summary.given_up_trials.len()
-    );
+    ));
     Exit::Failure.into()
 }
 

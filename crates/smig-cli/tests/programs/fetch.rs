@@ -52,6 +52,22 @@ fn several_urls_are_fetched_and_reported() {
 }
 
 #[test]
+fn a_closed_standard_error_does_not_stop_a_fetch() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.write_file("small", 10);
+    let server = sandbox.serve(&[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // With -v, the session's task prints too: a panic there would leave the request without a response.
+    let mut get =
+        sandbox.smig(&["get", "-v", "--max-time", "600", "-o", "-", &server.url("small")]);
+    let output =
+        get.stdout(Stdio::piped()).stderr(writer).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(sha256(&output.stdout), hash);
+}
+
+#[test]
 fn a_forced_migration_is_reported_with_both_connections() {
     let sandbox = Sandbox::new();
     let hash = sandbox.write_file("big", 40_000_000);
