@@ -210,13 +210,13 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let campaign_summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
     let campaign_summary = campaign_summary?;
-    let includes_survey = |name: &String| name == "all" || name == SURVEY;
-    if args.names.iter().any(includes_survey) && !stop.is_cancelled() {
+    let includes_survey = args.names.iter().any(|name| name == "all" || name == SURVEY);
+    let has_survey = includes_survey && !stop.is_cancelled();
+    if has_survey {
         survey_test_web(&options.out)?;
     }
-    if campaign_summary.finished_count + campaign_summary.done_before_count > 0
-        || args.names.iter().any(includes_survey)
-    {
+    // A campaign that was stopped before its first result has no report.
+    if campaign_summary.finished_count + campaign_summary.done_before_count > 0 || has_survey {
         // The plan has checked the builds. The report marks a build without a commit.
         write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
