@@ -70,6 +70,26 @@ fn typed_values_are_parsed() {
 }
 
 #[test]
+fn a_flag_that_enables_tls_takes_precedence_over_both_kinds_of_cleartext() {
+    let set = |key: &str, value: &str, settings: &mut Settings| {
+        let setting = all_settings().find(|setting| setting.key == key).unwrap();
+        (setting.set)(settings, &[value.to_owned()]).unwrap();
+        settings.security
+    };
+    let (cleartext, trusted) = ("server.cleartext", "server.trust_cleartext");
+    for key in [cleartext, trusted] {
+        let mut settings = Settings::default();
+        assert_ne!(set(key, "true", &mut settings), ListenSecurity::Tls);
+        assert_eq!(set(cleartext, "false", &mut settings), ListenSecurity::Tls, "{key}");
+    }
+    let mut settings = Settings::default();
+    set(cleartext, "true", &mut settings);
+    assert_eq!(set(trusted, "false", &mut settings), ListenSecurity::Cleartext);
+    assert_eq!(set(trusted, "true", &mut settings), ListenSecurity::TrustedCleartext);
+    assert_eq!(set(trusted, "false", &mut settings), ListenSecurity::Tls);
+}
+
+#[test]
 fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
     assert_eq!(
         faults("[migration]\nmin_sise = 5\n"),
