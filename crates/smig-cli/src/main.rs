@@ -11,6 +11,7 @@ mod dev_cert;
 mod exit;
 mod gateway;
 mod get;
+mod hex;
 mod interrupt;
 mod lab;
 mod logging;
