@@ -57,7 +57,8 @@ second signal stops it at once.
 
 Exit codes:
     0  stopped by a signal   2  usage error, or address in use
-    1  another error        26  cannot read the token"
+    1  another error        26  cannot read the token
+  130, 143  stopped at once by a second SIGINT or SIGTERM"
 )]
 pub(crate) struct AgentArgs {
     /// The gateway's URL

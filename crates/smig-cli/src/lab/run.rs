@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     /// Only shard I of N
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
-    /// Number of parallel runs; above half the number of processors, they disturb each other
+    /// Number of parallel runs; fast links need a processor or two each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
     /// Only these variants, may be repeated; several names of an axis are alternatives
