@@ -23,7 +23,7 @@ fn assert_ranges_cover(report: &Value, length: u64) {
 }
 
 #[test]
-fn several_urls_are_fetched_and_reported() {
+fn several_urls_are_fetched_over_one_session() {
     let sandbox = Sandbox::new();
     let big_hash = sandbox.write_file("big", 5_000_000);
     let small_hash = sandbox.write_file("small", 10);
@@ -48,6 +48,9 @@ fn several_urls_are_fetched_and_reported() {
         assert_eq!(report["error"], Value::Null);
         assert!(report["ttfb_ms"].as_f64().unwrap() <= report["total_ms"].as_f64().unwrap());
         assert_ranges_cover(report, report["bytes"].as_u64().unwrap());
+        for range in report["ranges"].as_array().unwrap() {
+            assert_eq!(range["session"], 1, "{report}");
+        }
     }
 }
 
