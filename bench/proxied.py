@@ -220,7 +220,7 @@ def main():
     prefix, _, pinned = setting.pinning()
     print(f"{before['cpu']}, {before['cpus']} CPUs, Linux {before['kernel']}; {pinned}; smig at {setting.commit()}")
     print("; ".join(f"{name} {version}" for name, version in found.items()))
-    print(f"h2load -t 1 -c {CONNECTIONS} -m 32, {options.rounds} rounds of {options.seconds} s, medians", flush=True)
+    print(f"h2load -t 1 -c {CONNECTIONS}, -m 32 unless a column says otherwise (100 KB: -m 8), {options.rounds} rounds of {options.seconds} s, medians", flush=True)
     result = {"machine": before, "pinning": pinned, "versions": found, "commit": setting.commit(),
               "rounds": options.rounds, "seconds": options.seconds, "connections": CONNECTIONS}
     base = tempfile.mkdtemp(prefix="smig-bench-")

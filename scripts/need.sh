@@ -24,6 +24,7 @@ package_of() {
         python-h2) echo python3-h2 ;;
         python-yaml) echo python3-yaml ;;
         ip) echo iproute2 ;;
+        callgrind_control) echo valgrind ;;
         taskset | nsenter) echo util-linux ;;
         *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name
     esac

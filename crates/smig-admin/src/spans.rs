@@ -257,7 +257,7 @@ impl RequestSpan {
     pub fn set_status(&self, status: StatusCode) {
         self.record("http.response.status_code", status.as_u16().into());
         if status.is_server_error() {
-            self.record_error(status.as_str());
+            self.set_error(status.as_str());
         }
     }
 
@@ -275,11 +275,6 @@ impl RequestSpan {
         }
     }
 
-    /// Records that the exchange failed.
-    pub fn set_error(&self, error_type: &str) {
-        self.record_error(error_type);
-    }
-
     fn record(&self, name: &'static str, value: u64) {
         self.tracing_span.record(name, value);
         if let Some(exported) = &self.exported_span {
@@ -287,7 +282,8 @@ impl RequestSpan {
         }
     }
 
-    fn record_error(&self, error_type: &str) {
+    /// Records that the exchange failed.
+    pub fn set_error(&self, error_type: &str) {
         self.tracing_span.record("error.type", error_type);
         self.tracing_span.record("otel.status_code", "ERROR");
         if let Some(exported) = &self.exported_span {
@@ -334,7 +330,7 @@ impl OpenSpans {
     pub(crate) fn abort_all(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
-        spans.into_values().for_each(|span| span.record_error("aborted"));
+        spans.into_values().for_each(|span| span.set_error("aborted"));
     }
 
     /// Updates the span of an observed stream.
@@ -353,7 +349,7 @@ impl OpenSpans {
             }
             ObserverEvent::StreamReset { stream: Some(stream), .. } => {
                 if let Some(span) = self.take(*stream) {
-                    span.record_error("reset");
+                    span.set_error("reset");
                 }
             }
             ObserverEvent::Migrated { stream: Some(stream), from, to, offset, why, .. } => {

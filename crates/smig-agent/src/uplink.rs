@@ -32,6 +32,8 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 const TUNNEL_OPEN_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum number of bytes read of a refusal's text.
 const MAX_ERROR_TEXT_BYTES: usize = 4 << 10;
+/// Why requests fail after [`Uplink::stop`].
+const SHUTDOWN_REASON: &str = "the agent is shutting down";
 
 /// The state of the connection to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,14 @@ impl Uplink {
             () = self.stop_requested.notified() => {}
             () = self.connect_repeatedly() => {}
         }
+        // Otherwise requests would wait for a connection that no task establishes any more.
+        self.state.send_if_modified(|current| {
+            let is_connecting = *current == UplinkState::Connecting;
+            if is_connecting {
+                *current = UplinkState::Unreachable(SHUTDOWN_REASON.into());
+            }
+            is_connecting
+        });
     }
 
     async fn connect_repeatedly(&self) {
@@ -143,9 +153,7 @@ impl Uplink {
         match state.wait_for(|current| *current != UplinkState::Connecting).await.as_deref() {
             Ok(UplinkState::Up(protocol)) => Ok(*protocol),
             Ok(UplinkState::Unreachable(why)) => Err(self.unreachable_error(why)),
-            Ok(UplinkState::Connecting) | Err(_) => {
-                Err(self.unreachable_error("the agent is shutting down"))
-            }
+            Ok(UplinkState::Connecting) | Err(_) => Err(self.unreachable_error(SHUTDOWN_REASON)),
         }
     }
 

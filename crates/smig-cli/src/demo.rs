@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::lab::identify_build;
+use crate::stderr;
 use target::OutputTarget;
 
 /// Show how a big download delays small ones, and what migrating it changes
@@ -165,7 +166,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     interrupt::cancel_on_interrupt(stop.clone())?;
     let result = match show(&options, privilege, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DemoError::Stopped)) => {
-            eprintln!("\nStopped; nothing was written.");
+            stderr::print_line("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED_STATUS));
         }
         other => other?,
@@ -177,7 +178,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         svg.write(&render_svg(&result))?;
     }
     page.write(&render_html(&result))?;
-    eprintln!("\nThe chart: {} (open it in a browser)", output.display());
+    stderr::print_line(&format!("\nThe chart: {} (open it in a browser)", output.display()));
     Ok(ExitCode::SUCCESS)
 }
 

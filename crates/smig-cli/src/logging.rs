@@ -1,7 +1,5 @@
 //! Logs of the libraries on standard error, filtered by `SMIG_LOG`.
 
-use std::io::IsTerminal as _;
-
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -26,13 +24,11 @@ pub(crate) fn start(level: Level) {
         .with_default_directive(default.into())
         .with_env_var("SMIG_LOG")
         .from_env_lossy();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let uses_color = !no_color && std::io::stderr().is_terminal();
     // Fails only if a subscriber is installed already, which does not happen.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| crate::stderr::StderrLines)
-        .with_ansi(uses_color)
+        .with_ansi(crate::paint::uses_color())
         .with_target(false)
         .try_init();
 }

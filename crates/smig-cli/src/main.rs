@@ -1,6 +1,6 @@
 //! The `smig` program: command line and output. The libraries do the work.
 
-#![warn(clippy::print_stdout)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
 mod cli;
@@ -11,6 +11,7 @@ mod dev_cert;
 mod exit;
 mod gateway;
 mod get;
+mod hex;
 mod interrupt;
 mod lab;
 mod logging;

@@ -9,8 +9,13 @@ static USES_COLOR: LazyLock<bool> = LazyLock::new(|| {
     !no_color && !is_dumb && std::io::stderr().is_terminal()
 });
 
+/// Returns whether standard error shows colours.
+pub(crate) fn uses_color() -> bool {
+    *USES_COLOR
+}
+
 fn paint(text: &str, code: &str) -> String {
-    if *USES_COLOR { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if uses_color() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Colours an error.

@@ -92,14 +92,12 @@ pub(crate) async fn run(context: &RunContext, number: usize) -> Result<RunReport
         transfer_client.run_small_downloads(&large_done, rng),
     );
     drop(transfer_client);
-    let client_handle = client.clone();
-    drop(client);
     let kills = relay.kills();
     let failure_allowed = !kills.is_empty() || relay.failed_connects() > 0;
     let outcomes = downloads.iter().chain(&uploads).chain(&small_downloads);
     violations.extend(outcomes.filter_map(|outcome| violation_of(outcome, failure_allowed)));
-    let client_stats = client_handle.stats();
-    drop(client_handle);
+    let client_stats = client.stats();
+    drop(client);
     drop(relay);
     let own_server_stats = match own_server {
         None => None,

@@ -11,7 +11,7 @@ use smig::{Client, Error, Incoming, StreamInfo};
 
 use crate::body::{HASH_TRAILER, PoolBody};
 use crate::census::LiveGuard;
-use crate::content::{Checker, Part, hex};
+use crate::content::{Checker, OFFSET_COUNT, Part, hex};
 use crate::plan::{DownloadRequestKind, Framing, Transfer};
 use crate::rng::Rng;
 use crate::service::{HandlerContext, query};
@@ -204,7 +204,7 @@ impl TransferClient {
             interval.tick().await;
             let transfer = Transfer {
                 part: Part {
-                    offset_index: rng.within(0..16),
+                    offset_index: rng.within(0..OFFSET_COUNT),
                     len: rng.within(1..MEAN_SMALL_OBJECT_BYTES * 2),
                 },
                 framing: rng

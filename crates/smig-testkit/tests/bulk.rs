@@ -116,6 +116,18 @@ fn trailers_ends_and_resets_do_not_wait() {
 }
 
 #[test]
+fn the_head_of_another_response_does_not_wait() {
+    let (mut peer, keys) = server_with_responses(&[BulkHint::Bulk]);
+    peer.send_body(keys[0], vec![0; 3000], EndStream::No);
+    let key = peer.get(C1, 3);
+    peer.respond(key, 200, EndStream::No);
+    assert_eq!(demand(&peer, C1), BOTH);
+    assert_eq!(peer.take_output_within(C1, NO_BULK).bulk_bytes, 0);
+    peer.expect(C1, headers(3).status(200));
+    assert_eq!(demand(&peer, C1), ONLY_BULK);
+}
+
+#[test]
 fn trailers_follow_their_data() {
     let (mut peer, keys) = server_with_responses(&[BulkHint::Bulk]);
     peer.send_body(keys[0], vec![0; 3000], EndStream::No);

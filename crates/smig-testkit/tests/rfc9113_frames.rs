@@ -99,21 +99,25 @@ fn a_frame_longer_than_allowed_ends_the_connection() {
 }
 
 #[test]
-fn heads_and_bodies_are_split_at_the_default_frame_size() {
-    let setup = Setup::new(Config::server()).with_setting(setting::MAX_FRAME_SIZE, 16_384);
-    let mut peer = Peer::for_server(setup);
-    peer.connect();
-    let key = peer.get(C1, 1);
-    let mut fields = http::HeaderMap::new();
-    fields.insert("x-long", "~".repeat(40_000).parse().unwrap());
-    let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
-    peer.with_session(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
-    // The script's codec checks each frame's length.
-    let Frame::Headers { fields, .. } = peer.next(C1) else { panic!("HEADERS") };
-    assert_eq!(fields.0[1].1.len(), 40_000);
-    peer.send_body(key, vec![0; 16_385], EndStream::Yes);
-    peer.expect(C1, data(1, vec![0; 16_384]));
-    peer.expect(C1, data(1, vec![0; 1]).end());
+fn the_peers_frame_size_is_respected_and_used() {
+    for max_frame_size in [16_384, 20_000] {
+        let setup =
+            Setup::new(Config::server()).with_setting(setting::MAX_FRAME_SIZE, max_frame_size);
+        let mut peer = Peer::for_server(setup);
+        peer.connect();
+        let key = peer.get(C1, 1);
+        let mut fields = http::HeaderMap::new();
+        fields.insert("x-long", "~".repeat(40_000).parse().unwrap());
+        let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
+        peer.with_session(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+        // The script's codec checks each frame's length.
+        let Frame::Headers { fields, .. } = peer.next(C1) else { panic!("HEADERS") };
+        assert_eq!(fields.0[1].1.len(), 40_000);
+        let largest = max_frame_size as usize;
+        peer.send_body(key, vec![0; largest + 1], EndStream::Yes);
+        peer.expect(C1, data(1, vec![0; largest]));
+        peer.expect(C1, data(1, vec![0; 1]).end());
+    }
 }
 
 #[test]

@@ -282,6 +282,7 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
     // SMIG-5.23/unbound-count: in the session, not per connection; offers do not count.
     let (mut peer, _) = client(with_max_open_migrations(2, Config::client()));
     peer.connect();
+    peer.send(C1, offer(1));
     peer.send(C2, data(2, "x"));
     peer.send(C3, window_update(2, 1));
     peer.expect_silence();

@@ -420,9 +420,12 @@ fn a_stream_may_migrate_again_before_the_answer_is_read() {
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 1).end());
+    peer.send(C2, offer(1));
+    peer.expect_silence();
     peer.send(C1, decline(1));
     peer.send(C1, headers(1).status(204).end());
     assert_eq!(peer.take_response(key), 204);
+    assert_eq!(peer.try_take_event(offer_event), None);
     peer.expect_silence();
 }
 

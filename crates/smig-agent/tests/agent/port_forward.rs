@@ -137,7 +137,13 @@ async fn a_tunnel_that_was_never_opened_is_reset_at_shutdown() {
     // It accepts connections, and sends nothing.
     let silent_server = TcpListener::bind(loopback()).await.unwrap();
     let silent_gateway = Origin::https("127.0.0.1", silent_server.local_addr().unwrap().port());
-    for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
+    // Also with time to drain: no request waits for a connection that the agent no longer establishes.
+    for (protocol, drain_timeout) in [
+        (PortProtocol::Tcp, Duration::ZERO),
+        (PortProtocol::Detect, Duration::ZERO),
+        (PortProtocol::Tcp, Duration::from_secs(3600)),
+        (PortProtocol::Detect, Duration::from_secs(3600)),
+    ] {
         let forwards = vec![new_forward(loopback(), protocol)];
         let options =
             AgentOptions { gateway: silent_gateway.clone(), forwards, ..gateway.agent_options() };
@@ -146,7 +152,8 @@ async fn a_tunnel_that_was_never_opened_is_reset_at_shutdown() {
         // Otherwise the kernel would reset it.
         let accepted = wait_until_accepted(agent.forward_addrs()[0].port());
         tokio::time::timeout(Duration::from_secs(60), accepted).await.expect("it is accepted");
-        agent.shutdown(Duration::ZERO).await;
+        let shutdown = agent.shutdown(drain_timeout);
+        tokio::time::timeout(Duration::from_secs(60), shutdown).await.expect("it shuts down");
         let error = tcp.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     }

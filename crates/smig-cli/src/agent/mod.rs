@@ -47,7 +47,8 @@ Examples:
   smig agent --via https://localhost:8443 --forward 127.0.0.1:2222=tcp://db.internal:22
   smig config example agent > agent.toml; smig agent --config agent.toml
 
-Browsers: use http://127.0.0.1:8118/proxy.pac for automatic proxy configuration.
+Browsers: use http://127.0.0.1:8118/proxy.pac for automatic proxy configuration. Only names and addresses of
+the browser's own machine are not sent through the agent.
 
 The token is read from --token-file, or from the environment variable SMIG_AGENT_TOKEN.
 
@@ -56,7 +57,8 @@ second signal stops it at once.
 
 Exit codes:
     0  stopped by a signal   2  usage error, or address in use
-    1  another error        26  cannot read the token"
+    1  another error        26  cannot read the token
+  130, 143  stopped at once by a second SIGINT or SIGTERM"
 )]
 pub(crate) struct AgentArgs {
     /// The gateway's URL

@@ -20,6 +20,7 @@ use super::{DemoArgs, screen};
 use crate::exit::CliError;
 use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::lab::identify_build;
+use crate::stderr;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Browser")]
@@ -68,14 +69,14 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let mut screen = screen(json.as_ref());
     let result = match show(&options, privilege, &stop, &mut screen) {
         Err(error) if matches!(error.downcast_ref(), Some(BrowserError::Stopped)) => {
-            eprintln!("\nStopped; nothing was written.");
+            stderr::print_line("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED_STATUS));
         }
         other => other?,
     };
     screen.print(&format!("\n{}", render_text(&result)))?;
     write(&result, page, json, svg)?;
-    eprintln!("\nThe report: {} (open it in a browser)", output.display());
+    stderr::print_line(&format!("\nThe report: {} (open it in a browser)", output.display()));
     Ok(ExitCode::SUCCESS)
 }
 

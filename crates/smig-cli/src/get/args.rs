@@ -87,10 +87,11 @@ pub(crate) struct GetArgs {
     /// Give up on a URL after this many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = "Connection")]
     pub(super) max_time: Option<Duration>,
-    /// Give up on connecting after this many seconds
+    /// Give up on a TCP connection after this many seconds, and on its TLS handshake after as many more
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Connection")]
     pub(super) connect_timeout: Duration,
-    /// Retry this many times after a transient error, and resume where the last attempt ended
+    /// Retry this many times after a transient error, and resume where the last attempt ended. A retry waits as long as
+    /// the server's Retry-After says
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Connection")]
     pub(super) retry: u32,
     /// Number of URLs to fetch at once

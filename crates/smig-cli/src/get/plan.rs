@@ -11,6 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 
 use super::args::GetArgs;
 use crate::exit::{CliError, Exit};
+use crate::hex::hex_byte;
 
 /// Characters that a URL must not contain unencoded, but that pasted URLs contain.
 const UNSAFE_CHARACTERS: &AsciiSet = &CONTROLS
@@ -242,11 +243,11 @@ fn parse_checksums(args: &GetArgs) -> Result<Vec<[u8; 32]>, CliError> {
 
 fn parse_sha256(text: &str) -> Option<[u8; 32]> {
     let mut sum = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 {
         return None;
     }
     for (byte, digits) in sum.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        *byte = hex_byte(digits)?;
     }
     Some(sum)
 }
@@ -296,6 +297,7 @@ mod tests {
     fn checksums_are_64_digits() {
         assert_eq!(parse_sha256(&"0f".repeat(32)), Some([15; 32]));
         assert_eq!(parse_sha256(&"0g".repeat(32)), None);
+        assert_eq!(parse_sha256(&"+f".repeat(32)), None);
         assert_eq!(parse_sha256("00"), None);
         assert_eq!(parse_sha256(&"é".repeat(32)), None);
     }

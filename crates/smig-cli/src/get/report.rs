@@ -157,19 +157,19 @@ impl Report {
     /// Returns one line for each range of bytes, with the connection that carried it.
     pub(super) fn details(&self) -> Vec<String> {
         let shown = |range: &ReceivedRange| {
-            let connection = match (&range.connection, range.session) {
+            let carrier = match (&range.connection, range.session) {
                 (None, _) => "HTTP/1.1".to_owned(),
-                (Some(connection), Some(2..)) => {
-                    format!("{connection} of session {}", range.session.unwrap_or_default())
+                (Some(connection), Some(session @ 2..)) => {
+                    format!("connection {connection} of session {session}")
                 }
-                (Some(connection), _) => connection.clone(),
+                (Some(connection), _) => format!("connection {connection}"),
             };
             let why = match range.by {
                 RangeCause::Request => "",
                 RangeCause::Migration => ", where it migrated",
                 RangeCause::RangeRequest => ", by a range request",
             };
-            format!("bytes {} to {} over connection {connection}{why}", range.start, range.end)
+            format!("bytes {} to {} over {carrier}{why}", range.start, range.end)
         };
         self.ranges.iter().map(shown).collect()
     }

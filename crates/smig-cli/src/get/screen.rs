@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use smig::{Observer, ObserverEvent};
 use smig_proto::Mover;
 
-use crate::paint;
+use crate::{paint, stderr};
 
 /// Verbosity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,8 +39,8 @@ impl Screen {
 
     fn print_line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => bars.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bars) => bars.suspend(|| stderr::print_line(text)),
+            None => stderr::print_line(text),
         }
     }
 

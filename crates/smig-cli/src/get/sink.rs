@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -16,6 +17,9 @@ use crate::exit::{CliError, Exit};
 
 /// Size of reads that hash an existing partial file, in bytes.
 const READ_CHUNK_BYTES: usize = 256 << 10;
+
+/// How often a partial file is opened again because another process has renamed it before it was locked.
+const MAX_OPEN_ATTEMPTS: usize = 8;
 
 /// Whether the content is hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +82,19 @@ impl Sink {
             std::fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
         }
         let part = super::part_path(path);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let file = file.map_err(|error| write_error(&part, &error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let why = "another smig get is writing to it; wait until it ends, or use -o";
-                return Err(CliError::new(Exit::Write, format!("{}: {why}", part.display())));
+        for _ in 0..MAX_OPEN_ATTEMPTS {
+            let file = open_part_file(&part).map_err(|error| write_error(&part, &error))?;
+            let lock_state = lock(&file, &part).map_err(|error| write_error(&part, &error))?;
+            match lock_state {
+                LockState::Locked => {
+                    return Ok(Output::Part { file, part, path: path.to_owned(), if_exists });
+                }
+                LockState::Busy => break,
+                LockState::Replaced => {}
             }
-            // The file system does not support locks.
-            Err(TryLockError::Error(_)) => {}
         }
-        Ok(Output::Part { file, part, path: path.to_owned(), if_exists })
+        let why = "another smig get is writing to it; wait until it ends, or use -o";
+        Err(CliError::new(Exit::Write, format!("{}: {why}", part.display())))
     }
 
     /// Returns the partial content of this URL, if it can be resumed.
@@ -210,6 +214,39 @@ impl Sink {
     }
 }
 
+fn open_part_file(part: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(part)
+}
+
+/// State of a partial file after an attempt to lock it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LockState {
+    /// No other process writes to it.
+    Locked,
+    /// Another process writes to it.
+    Busy,
+    /// Another process has renamed or removed it since it was opened.
+    Replaced,
+}
+
+/// Locks a partial file, and checks that its path still names it: the process that held the lock may have completed
+/// the file, whose content must not be overwritten.
+fn lock(file: &File, part: &Path) -> io::Result<LockState> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(LockState::Busy),
+        // An error means that the file system does not support locks.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+    }
+    let opened = file.metadata()?;
+    match part.metadata() {
+        Ok(named) if (named.dev(), named.ino()) == (opened.dev(), opened.ino()) => {
+            Ok(LockState::Locked)
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(LockState::Replaced),
+    }
+}
+
 /// Removes the metadata of a partial file.
 fn remove_metadata(part: &Path) -> io::Result<()> {
     match std::fs::remove_file(PartMetadata::path_for(part)) {
@@ -310,6 +347,23 @@ mod tests {
         assert_eq!(sink.finish(None).unwrap_err().exit, Exit::Write);
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         assert_eq!(std::fs::read(dir.path().join("f.part")).unwrap(), b"y");
+    }
+
+    #[test]
+    fn a_file_that_was_completed_between_open_and_lock_is_not_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, part) = (dir.path().join("f"), dir.path().join("f.part"));
+        let mut first = open(&path, IfExists::Replace);
+        let opened_early = open_part_file(&part).unwrap();
+        assert_eq!(lock(&opened_early, &part).unwrap(), LockState::Busy);
+        first.begin(0, None).unwrap();
+        first.write(b"complete").unwrap();
+        first.finish(None).unwrap();
+        assert_eq!(lock(&opened_early, &part).unwrap(), LockState::Replaced);
+        drop(opened_early);
+        let mut second = open(&path, IfExists::Replace);
+        second.begin(0, None).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"complete");
     }
 
     #[test]

@@ -50,28 +50,12 @@ impl FetchOptions {
     pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), CliError>) {
         let started_at = Instant::now();
         let mut report = Report::default();
-        let result = match self.max_time {
-            None => self.fetch_with_retries(job, &mut report).await,
-            Some(limit) => {
-                match tokio::time::timeout(limit, self.fetch_with_retries(job, &mut report)).await {
-                    Ok(result) => result,
-                    Err(_) => Err(self.timeout_error(job, limit)),
-                }
-            }
-        };
+        let result = self.fetch_to_destination(job, &mut report).await;
         report.total_time = started_at.elapsed();
         (report, result)
     }
 
-    fn timeout_error(&self, job: &Job, limit: Duration) -> CliError {
-        let mut message = format!("timed out after {} s (--max-time)", limit.as_secs_f64());
-        if let Destination::File { path, .. } = &job.destination {
-            message.push_str(&format!("; {}", describe_part(&super::part_path(path))));
-        }
-        CliError::new(Exit::Timeout, message)
-    }
-
-    async fn fetch_with_retries(&self, job: &Job, report: &mut Report) -> Result<(), CliError> {
+    async fn fetch_to_destination(&self, job: &Job, report: &mut Report) -> Result<(), CliError> {
         if let Destination::File { path, if_exists: IfExists::Skip } = &job.destination
             && path.exists()
         {
@@ -80,23 +64,46 @@ impl FetchOptions {
             return Ok(());
         }
         let hashing = if job.sha256.is_some() { Hashing::On } else { Hashing::Off };
+        // Outlives the future that a timeout drops, so that an empty partial file is removed.
         let mut sink = Sink::open(&job.destination, hashing)?;
+        let result = match self.max_time {
+            None => self.fetch_with_retries(job, report, &mut sink).await,
+            Some(limit) => {
+                let fetch = self.fetch_with_retries(job, report, &mut sink);
+                tokio::time::timeout(limit, fetch)
+                    .await
+                    .unwrap_or_else(|_| Err(timeout_error(limit)))
+            }
+        };
+        match result {
+            Ok(()) => {
+                report.digest = sink.finish(job.sha256)?;
+                Ok(())
+            }
+            Err(failure) => {
+                let hint = sink.part().map(describe_part);
+                sink.discard_if_empty();
+                Err(with_hint(failure, sink.destination_bytes(), hint))
+            }
+        }
+    }
+
+    async fn fetch_with_retries(
+        &self,
+        job: &Job,
+        report: &mut Report,
+        sink: &mut Sink,
+    ) -> Result<(), CliError> {
         let mut resume = self.resume;
         let mut backoff = INITIAL_BACKOFF;
         loop {
             report.attempts += 1;
-            let attempt_error = match self.attempt(job, report, &mut sink, resume).await {
-                Ok(()) => {
-                    report.digest = sink.finish(job.sha256)?;
-                    return Ok(());
-                }
-                Err(failed) => failed,
+            let Err(attempt_error) = self.attempt(job, report, sink, resume).await else {
+                return Ok(());
             };
-            let Some(delay) = self.retry_delay(&attempt_error, report.attempts, &sink, backoff)
+            let Some(delay) = self.retry_delay(&attempt_error, report.attempts, sink, backoff)
             else {
-                let hint = sink.part().map(describe_part);
-                sink.discard_if_empty();
-                return Err(with_hint(attempt_error.failure, sink.destination_bytes(), hint));
+                return Err(attempt_error.failure);
             };
             let seconds = delay.as_secs_f64();
             let why = &attempt_error.failure;
@@ -126,7 +133,8 @@ impl FetchOptions {
             RetryAdvice::IfIdempotent if !self.method.is_idempotent() => None,
             RetryAdvice::IfIdempotent => Some(backoff),
             RetryAdvice::After(_) if !self.method.is_idempotent() => None,
-            RetryAdvice::After(time) => Some(time.max(backoff).min(MAX_BACKOFF)),
+            // RFC 9110 section 10.2.3: the server asks not to be sent a request before. --max-time bounds it.
+            RetryAdvice::After(time) => Some(time.max(backoff)),
         }
     }
 
@@ -340,6 +348,11 @@ pub(super) fn display_name(job: &Job) -> String {
             .map_or_else(|| job.url.clone(), |name| name.to_string_lossy().into_owned()),
         Destination::Stdout | Destination::Device(_) | Destination::Nowhere => job.url.clone(),
     }
+}
+
+fn timeout_error(limit: Duration) -> CliError {
+    let seconds = limit.as_secs_f64();
+    CliError::new(Exit::Timeout, format!("timed out after {seconds} s (--max-time)"))
 }
 
 fn describe_part(part: &Path) -> String {

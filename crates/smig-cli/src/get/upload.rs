@@ -46,9 +46,13 @@ impl Upload {
         }
     }
 
-    /// Returns whether the body can be sent again.
+    /// Returns whether the body can be sent again. A FIFO or a terminal is read once.
     pub(super) fn is_repeatable(&self) -> bool {
-        *self != Self::Stdin
+        match self {
+            Self::Empty | Self::Text(_) => true,
+            Self::File(path) => path.metadata().is_ok_and(|metadata| metadata.is_file()),
+            Self::Stdin => false,
+        }
     }
 
     /// Returns the body from its beginning.
@@ -160,7 +164,16 @@ mod tests {
         let upload = Upload::parse(Some(&format!("@{}", file.path().display())));
         let body = upload.body().unwrap();
         assert_eq!(body.size_hint().exact(), Some(800_000));
+        assert!(upload.is_repeatable());
         assert_eq!(body.collect().await.unwrap().to_bytes(), content);
+    }
+
+    #[test]
+    fn a_fifo_is_not_read_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        assert!(!Upload::parse(Some(&format!("@{}", path.display()))).is_repeatable());
     }
 
     #[tokio::test]
@@ -171,6 +184,7 @@ mod tests {
         assert_eq!(body.collect().await.unwrap().to_bytes(), "a=b");
         assert!(Upload::parse(None).body().unwrap().is_end_stream());
         assert_eq!(Upload::parse(Some("@-")), Upload::Stdin);
+        assert!(Upload::parse(Some("a=b")).is_repeatable());
         let error = Upload::parse(Some("@/no/such/file")).body().unwrap_err();
         assert_eq!(error.exit, Exit::Read);
     }

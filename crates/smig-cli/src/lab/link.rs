@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
@@ -30,6 +30,7 @@ use tokio::time::{Instant, interval, sleep_until};
 use super::check;
 use crate::exit::{CliError, Exit};
 use crate::interrupt::INTERRUPTED_STATUS;
+use crate::stderr;
 
 /// Exit status of timeout(1) for a command that ran out of time.
 const TIMED_OUT_STATUS: u8 = 124;
@@ -130,7 +131,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
         && let Some(report) = reports.first()
     {
         // A closed terminal is not an error.
-        let _ = writeln!(io::stderr(), "{}: {}", args.link, summarize(report));
+        stderr::print_line(&format!("{}: {}", args.link, summarize(report)));
     }
     Ok(code)
 }
@@ -251,7 +252,7 @@ pub(super) fn run_command(args: &LinkExecArgs) -> Result<ExitCode> {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             let program = program.display();
-            let _ = writeln!(io::stderr(), "smig lab link: cannot start {program}: {error}");
+            stderr::print_line(&format!("smig lab link: cannot start {program}: {error}"));
             return Ok(ExitCode::from(NOT_STARTED_STATUS));
         }
     };

@@ -29,9 +29,10 @@ use super::build::{BuildArgs, identify_build};
 use super::run::{CampaignProgress, DisturbedRuns, check_setting, format_duration, parse_jobs};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED_STATUS};
+use crate::stderr;
 use crate::stdout::{out, outln};
 
-/// Measure many networks and many ways to transfer; print where who is best, the worst first
+/// Measure many networks and many ways to transfer; print the best for each, the networks where smig loses most first
 #[derive(Debug, Args)]
 #[command(
     long_about = "Measure many networks and workloads (cells), each with many ways to transfer (arms), and print \
@@ -67,7 +68,7 @@ pub(crate) struct MatrixArgs {
     /// Only shard I of N; a cell is never divided
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
-    /// Number of parallel runs; above half the number of processors, they disturb each other
+    /// Number of parallel runs; fast links need a processor or two each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
     /// Number of repetitions of each arm of each cell
@@ -117,7 +118,9 @@ fn selected_campaign(args: &MatrixArgs) -> Result<Campaign> {
         && !args.quick
         && let Err(error) = hystart::check()
     {
-        eprintln!("HyStart stays as it is, and cells that switch it off are left out: {error}");
+        stderr::print_line(&format!(
+            "HyStart stays as it is, and cells that switch it off are left out: {error}"
+        ));
         keep_machine_hystart(&mut campaign);
     }
     Ok(campaign)
@@ -143,10 +146,11 @@ fn print_plan(args: &MatrixArgs, campaign: &Campaign) -> Result<()> {
     let shards = args.shard.map_or(1, |shard| shard.count);
     let jobs = u32::try_from(args.jobs).unwrap_or(u32::MAX);
     outln!(
-        "{}, {}, about {}",
+        "{}, {}, about {}{}",
         format_count(campaign.cells.len(), "cell"),
         format_count(campaign.conditions.len() * args.repetitions as usize, "run"),
-        format_duration(time * args.repetitions / shards / jobs)
+        format_duration(time * args.repetitions / shards / jobs),
+        if shards > 1 { format!(" for each of {shards} shards") } else { String::new() }
     );
     Ok(())
 }
@@ -198,16 +202,19 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
 
 fn exit_status(summary: &CampaignSummary) -> ExitCode {
     if summary.not_started_count > 0 {
-        eprintln!("stopped; {} runs are left, the same command resumes", summary.not_started_count);
+        stderr::print_line(&format!(
+            "stopped; {} runs are left, the same command resumes",
+            summary.not_started_count
+        ));
         return ExitCode::from(INTERRUPTED_STATUS);
     }
     if summary.given_up_trials.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!(
+    stderr::print_line(&format!(
         "{} runs have no result; the same command retries them",
         summary.given_up_trials.len()
-    );
+    ));
     Exit::Failure.into()
 }
 

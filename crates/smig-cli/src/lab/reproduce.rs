@@ -26,6 +26,7 @@ use super::build::{BuildArgs, identify_build};
 use super::run::{CampaignProgress, DisturbedRuns, check_setting, parse_jobs};
 use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED_STATUS};
+use crate::stderr;
 use crate::stdout::{out, outln};
 
 /// Parallel runs per processor. Measured with six on two processors that also compiled: over 228
@@ -209,13 +210,13 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let campaign_summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
     let campaign_summary = campaign_summary?;
-    let includes_survey = |name: &String| name == "all" || name == SURVEY;
-    if args.names.iter().any(includes_survey) && !stop.is_cancelled() {
+    let includes_survey = args.names.iter().any(|name| name == "all" || name == SURVEY);
+    let has_survey = includes_survey && !stop.is_cancelled();
+    if has_survey {
         survey_test_web(&options.out)?;
     }
-    if campaign_summary.finished_count + campaign_summary.done_before_count > 0
-        || args.names.iter().any(includes_survey)
-    {
+    // A campaign that was stopped before its first result has no report.
+    if campaign_summary.finished_count + campaign_summary.done_before_count > 0 || has_survey {
         // The plan has checked the builds. The report marks a build without a commit.
         write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
@@ -286,30 +287,33 @@ fn write_and_print_report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Res
     } else {
         out!("{}", to_text(&summary(&findings)));
     }
-    eprintln!("\nThe report: {}", report_files.page.display());
+    stderr::print_line(&format!("\nThe report: {}", report_files.page.display()));
     Ok(())
 }
 
 fn print_summary(campaign_summary: &CampaignSummary) -> ExitCode {
     if campaign_summary.rejected_count > 0 {
-        eprintln!("{} disturbed runs were repeated or dropped", campaign_summary.rejected_count);
+        stderr::print_line(&format!(
+            "{} disturbed runs were repeated or dropped",
+            campaign_summary.rejected_count
+        ));
     }
     if campaign_summary.not_started_count > 0 {
-        eprintln!(
+        stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
             campaign_summary.not_started_count
-        );
+        ));
         return ExitCode::from(INTERRUPTED_STATUS);
     }
     if campaign_summary.given_up_trials.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!(
+    stderr::print_line(&format!(
         "{} runs have no result; the same command retries them:",
         campaign_summary.given_up_trials.len()
-    );
+    ));
     for (id, why) in &campaign_summary.given_up_trials {
-        eprintln!("  {} {id}: {why}", id.campaign);
+        stderr::print_line(&format!("  {} {id}: {why}", id.campaign));
     }
     Exit::Failure.into()
 }

@@ -1,7 +1,6 @@
 //! `smig lab run`: runs a scenario's trials, serially or in parallel, and shows their progress.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +24,7 @@ use crate::exit::{CliError, Exit};
 use crate::interrupt::{self, INTERRUPTED_STATUS};
 use crate::paint;
 use crate::settings;
+use crate::stderr;
 use crate::stdout::outln;
 
 /// Run the measurements of a scenario file
@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     /// Only shard I of N
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
-    /// Number of parallel runs; above half the number of processors, they disturb each other
+    /// Number of parallel runs; fast links need a processor or two each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
     /// Only these variants, may be repeated; several names of an axis are alternatives
@@ -217,7 +217,7 @@ impl CampaignProgress {
     }
 
     fn println(&self, line: &str) {
-        self.bar.suspend(|| print_line(line));
+        self.bar.suspend(|| stderr::print_line(line));
     }
 
     pub(super) fn show(&self, event: &CampaignEvent<'_>) {
@@ -292,11 +292,6 @@ const fn outcome(object: &smig_lab::workload::ObjectResult) -> &Outcome {
     &object.outcome
 }
 
-/// Prints a line on standard error. A closed terminal does not end a campaign.
-fn print_line(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
 fn print_summary(
     args: &RunArgs,
     options: &CampaignOptions,
@@ -320,18 +315,18 @@ fn print_summary(
         outln!("{line}");
     }
     let out = options.out.display();
-    print_line(&format!(
+    stderr::print_line(&format!(
         "{} runs have results in {out}",
         summary.done_before_count + summary.finished_count
     ));
     if summary.rejected_count > 0 {
-        print_line(&format!(
+        stderr::print_line(&format!(
             "{} disturbed runs do not count: {out}/rejected.jsonl",
             summary.rejected_count
         ));
     }
     if summary.not_started_count > 0 {
-        print_line(&format!(
+        stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
             summary.not_started_count
         ));
@@ -340,7 +335,7 @@ fn print_summary(
     if summary.given_up_trials.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    print_line(&format!(
+    stderr::print_line(&format!(
         "{} runs have no result; the same command retries them",
         summary.given_up_trials.len()
     ));

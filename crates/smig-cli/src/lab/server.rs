@@ -20,7 +20,9 @@ use clap::Args;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Empty};
 use rustix::time::{ClockId, clock_gettime};
-use smig::{CleartextTrust, Incoming, Mover, Observer, ObserverEvent, Server, ServerTls};
+use smig::{
+    CleartextTrust, Incoming, Mover, Observer, ObserverEvent, RequestExtensions, Server, ServerTls,
+};
 use smig_files::{FileBody, Files};
 use tower_service::Service;
 
@@ -71,7 +73,11 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             }
         };
     }
-    builder.start(UploadService(files)).context("cannot start the scenario's server")
+    // As `smig serve` without an access log: users run the server that is measured.
+    builder
+        .request_extensions(RequestExtensions::Protocol)
+        .start(UploadService(files))
+        .context("cannot start the scenario's server")
 }
 
 fn usage_error(message: impl Into<String>) -> anyhow::Error {

@@ -23,7 +23,7 @@ use smig_survey::{
 
 use crate::exit::{CliError, Exit};
 use crate::interrupt::INTERRUPTED_STATUS;
-use crate::paint;
+use crate::{paint, stderr};
 
 /// Count the sites with large objects, and measure object sizes: the paper's Table 1
 #[derive(Debug, Args)]
@@ -262,7 +262,10 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let is_stopped = crawl_result.map_err(to_cli_error)?;
     print_results(std::slice::from_ref(&args.out), &args.output)?;
     if is_stopped {
-        eprintln!("stopped; the same command resumes from {}", args.out.display());
+        stderr::print_line(&format!(
+            "stopped; the same command resumes from {}",
+            args.out.display()
+        ));
         return Ok(ExitCode::from(INTERRUPTED_STATUS));
     }
     Ok(ExitCode::SUCCESS)
@@ -312,7 +315,7 @@ impl CrawlProgress {
     }
 
     fn println(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| stderr::print_line(line));
     }
 
     fn show(&self, event: CrawlEvent<'_>) {
@@ -341,7 +344,7 @@ fn progress_bar(length: u64, template: &str) -> ProgressBar {
 }
 
 fn print_skipped(bar: &ProgressBar, input: &MalformedInput) {
-    bar.suspend(|| eprintln!("{} {input}", paint::error("skipped:")));
+    bar.suspend(|| stderr::print_line(&format!("{} {input}", paint::error("skipped:"))));
 }
 
 fn open(path: &Path) -> Result<File, CliError> {

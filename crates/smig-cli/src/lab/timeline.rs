@@ -15,6 +15,7 @@ use smig_lab::timeline::{ReadError, Timeline};
 use smig_settings::value::parse_time;
 
 use crate::exit::{CliError, Exit};
+use crate::stderr;
 use crate::stdout::out;
 
 /// Plot the samples of a run on one time axis: requests, link queue, congestion windows, migrations
@@ -126,7 +127,7 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
         let text = format!("cannot write {}: {error}; does its directory exist?", path.display());
         CliError::new(Exit::Write, text)
     })?;
-    eprintln!("{}", path.display());
+    stderr::print_line(&path.display().to_string());
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
 
-use crate::interrupt;
+use crate::{interrupt, stderr};
 
 /// Run one trial of a campaign (started by `smig lab run`)
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ pub(super) fn exec_child(args: &ExecChildArgs) -> Result<ExitCode> {
             continue;
         }
         if let Some(signal) = status.terminating_signal() {
-            eprintln!("{} was ended by signal {signal}", program.display());
+            stderr::print_line(&format!("{} was ended by signal {signal}", program.display()));
             return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)));
         }
         let code = status.exit_status().unwrap_or(1);

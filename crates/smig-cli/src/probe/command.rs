@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_encoded_as_frames() {
+    fn frames_of_every_type_are_encoded() {
         let bytes = |line: &str| parse(line).unwrap().encode();
         assert_eq!(bytes("settings"), b"\0\0\0\x04\0\0\0\0\0");
         assert_eq!(bytes("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");
@@ -313,6 +313,15 @@ mod tests {
         assert_eq!(bytes("settings smig=4"), b"\0\0\x06\x04\0\0\0\0\0\xf5\xe1\0\0\0\x04");
         assert_eq!(bytes("data stream=1 end \"hi\""), b"\0\0\x02\0\x01\0\0\0\x01hi");
         assert_eq!(bytes("data stream=1 pad=2 \"hi\""), b"\0\0\x05\0\x08\0\0\0\x01\x02hi\0\0");
+        assert_eq!(
+            bytes("priority stream=3 dep=1 weight=7 exclusive"),
+            b"\0\0\x05\x02\0\0\0\0\x03\x80\0\0\x01\x07"
+        );
+        assert_eq!(
+            bytes("push_promise stream=1 promised=2 a=b"),
+            b"\0\0\x09\x05\x04\0\0\0\x01\0\0\0\x02\x10\x01a\x01b"
+        );
+        assert_eq!(bytes("continuation stream=1 a=b"), b"\0\0\x05\x09\x04\0\0\0\x01\x10\x01a\x01b");
         assert_eq!(bytes("rst stream=3 code=CANCEL"), b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x08");
         assert_eq!(bytes("ping"), b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(bytes("ping ack \"12345678\""), b"\0\0\x08\x06\x01\0\0\0\x0012345678");

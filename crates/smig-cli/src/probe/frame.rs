@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::script::FramePattern;
+use super::tokenizer::parse_number;
 use super::wire::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ERROR_CODES, FRAME_TYPES, GOAWAY,
     HEADERS, JOIN, MIGRATE, PADDED, PING, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED, RST_STREAM,
@@ -201,8 +202,10 @@ impl Frame {
         let settings = self.parse_settings();
         let has_field = |(name, value): &(Vec<u8>, Vec<u8>)| match self.kind {
             SETTINGS => settings.iter().any(|(id, actual)| {
-                name_of(&SETTINGS_NAMES, *id).is_some_and(|known| known.as_bytes() == name)
-                    && actual.to_string().as_bytes() == value
+                let is_named = name_of(&SETTINGS_NAMES, *id)
+                    .is_some_and(|known| known.as_bytes() == name)
+                    || parse_number(name) == Ok(u32::from(*id));
+                is_named && actual.to_string().as_bytes() == value
             }),
             WINDOW_UPDATE => {
                 name == b"by" && self.u32_at(0).is_some_and(|by| by.to_string().as_bytes() == value)
@@ -294,6 +297,23 @@ mod tests {
         assert_eq!(line(DATA, 1, 1, b"hi there"), "data stream=1 length=8 end data=\"hi there\"");
         assert_eq!(line(DATA, 0, 1, &[0xff, 0]), "data stream=1 length=2 data=ff00");
         assert_eq!(line(0xee, 0, 1, b""), "0xee stream=1 length=0 data=\"\"");
+    }
+
+    #[test]
+    fn settings_are_matched_by_name_and_by_identifier() {
+        let settings = frame(SETTINGS, 0, 0, b"\0\x03\0\0\0\x64\x0a\x0a\0\0\0\x07");
+        for (name, value, is_match) in [
+            ("max_concurrent_streams", "100", true),
+            ("0x3", "100", true),
+            ("3", "100", true),
+            ("0x3", "101", false),
+            ("0x4", "100", false),
+            ("0xa0a", "7", true),
+        ] {
+            let fields = vec![(name.into(), value.into())];
+            let pattern = FramePattern { fields, ..FramePattern::default() };
+            assert_eq!(settings.matches(&pattern), is_match, "{name}={value}");
+        }
     }
 
     #[test]

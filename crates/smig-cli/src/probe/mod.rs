@@ -18,6 +18,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 
 use crate::exit::{CliError, Exit};
+use crate::stderr;
 use peer::{ClientAcceptor, Peer, ProbeSecurity};
 use runner::{AutoReply, Format, RunOptions, ScriptRunner};
 use script::{Action, Step};
@@ -148,7 +149,7 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), CliError> {
         let acceptor = ClientAcceptor::new(security)?;
         if let Ok(addr) = listener.local_addr() {
             let scheme = if args.cleartext { "http" } else { "https" };
-            eprintln!("listening on {scheme}://{addr}");
+            stderr::print_line(&format!("listening on {scheme}://{addr}"));
         }
         Peer::accept(&listener, &acceptor).await?
     } else {

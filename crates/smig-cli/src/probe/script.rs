@@ -30,10 +30,9 @@ pub(super) enum Action {
 }
 
 /// Event that a script waits for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expectation {
     /// The peer closes the connection.
-    #[default]
     End,
     /// Nothing arrives for this long.
     Silence(Duration),

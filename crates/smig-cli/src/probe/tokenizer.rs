@@ -1,5 +1,7 @@
 //! Splits a script's line into tokens: quoted text, `key=value`, hexadecimal bytes.
 
+use crate::hex::hex_byte;
+
 /// One token of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
@@ -89,9 +91,10 @@ fn read_escape(bytes: &mut ByteIter<'_>) -> Result<u8, String> {
         Some(byte @ (b'\\' | b'"')) => Ok(byte),
         Some(b'x') => {
             let digits: Vec<u8> = bytes.by_ref().take(2).collect();
-            let digits = String::from_utf8_lossy(&digits).into_owned();
-            u8::from_str_radix(&digits, 16)
-                .map_err(|_| format!("\\x{digits}: expected two hexadecimal digits"))
+            hex_byte(&digits).ok_or_else(|| {
+                let digits = String::from_utf8_lossy(&digits);
+                format!("\\x{digits}: expected two hexadecimal digits")
+            })
         }
         _ => Err("invalid escape; expected n, r, t, 0, \\, \" or xHH after \\".to_owned()),
     }
@@ -105,23 +108,19 @@ pub(super) fn parse_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     if !digits.len().is_multiple_of(2) {
         return Err(bad());
     }
-    digits
-        .chunks(2)
-        .map(|pair| {
-            let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
-            u8::from_str_radix(pair, 16).map_err(|_| bad())
-        })
-        .collect()
+    digits.chunks(2).map(|pair| hex_byte(pair).ok_or_else(bad)).collect()
 }
 
 /// Parses a number: decimal, or hexadecimal with 0x.
 pub(super) fn parse_number(text: &[u8]) -> Result<u32, String> {
     let text = String::from_utf8_lossy(text);
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| format!("{text:?} is not a number from 0 to 4294967295"))
+    let (digits, radix) = text.strip_prefix("0x").map_or((&*text, 10), |digits| (digits, 16));
+    // `from_str_radix` accepts a sign.
+    let is_signed = digits.starts_with('+');
+    match u32::from_str_radix(digits, radix) {
+        Ok(number) if !is_signed => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 0 to 4294967295")),
+    }
 }
 
 #[cfg(test)]
@@ -145,9 +144,13 @@ mod tests {
     fn numbers_and_bytes_are_parsed() {
         assert_eq!(parse_number(b"0xff"), Ok(255));
         assert_eq!(parse_number(b"17"), Ok(17));
-        assert!(parse_number(b"-1").is_err());
+        for bad in ["-1", "+1", "0x+f", "0x", ""] {
+            assert!(parse_number(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(tokenize("\"\\x+f\"").is_err());
         assert_eq!(parse_hex(b"00 fF"), Ok(vec![0, 255]));
-        assert!(parse_hex(b"0").is_err());
-        assert!(parse_hex(b"zz").is_err());
+        for bad in ["0", "zz", "+f"] {
+            assert!(parse_hex(bad.as_bytes()).is_err(), "{bad}");
+        }
     }
 }

@@ -24,7 +24,12 @@ fn set_security(
     settings.security = match (is_on, settings.security) {
         (true, ListenSecurity::TrustedCleartext) => ListenSecurity::TrustedCleartext,
         (true, _) => enabled_security,
-        (false, security) if security == enabled_security => ListenSecurity::Tls,
+        // Trusted cleartext is cleartext too: `cleartext = false` ends both.
+        (false, security)
+            if enabled_security == ListenSecurity::Cleartext || security == enabled_security =>
+        {
+            ListenSecurity::Tls
+        }
         (false, security) => security,
     };
     Ok(())

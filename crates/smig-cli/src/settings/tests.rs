@@ -55,18 +55,39 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn typed_values_are_parsed() {
+fn values_of_every_kind_are_parsed() {
     let mut settings = Settings::default();
     let text = "[migration]\nmin_size = '1MiB'\nmin_concurrent = 2\nmin_transfer_time = '50ms'\n\
                 [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\
-                [http2]\nstream_window = 70_000\n";
+                cert = 'c.pem'\n[http2]\nstream_window = 70_000\n";
     SCHEMA.apply_text(text, &mut settings).unwrap();
     assert_eq!(settings.migration.policy.min_size, 1 << 20);
     assert_eq!(settings.migration.policy.min_concurrent, 2);
     assert_eq!(settings.migration.policy.min_transfer_time, Duration::from_millis(50));
     assert_eq!(settings.hosts, ["a.example", "b.example"]);
     assert_eq!(settings.security, ListenSecurity::Cleartext);
+    assert_eq!(settings.certificate, Some("c.pem".into()));
     assert_eq!(settings.engine.stream_window, 70_000);
+}
+
+#[test]
+fn a_flag_that_enables_tls_takes_precedence_over_both_kinds_of_cleartext() {
+    let set = |key: &str, value: &str, settings: &mut Settings| {
+        let setting = all_settings().find(|setting| setting.key == key).unwrap();
+        (setting.set)(settings, &[value.to_owned()]).unwrap();
+        settings.security
+    };
+    let (cleartext, trusted) = ("server.cleartext", "server.trust_cleartext");
+    for key in [cleartext, trusted] {
+        let mut settings = Settings::default();
+        assert_ne!(set(key, "true", &mut settings), ListenSecurity::Tls);
+        assert_eq!(set(cleartext, "false", &mut settings), ListenSecurity::Tls, "{key}");
+    }
+    let mut settings = Settings::default();
+    set(cleartext, "true", &mut settings);
+    assert_eq!(set(trusted, "false", &mut settings), ListenSecurity::Cleartext);
+    assert_eq!(set(trusted, "true", &mut settings), ListenSecurity::TrustedCleartext);
+    assert_eq!(set(trusted, "false", &mut settings), ListenSecurity::Tls);
 }
 
 #[test]

@@ -195,8 +195,24 @@ fn wait_for_trial_process(campaign: &Child) -> Pid {
                 return Pid::from_raw(id).unwrap();
             }
         }
-        std::thread::yield_now();
+        // The start of a process is no event: look again, without a processor of its own.
+        std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn a_reproduction_that_is_stopped_before_its_first_result_exits_like_any_other() {
+    if !can_run() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let args = ["reproduce", "all", "--quick", "--jobs", "1", "--out", "out"];
+    let child = sandbox.lab(&args).spawn().unwrap();
+    wait_for_trial_process(&child);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 130);
+    assert!(text(&output.stderr).contains("the same command resumes"), "{}", text(&output.stderr));
 }
 
 #[test]

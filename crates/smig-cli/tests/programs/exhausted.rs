@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use crate::support::{Sandbox, find_line};
+use crate::support::{KillGuard, Sandbox, find_line};
 
 fn fetch_small(server: &str) -> String {
     fetch(server, "/small")
@@ -120,7 +120,7 @@ fn the_limit_of_open_files_is_raised_and_reported_at_the_start() {
     let smig = env!("CARGO_BIN_EXE_smig");
     let lower_limits = "ulimit -Sn 100 && ulimit -Hn 200";
     let line = format!("{lower_limits} && exec {smig} serve . --cleartext --listen 127.0.0.1:0");
-    let mut child = Command::new("sh")
+    let child = Command::new("sh")
         .args(["-c", &line])
         .current_dir(sandbox.path("www"))
         .env("XDG_DATA_HOME", sandbox.path("data"))
@@ -128,9 +128,9 @@ fn the_limit_of_open_files_is_raised_and_reported_at_the_start() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut stderr = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let mut server = KillGuard(child);
+    let stderr = server.0.stderr.take().unwrap();
+    let mut stderr = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     let report = find_line(&mut stderr, "open files: 200 at most");
     assert!(report.contains("max_connections"), "{report}");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

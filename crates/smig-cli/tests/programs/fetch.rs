@@ -23,7 +23,7 @@ fn assert_ranges_cover(report: &Value, length: u64) {
 }
 
 #[test]
-fn several_urls_are_fetched_and_reported() {
+fn several_urls_are_fetched_over_one_session() {
     let sandbox = Sandbox::new();
     let big_hash = sandbox.write_file("big", 5_000_000);
     let small_hash = sandbox.write_file("small", 10);
@@ -48,7 +48,26 @@ fn several_urls_are_fetched_and_reported() {
         assert_eq!(report["error"], Value::Null);
         assert!(report["ttfb_ms"].as_f64().unwrap() <= report["total_ms"].as_f64().unwrap());
         assert_ranges_cover(report, report["bytes"].as_u64().unwrap());
+        for range in report["ranges"].as_array().unwrap() {
+            assert_eq!(range["session"], 1, "{report}");
+        }
     }
+}
+
+#[test]
+fn a_closed_standard_error_does_not_stop_a_fetch() {
+    let sandbox = Sandbox::new();
+    let hash = sandbox.write_file("small", 10);
+    let server = sandbox.serve(&[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // With -v, the session's task prints too: a panic there would leave the request without a response.
+    let mut get =
+        sandbox.smig(&["get", "-v", "--max-time", "600", "-o", "-", &server.url("small")]);
+    let output =
+        get.stdout(Stdio::piped()).stderr(writer).spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(sha256(&output.stdout), hash);
 }
 
 #[test]

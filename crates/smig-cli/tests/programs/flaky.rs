@@ -36,9 +36,11 @@ pub(crate) struct ReceivedRequest {
 }
 
 impl FlakyServer {
-    /// Starts the server. "First" is the first request to the server, whatever its path. Paths: /cut truncates the first response, and serves the rest afterwards;
-    /// /changed serves another file the second time; /shifted resumes at a wrong offset; /silent
-    /// stalls after one byte; /busy responds with 503 the first time; /post accepts bodies.
+    /// Starts the server. "First" is the first request to the server, whatever its path. Paths:
+    /// /cut truncates the first response, and serves the rest afterwards; /changed serves another
+    /// file the second time; /shifted resumes at a wrong offset; /silent stalls after one byte;
+    /// /unanswered gets no response; /busy responds with 503 the first time, /busy-for-an-hour
+    /// always; /post accepts bodies.
     pub(crate) fn start() -> Self {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let count = Arc::new(AtomicUsize::new(0));
@@ -104,6 +106,8 @@ async fn respond(
             &[("content-length", "10")],
             TestBody { data: Some(vec![b'x']), end: BodyEnd::Stall },
         ),
+        "/unanswered" => std::future::pending().await,
+        "/busy-for-an-hour" => response(503, &[("retry-after", "3600")], TestBody::of(b"")),
         "/busy" if is_first => response(503, &[("retry-after", "0")], TestBody::of(b"")),
         "/busy" | "/post" => response(200, &[], TestBody::of(b"thanks")),
         _ => response(404, &[], TestBody::of(b"")),

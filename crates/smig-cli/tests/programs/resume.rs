@@ -1,7 +1,10 @@
 //! Truncated bodies, retries, and uploads.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use crate::flaky::{CONTENT_BYTES, FlakyServer, TRUNCATION_OFFSET};
-use crate::support::{Sandbox, assert_exit, content, sha256, text};
+use crate::support::{KillGuard, Sandbox, assert_exit, content, find_line, sha256, text};
 
 /// Over HTTP/2 a truncated body is a stream reset, which does not discard data received before.
 const HTTP2_FLAG: &str = "--http2-prior-knowledge";
@@ -83,11 +86,32 @@ fn transient_errors_are_retried() {
 }
 
 #[test]
+fn a_server_is_not_retried_before_its_retry_after() {
+    let (sandbox, server) = (Sandbox::new(), FlakyServer::start());
+    let url = server.url("busy-for-an-hour");
+    let mut get = sandbox.smig(&["get", "--retry", "1", "-o", "file", &url]);
+    let mut get = KillGuard(get.stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(get.0.stderr.take().unwrap()).lines();
+    let line = find_line(&mut lines, "retrying");
+    assert!(line.ends_with("retrying in 3600 s"), "{line}");
+}
+
+#[test]
 fn max_time_ends_a_stalled_transfer() {
     let (sandbox, server) = (Sandbox::new(), FlakyServer::start());
     let got = sandbox.run(&["get", "--max-time", "0.5", "-o", "file", &server.url("silent")]);
     assert_exit(&got, 28);
     assert!(text(&got.stderr).contains("--max-time"));
+}
+
+#[test]
+fn a_timeout_before_the_first_byte_leaves_no_partial_file() {
+    let (sandbox, server) = (Sandbox::new(), FlakyServer::start());
+    let got = sandbox.run(&["get", "--max-time", "0.5", "-o", "file", &server.url("unanswered")]);
+    assert_exit(&got, 28);
+    let message = text(&got.stderr);
+    assert!(message.contains("--max-time") && !message.contains("partial file"), "{message}");
+    assert_eq!(std::fs::read_dir(sandbox.path("out")).unwrap().count(), 0);
 }
 
 #[test]

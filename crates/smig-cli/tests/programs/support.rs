@@ -160,10 +160,7 @@ impl Drop for KillGuard {
 
 /// Returns bytes in which no aligned block of eight occurs twice, so that misplaced data is detected.
 pub(crate) fn content(length: usize) -> Vec<u8> {
-    let mut content: Vec<u8> =
-        (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect();
-    content.truncate(length);
-    content
+    (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect()
 }
 
 pub(crate) fn sha256(content: &[u8]) -> String {

@@ -184,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn the_published_data_have_the_format_of_this_program() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/images/demo.json");
+        let text = std::fs::read_to_string(path).unwrap();
+        let result: DemoResult = serde_json::from_str(&text).unwrap();
+        let published: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_value(&result.setup).unwrap(), published["setup"]);
+        let summaries = serde_json::to_value(summary::summaries(&result)).unwrap();
+        let keys = |summary: &serde_json::Value| {
+            summary.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&summaries[0]), keys(&published["summary"][0]));
+        assert!(render_html(&result).contains(&summary::describe_setup(&result.setup)));
+    }
+
+    #[test]
     fn the_facts_state_the_congestion_control_that_was_used() {
         let mut recorder = DemoRecorder::new(fixtures::setup());
         recorder.apply(&DemoEvent::RunStarted(Variant::Smig));

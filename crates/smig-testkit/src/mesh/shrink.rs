@@ -123,7 +123,7 @@ fn simpler_plans(plan: Plan) -> Vec<Plan> {
 }
 
 /// Functions that each reset one parameter of the setup to its default.
-const SETUP_SIMPLIFIERS: [fn(Setup) -> Setup; 16] = [
+const SETUP_SIMPLIFIERS: [fn(Setup) -> Setup; 18] = [
     |s| Setup { seed: 1, ..s },
     |s| Setup { security: Setup::default().security, ..s },
     |s| Setup { client_window: Setup::default().client_window, ..s },
@@ -140,6 +140,8 @@ const SETUP_SIMPLIFIERS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
     |s| Setup { unbound_timeout_s: Setup::default().unbound_timeout_s, ..s },
     |s| Setup { max_streams: Setup::default().max_streams, ..s },
+    |s| Setup { push: Setup::default().push, ..s },
+    |s| Setup { bulk_min_size: Setup::default().bulk_min_size, ..s },
 ];
 
 /// Returns a plan as source.

@@ -143,11 +143,13 @@ pub(super) struct FrameReader {
     hpack: Decoder,
     /// Type, flags and stream of a frame without END_HEADERS, and its field block so far.
     open_block: Option<(u8, u8, u32, BytesMut)>,
+    /// SETTINGS_MAX_FRAME_SIZE of the script.
+    max_frame_size: u32,
 }
 
 impl FrameReader {
-    pub(super) fn new() -> Self {
-        Self { hpack: Decoder::new(4096), open_block: None }
+    pub(super) fn new(max_frame_size: u32) -> Self {
+        Self { hpack: Decoder::new(4096), open_block: None, max_frame_size }
     }
 
     /// Returns the next frame, if `buf` contains all of it.
@@ -159,7 +161,10 @@ impl FrameReader {
             if buf.len() < 9 + length {
                 return None;
             }
-            assert!(length <= 16_384, "frame longer than SETTINGS_MAX_FRAME_SIZE: {length}");
+            assert!(
+                length <= self.max_frame_size as usize,
+                "frame longer than SETTINGS_MAX_FRAME_SIZE: {length}"
+            );
             assert!(stream < 1 << 31, "the reserved bit of the stream id is set");
             buf.advance(9);
             let payload = buf.split_to(length).freeze();

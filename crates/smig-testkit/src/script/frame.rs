@@ -344,7 +344,6 @@ pub mod setting {
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
     pub const MAX_FRAME_SIZE: u16 = 5;
-    pub const MAX_HEADER_LIST_SIZE: u16 = 6;
     pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
     pub const NO_RFC7540_PRIORITIES: u16 = 9;
     pub const SMIG: u16 = 0xf5e1;

@@ -163,7 +163,7 @@ impl Peer {
             conn,
             cid: None,
             unread_input: BytesMut::new(),
-            reader: FrameReader::new(),
+            reader: FrameReader::new(self.setup.max_frame_size()),
             output: BytesMut::new(),
             frames: VecDeque::new(),
             output_state: OutputState::Running,

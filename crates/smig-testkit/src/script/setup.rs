@@ -30,6 +30,9 @@ pub struct Setup {
     pub join_answers: JoinAnswers,
 }
 
+/// Initial value of SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
+const DEFAULT_MAX_FRAME_SIZE: u32 = 16_384;
+
 impl Setup {
     /// Returns parameters with TLS 1.3 and a peer that supports the extension and sets nothing
     /// else.
@@ -51,6 +54,12 @@ impl Setup {
         self.settings.retain(|&(other, _)| other != id);
         self.settings.push((id, value));
         self
+    }
+
+    /// Returns the peer's SETTINGS_MAX_FRAME_SIZE.
+    pub(super) fn max_frame_size(&self) -> u32 {
+        let setting = self.settings.iter().find(|(id, _)| *id == setting::MAX_FRAME_SIZE);
+        setting.map_or(DEFAULT_MAX_FRAME_SIZE, |&(_, size)| size)
     }
 
     /// Lets the script answer JOINs.
