@@ -197,8 +197,8 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
 }
 
 fn exit_status(summary: &CampaignSummary) -> ExitCode {
-    if summary.not_started_count > 0 {
-        eprintln!("stopped; {} runs are left, the same command resumes", summary.not_started_count);
+    if summary.left_count > 0 {
+        eprintln!("stopped; {} runs are left, the same command resumes", summary.left_count);
         return ExitCode::from(INTERRUPTED_STATUS);
     }
     if summary.given_up_trials.is_empty() {

@@ -294,10 +294,10 @@ fn print_summary(campaign_summary: &CampaignSummary) -> ExitCode {
     if campaign_summary.rejected_count > 0 {
         eprintln!("{} disturbed runs were repeated or dropped", campaign_summary.rejected_count);
     }
-    if campaign_summary.not_started_count > 0 {
+    if campaign_summary.left_count > 0 {
         eprintln!(
             "stopped; {} runs are left, the same command resumes",
-            campaign_summary.not_started_count
+            campaign_summary.left_count
         );
         return ExitCode::from(INTERRUPTED_STATUS);
     }
