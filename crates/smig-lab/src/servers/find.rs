@@ -86,15 +86,30 @@ pub fn install_command(kind: ServerKind) -> &'static str {
         .map_or("cargo install --path crates/smig-cli", |server| server.install.as_str())
 }
 
-/// Returns the version that a server reports, for the record of a run.
+/// Returns the version of a server, for the record of a run: what it reports, or for a server that the lab builds, what
+/// the `go` command reports, with quic-go's version for the HTTP/3 peer.
 #[must_use]
-pub fn server_version(kind: ServerKind, program: &Path) -> String {
+pub fn server_version(server: &ServerSpec, program: &Path) -> String {
+    let kind = server.kind;
     let mut command = Command::new(program);
     match BuiltInServer::of(kind) {
         Some(server) => command.args(server.command.version.iter().skip(1)),
         None => command.arg("--version"),
     };
-    run_for_first_line(command)
+    let version = run_for_first_line(command);
+    match kind {
+        ServerKind::Http3 if server.program.is_none() => {
+            format!("{}, {version}", quic_go_version())
+        }
+        _ => version,
+    }
+}
+
+/// Returns name and version of the module that implements HTTP/3, from `go.mod`.
+fn quic_go_version() -> &'static str {
+    let [_, (_, go_mod), _] = HTTP3_MODULE;
+    let requirement = go_mod.lines().find_map(|line| line.strip_prefix("require github.com/"));
+    requirement.unwrap_or("quic-go of an unknown version")
 }
 
 /// Returns the first line that a version command writes; `None` for an empty command.
@@ -179,6 +194,12 @@ fn build_go_program(go: &Path, dir: &Path, source: &Path, program: &Path) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_version_of_the_http3_peer_names_the_implementation() {
+        let version = quic_go_version();
+        assert!(version.starts_with("quic-go/quic-go v0."), "{version}");
+    }
 
     #[test]
     fn a_version_is_the_first_line_even_if_the_command_does_not_exit() {
