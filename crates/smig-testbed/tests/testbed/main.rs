@@ -69,7 +69,7 @@ const TESTS: [(&str, Test); 20] = [
     ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
     ("nothing_is_left_behind", tcp::nothing_is_left_behind),
     ("links_are_independent", links::links_are_independent),
-    ("a_log_file_agrees_with_the_counters", links::a_log_file_agrees_with_the_counters),
+    ("a_log_agrees_with_the_counters", links::a_log_agrees_with_the_counters),
     ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
     ("packets_respect_the_links_MTU", links::packets_respect_the_links_mtu),
     ("an_invalid_link_is_refused", links::an_invalid_link_is_refused),
