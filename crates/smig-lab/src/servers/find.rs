@@ -80,7 +80,7 @@ pub fn is_executable_file(path: &Path) -> bool {
 
 /// Returns the command that installs a server that the lab configures itself.
 #[must_use]
-pub fn install_command(kind: ServerKind) -> &'static str {
+pub(crate) fn install_command(kind: ServerKind) -> &'static str {
     // `ServerKind::Command` does not occur: a campaign without its program is rejected.
     BuiltInServer::of(kind)
         .map_or("cargo install --path crates/smig-cli", |server| server.install.as_str())
@@ -89,7 +89,7 @@ pub fn install_command(kind: ServerKind) -> &'static str {
 /// Returns the version of a server, for the record of a run: what it reports, or for a server that the lab builds, what
 /// the `go` command reports, with quic-go's version for the HTTP/3 peer.
 #[must_use]
-pub fn server_version(server: &ServerSpec, program: &Path) -> String {
+pub(crate) fn server_version(server: &ServerSpec, program: &Path) -> String {
     let kind = server.kind;
     let mut command = Command::new(program);
     match BuiltInServer::of(kind) {
@@ -155,7 +155,7 @@ fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>
 ///
 /// # Errors
 /// The directory cannot be written, or the compiler failed: its message.
-pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
+pub(crate) fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let source = dir.join("server.go");
     fs::write(&source, GO_SERVER_SOURCE)?;
     build_go_program(go, dir, &source, &dir.join("go-server"))
@@ -166,7 +166,7 @@ pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The directory cannot be written, or the compiler failed: its message.
-pub fn build_http3_peer(go: &Path, dir: &Path) -> io::Result<PathBuf> {
+pub(crate) fn build_http3_peer(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let module = dir.join("http3");
     fs::create_dir_all(&module)?;
     for (name, text) in HTTP3_MODULE {
