@@ -81,20 +81,25 @@ impl TransferParts {
     fn add(&mut self, bytes: usize) {
         self.part_bytes += bytes as u64;
         if self.origin.elapsed() - self.part_start >= LINE_INTERVAL {
-            self.end_part();
+            self.end_part(0);
         }
     }
 
-    fn end_part(&mut self) {
+    /// Ends a part of which `missing_bytes` have not arrived.
+    fn end_part(&mut self, missing_bytes: u64) {
         let (start, end) = (self.part_start, self.origin.elapsed());
-        let (bytes, size) = (self.part_bytes, self.part_bytes.max(1));
+        let (bytes, size) = (self.part_bytes, (self.part_bytes + missing_bytes).max(1));
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         self.lines.push(TransferLine { start_ms: millis(start), end_ms: millis(end), bytes, size });
         (self.part_start, self.part_bytes) = (end, 0);
     }
 
-    fn finish(mut self) -> Vec<TransferLine> {
-        self.end_part();
+    /// Returns the parts; the last one lacks `missing_bytes`. A part of nothing would be a failed transfer in the results,
+    /// which is true only if nothing has arrived at all.
+    fn finish(mut self, missing_bytes: u64) -> Vec<TransferLine> {
+        if self.part_bytes > 0 || missing_bytes > 0 || self.lines.is_empty() {
+            self.end_part(missing_bytes);
+        }
         self.lines
     }
 }
@@ -104,18 +109,31 @@ impl TransferParts {
 /// # Errors
 /// The address is in use, or the kernel does not have the congestion control.
 pub fn serve(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<()> {
+    let (listener, datagrams) = bind(address, congestion_control)?;
+    accept(&listener, datagrams);
+    Ok(())
+}
+
+/// Binds the sockets for streams and for datagrams, to the same port.
+fn bind(
+    address: SocketAddr,
+    congestion_control: Option<&str>,
+) -> io::Result<(TcpListener, UdpSocket)> {
     let listener = TcpListener::bind(address)?;
     if let Some(name) = congestion_control {
         // Accepted connections inherit it.
         set_tcp_congestion(&listener, name)?;
     }
-    let datagrams = UdpSocket::bind(address)?;
+    let datagrams = UdpSocket::bind(listener.local_addr()?)?;
+    Ok((listener, datagrams))
+}
+
+fn accept(listener: &TcpListener, datagrams: UdpSocket) {
     thread::spawn(move || serve_datagrams(&datagrams));
     for stream in listener.incoming().flatten() {
         // A client that has left ends its thread with an error.
         thread::spawn(move || serve_stream(&stream));
     }
-    Ok(())
 }
 
 /// Sends as many bytes as the request line says, or until the client closes.
@@ -170,7 +188,7 @@ pub fn run_client(
 ) -> io::Result<()> {
     let started_at = Instant::now();
     let lines = match traffic {
-        CrossTraffic::Bulk => download(server, u64::MAX, started_at, length)?,
+        CrossTraffic::Bulk => download(server, None, started_at, length)?,
         CrossTraffic::Flows { per_second, size } => {
             run_flows(server, per_second, size, started_at, length)
         }
@@ -185,14 +203,14 @@ pub fn run_client(
 /// Downloads `size` bytes, or what arrives until the end.
 fn download(
     server: SocketAddr,
-    size: u64,
+    size: Option<u64>,
     origin: Instant,
     length: Duration,
 ) -> io::Result<Vec<TransferLine>> {
     let mut parts = TransferParts::start(origin, length);
     let mut stream = TcpStream::connect_timeout(&server, SILENCE_TIMEOUT)?;
-    writeln!(stream, "{size}")?;
-    let (mut remaining, mut chunk) = (size, vec![0; CHUNK_BYTES]);
+    let (mut remaining, mut chunk) = (size.unwrap_or(u64::MAX), vec![0; CHUNK_BYTES]);
+    writeln!(stream, "{remaining}")?;
     while remaining > 0
         && let Some(left) = parts.time_left()
     {
@@ -207,7 +225,7 @@ fn download(
             Err(error) => return Err(error),
         }
     }
-    Ok(parts.finish())
+    Ok(parts.finish(size.map_or(0, |_| remaining)))
 }
 
 /// Runs all flows; those that fail have no line.
@@ -226,7 +244,7 @@ fn run_flows(
             break;
         }
         thread::sleep(at.saturating_sub(origin.elapsed()));
-        flows.push(thread::spawn(move || download(server, size, origin, length)));
+        flows.push(thread::spawn(move || download(server, Some(size), origin, length)));
     }
     flows.into_iter().filter_map(|flow| flow.join().ok()?.ok()).flatten().collect()
 }
@@ -252,7 +270,7 @@ fn receive(
             Err(error) => return Err(error),
         }
     }
-    Ok(parts.finish())
+    Ok(parts.finish(0))
 }
 
 #[cfg(test)]
@@ -261,13 +279,10 @@ mod tests {
 
     /// Starts a server on a free port.
     fn start_server(congestion_control: Option<&'static str>) -> SocketAddr {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        thread::spawn(move || serve(address, congestion_control).unwrap());
-        let started_at = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(started_at.elapsed() < Duration::from_secs(30), "the server does not listen");
-            thread::yield_now();
-        }
+        let (listener, datagrams) =
+            bind("127.0.0.1:0".parse().unwrap(), congestion_control).unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || accept(&listener, datagrams));
         address
     }
 
@@ -276,6 +291,25 @@ mod tests {
         run_client(traffic, server, Duration::from_millis(500), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_part_of_nothing_is_reported_only_if_nothing_arrived() {
+        let length = Duration::from_secs(5);
+        let parts = || TransferParts {
+            part_start: Duration::ZERO,
+            ..TransferParts::start(Instant::now() - 2 * LINE_INTERVAL, length)
+        };
+        let bytes_and_sizes = |lines: Vec<TransferLine>| -> Vec<_> {
+            lines.iter().map(|line| (line.bytes, line.size)).collect()
+        };
+        let mut complete = parts();
+        complete.add(7); // ends the part
+        assert_eq!(bytes_and_sizes(complete.finish(0)), [(7, 7)]);
+        assert_eq!(bytes_and_sizes(parts().finish(0)), [(0, 1)]);
+        let mut cut_off = parts();
+        cut_off.add(7);
+        assert_eq!(bytes_and_sizes(cut_off.finish(3)), [(7, 7), (0, 3)]);
     }
 
     #[test]

@@ -38,17 +38,6 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All reasons.
-    pub const ALL: [Self; 7] = [
-        Self::Full,
-        Self::PushedOut,
-        Self::CoDel,
-        Self::Lost,
-        Self::TooBig,
-        Self::Policed,
-        Self::Thinned,
-    ];
-
     /// Returns whether the packet was removed from the queue without being dequeued.
     #[must_use]
     pub const fn shortens_queue(self) -> bool {
@@ -78,16 +67,6 @@ impl LinkEventKind {
             Self::Enqueue => "enqueue",
             Self::Dequeue => "dequeue",
             Self::Drop(reason) => reason.name(),
-        }
-    }
-
-    /// Returns the event with this name in files.
-    #[must_use]
-    pub fn from_name(word: &str) -> Option<Self> {
-        match word {
-            "enqueue" => Some(Self::Enqueue),
-            "dequeue" => Some(Self::Dequeue),
-            _ => DropReason::ALL.into_iter().find(|reason| reason.name() == word).map(Self::Drop),
         }
     }
 }

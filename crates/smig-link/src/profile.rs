@@ -190,7 +190,7 @@ mod tests {
             profile.spec.check().unwrap();
             assert_eq!(all.iter().position(|other| other.name == profile.name), Some(index));
             assert_eq!(Profile::by_name(profile.name).as_ref(), Some(profile));
-            assert!(Profile::name_of(&profile.spec).is_some());
+            assert_eq!(Profile::name_of(&profile.spec), Some(profile.name), "no two are alike");
         }
         assert!(Profile::by_name("3G").is_none());
     }

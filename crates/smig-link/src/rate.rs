@@ -60,13 +60,15 @@ impl RateSpec {
         }
     }
 
-    /// Returns the average bits per second, 1 if unknown.
+    /// Returns the average bits per second. That of a trace file is read from the file; it is 1 if the file cannot be
+    /// read, for which a link with it is refused.
     #[must_use]
     pub fn mean_bits_per_second(&self) -> u64 {
-        self.mean().map_or(1, Rate::as_bits_per_second)
+        let of_trace = || Some(self.load_or_generate_trace(0).ok()??.mean());
+        self.mean().or_else(of_trace).map_or(1, Rate::as_bits_per_second)
     }
 
-    /// Returns the average megabits per second, 0.000001 if unknown.
+    /// Returns the average megabits per second, as [`mean_bits_per_second`](Self::mean_bits_per_second).
     #[must_use]
     pub fn mean_mbit(&self) -> f64 {
         self.mean_bits_per_second() as f64 / 1e6

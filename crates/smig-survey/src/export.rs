@@ -11,7 +11,7 @@ use url::Url;
 
 use super::counts::{Exclusion, SurveyCounts};
 use super::error::{MalformedInput, OnMalformed, SurveyError};
-use super::har::{Response, SizeRule, shorten};
+use super::har::{Response, SizeRule, shorten, skip_byte_order_mark};
 use super::site::{Site, canonicalize};
 
 /// Maximum length of a row. A payload of the HTTP Archive has about 10 KB.
@@ -40,6 +40,7 @@ pub fn read_export(
 ) -> Result<(), SurveyError> {
     let mut reader = BufReader::with_capacity(1 << 16, input);
     let mut export = ExportReader { name, counts, on_malformed: &mut on_malformed };
+    skip_byte_order_mark(&mut reader).map_err(|cause| export.read_error(cause))?;
     let first = reader.fill_buf().map_err(|cause| export.read_error(cause))?;
     match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => export.read_json_lines(reader),
@@ -175,7 +176,7 @@ fn row_too_long_message() -> String {
 
 /// Compares a column's name, ignoring case.
 fn is_named(name: &str, column: &str) -> bool {
-    name.trim_start_matches('\u{feff}').eq_ignore_ascii_case(column)
+    name.eq_ignore_ascii_case(column)
 }
 
 fn find_column<'a>(row: &'a Map<String, Value>, column: &str) -> Option<&'a Value> {

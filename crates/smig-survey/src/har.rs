@@ -192,7 +192,7 @@ fn parse(input: impl Read, name: &str) -> Result<Har, SurveyError> {
 }
 
 /// Skips the byte order mark that some tools write.
-fn skip_byte_order_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
+pub(super) fn skip_byte_order_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
         reader.consume(3);
     }

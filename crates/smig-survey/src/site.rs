@@ -67,7 +67,9 @@ pub(super) fn normalize_percents(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
         normalized.push_str(before);
-        match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        // The parser alone would accept a sign.
+        let digits = after.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
                 if is_unreserved {
@@ -99,6 +101,7 @@ mod tests {
             ("https://example.com/%7euser/%e4?", "https://example.com/~user/%E4"),
             ("https://me:secret@example.com/?q=%2f%41%", "https://example.com/?q=%2FA%"),
             ("http://example.com:8080/x%+y", "http://example.com:8080/x%+y"),
+            ("http://example.com:8080/x%+a", "http://example.com:8080/x%+a"),
         ] {
             assert_eq!(canonicalize(text.parse().unwrap()).unwrap().as_str(), expected, "{text}");
         }

@@ -60,7 +60,7 @@ pub struct Sending {
 pub struct Measurement {
     /// Times of the small responses, from request to last byte, sorted.
     pub response_times: Vec<Duration>,
-    /// Responses that were requested and did not arrive.
+    /// Responses that were requested more than a second before the end and did not arrive.
     pub missing: usize,
     /// Bytes per second of the download while it was measured.
     pub bulk_rate: f64,
@@ -225,10 +225,10 @@ impl Run<'_> {
         response_times.sort();
         let recent = self.network.now();
         let grace = Duration::from_secs(1);
-        let missing = (self.requested.iter())
-            .filter(|&at| counts(at) && recent.since(*at) > grace)
-            .count()
-            .saturating_sub(response_times.len());
+        let is_due = |&at: &Time| counts(&at) && recent.since(at) > grace;
+        let arrived = self.session.completed.iter().filter(|&&(id, _)| is_due(&self.requested[id]));
+        let missing =
+            self.requested.iter().filter(|&at| is_due(at)).count().saturating_sub(arrived.count());
         Measurement {
             missing,
             response_times,

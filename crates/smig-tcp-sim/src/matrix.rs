@@ -21,8 +21,7 @@ const BULK_START: Duration = ms(1_000);
 const NEVER: Duration = Duration::from_secs(10_000);
 
 /// Returns a wired link with a drop-tail queue, and the usual workload.
-#[must_use]
-pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algorithm) -> Cell {
+fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algorithm) -> Cell {
     let rate = Rate::kbit(kbit);
     let half = Duration::from_micros(rtt_ms * 500);
     let seconds = if kbit >= 100_000 { 12 } else { 25 } + rtt_ms / 20;
@@ -46,8 +45,7 @@ pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algori
 }
 
 /// Returns the lab's LTE-like link.
-#[must_use]
-pub fn lte(algorithm: Algorithm) -> Cell {
+fn lte(algorithm: Algorithm) -> Cell {
     let mut cell = wired("lte", 12_000, 70, 500, algorithm);
     let rate = |mbit| RateSpec::Lte(LteSpec { mean: Rate::mbit(mbit), ..LteSpec::default() });
     cell.path.forward.rate = rate(12);
@@ -57,8 +55,7 @@ pub fn lte(algorithm: Algorithm) -> Cell {
 }
 
 /// Packets leave in bursts, between which others use the air.
-#[must_use]
-pub fn aggregated(algorithm: Algorithm) -> Cell {
+fn aggregated(algorithm: Algorithm) -> Cell {
     let mut cell = wired("wifi", 30_000, 20, 300, algorithm);
     let (mut at, mut steps, mut state) = (0, Vec::new(), 12_345_u64);
     for _ in 0..2_000 {
@@ -77,8 +74,7 @@ pub fn aggregated(algorithm: Algorithm) -> Cell {
 }
 
 /// The rate changes each five seconds.
-#[must_use]
-pub fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
+fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
     let mut cell = wired(name, kbit[0], 50, 160, algorithm);
     let step =
         |index: usize| RateStep { at: ms(5_000 * index as u64), rate: Rate::kbit(kbit[index]) };
@@ -111,8 +107,7 @@ fn changed(mut cell: Cell, change: impl FnOnce(&mut Cell)) -> Cell {
 }
 
 /// Wired links without others.
-#[must_use]
-pub fn plain_cells() -> Vec<Cell> {
+fn plain_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         cells.extend([
@@ -135,8 +130,7 @@ pub fn plain_cells() -> Vec<Cell> {
 }
 
 /// Loss, queue disciplines, policers, rates that vary, workloads, processes that starve.
-#[must_use]
-pub fn odd_cells() -> Vec<Cell> {
+fn odd_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         let base = |name: &str| wired(name, 10_000, 50, 80, algorithm);
@@ -197,8 +191,7 @@ pub fn odd_cells() -> Vec<Cell> {
 }
 
 /// Others' downloads.
-#[must_use]
-pub fn neighbour_cells() -> Vec<Cell> {
+fn neighbour_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (ours, theirs) in [
         (Algorithm::Cubic, Algorithm::Cubic),
@@ -220,8 +213,7 @@ pub fn neighbour_cells() -> Vec<Cell> {
 }
 
 /// Downloads of a fixed size, alone.
-#[must_use]
-pub fn size_cells() -> Vec<Cell> {
+fn size_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         for (bytes, name) in [(1_000_000, "1MB"), (10_000_000, "10MB"), (50_000_000, "50MB")] {

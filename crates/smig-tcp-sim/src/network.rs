@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use smig_link::{DirectionSpec, EnqueueResult, Link, SpecError, Time};
+use smig_link::{DirectionSpec, Link, SpecError, Time};
 
 use crate::congestion::Algorithm;
 use crate::packet::{Ack, Payload, SimPacket};
@@ -51,7 +51,6 @@ pub(crate) struct Network {
     connections: Vec<Connection>,
     /// Requests that have arrived at the server.
     requests: Vec<usize>,
-    dropped: u64,
 }
 
 impl Network {
@@ -65,7 +64,6 @@ impl Network {
             thinned: Vec::new(),
             connections: Vec::new(),
             requests: Vec::new(),
-            dropped: 0,
         })
     }
 
@@ -135,20 +133,17 @@ impl Network {
             *tokens = (*tokens + more).min(policer.burst as f64);
             let size = smig_link::Packet::wire_size(&packet) as f64;
             if *tokens < size {
-                self.dropped += 1;
                 return;
             }
             *tokens -= size;
         }
-        if let EnqueueResult::Dropped(_) = self.forward.enqueue(self.now, packet) {
-            self.dropped += 1;
-        }
+        // A packet that is dropped is the sender's to notice.
+        let _ = self.forward.enqueue(self.now, packet);
     }
 
     fn send_reverse(&mut self, packet: SimPacket) {
-        if let EnqueueResult::Dropped(_) = self.reverse.enqueue(self.now, packet) {
-            self.dropped += 1;
-        }
+        // A packet that is dropped is the sender's to notice.
+        let _ = self.reverse.enqueue(self.now, packet);
     }
 
     /// Returns when something happens next.

@@ -4,7 +4,7 @@ use crate::{format_number, group_thousands};
 
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
+enum Scale {
     /// Equal differences have equal lengths.
     Linear,
     /// Equal ratios have equal lengths.

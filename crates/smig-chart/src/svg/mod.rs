@@ -14,7 +14,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 
-pub use axis::{Axis, Scale};
+pub use axis::Axis;
 pub use figure::{
     Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Point, Rule, Shape,
     Tint, VerticalRange,

@@ -201,10 +201,10 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
 }
 
 fn exit_status(summary: &CampaignSummary) -> ExitCode {
-    if summary.not_started_count > 0 {
+    if summary.left_count > 0 {
         stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
-            summary.not_started_count
+            summary.left_count
         ));
         return ExitCode::from(INTERRUPTED_STATUS);
     }

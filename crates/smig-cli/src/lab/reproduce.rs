@@ -298,10 +298,10 @@ fn print_summary(campaign_summary: &CampaignSummary) -> ExitCode {
             campaign_summary.rejected_count
         ));
     }
-    if campaign_summary.not_started_count > 0 {
+    if campaign_summary.left_count > 0 {
         stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
-            campaign_summary.not_started_count
+            campaign_summary.left_count
         ));
         return ExitCode::from(INTERRUPTED_STATUS);
     }

@@ -310,7 +310,7 @@ fn print_summary(
             .collect();
         let line = serde_json::json!({
             "out": options.out, "done_before": summary.done_before_count, "finished": summary.finished_count,
-            "rejected": summary.rejected_count, "left": summary.not_started_count, "given_up": given_up, "missing": missing,
+            "rejected": summary.rejected_count, "left": summary.left_count, "given_up": given_up, "missing": missing,
         });
         outln!("{line}");
     }
@@ -325,10 +325,10 @@ fn print_summary(
             summary.rejected_count
         ));
     }
-    if summary.not_started_count > 0 {
+    if summary.left_count > 0 {
         stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
-            summary.not_started_count
+            summary.left_count
         ));
         return Ok(ExitCode::from(INTERRUPTED_STATUS));
     }

@@ -272,8 +272,14 @@ impl Plan {
                 {
                     continue;
                 }
+                let configured =
+                    server.program.as_ref().map(|program| program.display().to_string());
+                if configured.is_some_and(|program| self.versions.contains_key(&program)) {
+                    continue;
+                }
                 let found = find_server_tool(server, smig);
                 if server.kind == ServerKind::Http3
+                    && server.program.is_none()
                     && let Some(go) = &found
                     && let Err(why) = try_http3_build(go)
                 {
@@ -286,7 +292,7 @@ impl Plan {
                             ServerKind::Smig => {
                                 self.versions.get("smig").cloned().unwrap_or_default()
                             }
-                            kind => server_version(kind, &program),
+                            _ => server_version(server, &program),
                         };
                         if configured.is_none() {
                             self.programs.insert(server.kind, program);
@@ -376,6 +382,17 @@ mod tests {
         assert_eq!(key(&["smig"]), "smig (command)");
         assert_eq!(key(&["nginx"]), "nginx (command)");
         assert_eq!(key(&["nginx", "-v"]), "nginx -v");
+    }
+
+    #[test]
+    fn a_configured_http3_peer_is_not_built() {
+        let text = "link = 'paper-wired'\nrepetitions = 2\n[servers.s]\nkind = 'http3'\n\
+                    program = '/bin/false'\n[clients.c]\nkind = 'http3'\n[workload.transfers.t]\nsize = 1\n";
+        let campaign = parse(text, "test", Path::new("/"), &|_| Ok(())).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(&campaign, &options(dir.path(), AcceptedBuilds::One)).unwrap();
+        assert_eq!((plan.missing_servers, plan.trials.len()), (vec![], 2));
+        assert_eq!(plan.versions["/bin/false"], "unknown");
     }
 
     #[test]

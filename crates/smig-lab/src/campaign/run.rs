@@ -75,8 +75,8 @@ pub struct CampaignSummary {
     pub given_up_trials: Vec<(TrialId, String)>,
     /// Servers that are not installed or cannot be built, whose trials were skipped.
     pub missing_servers: Vec<MissingServer>,
-    /// Number of trials that were not started because the campaign was stopped.
-    pub not_started_count: usize,
+    /// Number of trials that were not started or did not end because the campaign was stopped.
+    pub left_count: usize,
 }
 
 /// Messages from the workers to the writer.
@@ -122,7 +122,7 @@ pub fn run(
             rejected_count: 0,
             given_up_trials: Vec::new(),
             missing_servers: plan.missing_servers.clone(),
-            not_started_count: 0,
+            left_count: 0,
         },
     };
     if plan.trials.is_empty() {
@@ -157,8 +157,9 @@ pub fn run(
         }
         Ok(())
     })?;
-    writer.summary.not_started_count = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
-    Ok(writer.summary)
+    let mut summary = writer.summary;
+    summary.left_count = plan.trials.len() - summary.finished_count - summary.given_up_trials.len();
+    Ok(summary)
 }
 
 /// Checks whether hosts and links can be created on this machine.
@@ -384,4 +385,48 @@ fn wait_or_kill(child: &mut Child, stop: &CancellationToken) {
 pub fn copy_scenario(options: &CampaignOptions, scenario: &Path) -> io::Result<()> {
     fs::create_dir_all(&options.out)?;
     fs::copy(scenario, options.out.join("scenario.toml")).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::campaign::plan::plan;
+    use crate::scenario::{Filter, parse};
+    use crate::trial::{AcceptedBuilds, Build};
+
+    #[test]
+    fn a_trial_that_is_stopped_while_it_runs_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        // Ready, but its trials do not end.
+        let smig = dir.path().join("smig");
+        let script = "#!/bin/sh\n[ \"$3\" = --check ] || sleep 86400\n";
+        fs::write(&smig, script).unwrap();
+        fs::set_permissions(&smig, fs::Permissions::from_mode(0o755)).unwrap();
+        let options = CampaignOptions {
+            out: dir.path().join("out"),
+            shard: None,
+            filter: Filter::default(),
+            jobs: 1,
+            smig,
+            version: "smig".into(),
+            build: Build { commit: None, program_sha256: "p".into() },
+            builds: AcceptedBuilds::One,
+            on_disturbed: OnDisturbed::Reject,
+        };
+        let text = "link = 'paper-wired'\n[servers.s]\nkind = 'smig'\n[clients.c]\nkind = 'smig'\n\
+                    [workload.transfers.t]\nsize = 1\n";
+        let campaign = parse(text, "test", Path::new("/"), &|_| Ok(())).unwrap();
+        let plan = plan(&campaign, &options).unwrap();
+        assert_eq!(plan.trials.len(), 1);
+        let stop = CancellationToken::new();
+        let summary = run(plan, &options, &stop, &mut |event| {
+            assert!(matches!(event, CampaignEvent::Started { .. }), "{event:?}");
+            stop.cancel();
+        });
+        let summary = summary.unwrap();
+        assert_eq!((summary.finished_count, summary.left_count), (0, 1));
+        assert_eq!(summary.given_up_trials, []);
+    }
 }

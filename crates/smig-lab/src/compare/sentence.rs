@@ -68,8 +68,9 @@ fn significance(c: &Comparison) -> Significance {
     }
 }
 
+/// Compares the medians, as the interval and the ratio of the sentence do: Cliff's delta may have another sign.
 fn is_improvement(c: &Comparison) -> bool {
-    let increases = c.effect.delta > 0.0;
+    let increases = c.b.summary.median > c.a.summary.median;
     increases == (c.better == BetterDirection::Higher)
 }
 

@@ -54,6 +54,19 @@ fn the_direction_depends_on_whether_higher_is_better() {
 }
 
 #[test]
+fn the_medians_decide_what_is_better() {
+    // The median falls from 10 to 9, but most values of the second side are above most of the first.
+    let a: [&[f64]; 6] = [&[0.0, 0.0, 10.0, 10.0, 10.0]; 6];
+    let b: [&[f64]; 6] = [&[9.0, 9.0, 9.0, 20.0, 20.0]; 6];
+    let comparison = compare_sides(
+        &series("ms", BetterDirection::Lower, &a),
+        &series("ms", BetterDirection::Lower, &b),
+    );
+    assert!(comparison.effect.delta > 0.0, "{comparison:?}");
+    assert!(comparison.sentence.contains("MigSW is better, 10 % less"), "{comparison:?}");
+}
+
+#[test]
 fn equal_sides_show_no_difference() {
     let (slow, _) = slow_and_fast();
     let comparison = compare_sides(&slow, &slow);

@@ -190,7 +190,11 @@ fn measurement_facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
     vec![
         (
             "Runs",
-            format!("{}, {} hours of link time", results.len(), format_number(seconds / 3600.0)),
+            format!(
+                "{}, {} hours with setup and teardown",
+                results.len(),
+                format_number(seconds / 3600.0)
+            ),
         ),
         ("Machine", machines.join("; ")),
         ("Programs", versions.into_iter().collect::<Vec<_>>().join("; ")),
@@ -254,7 +258,8 @@ fn lateness(results: &[TrialResult]) -> String {
     let max = lateness_values.last().copied().unwrap_or(0.0);
     let repeated_runs = results.iter().filter(|result| result.attempt > 1).count();
     format!(
-        "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of it",
+        "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of a \
+         disturbance",
         format_number(median),
         format_number(max),
         format_count(repeated_runs, "run")

@@ -65,7 +65,7 @@ pub(super) const SLIDE_TABLE_FACTS: FactNames = &[("", &["times_alone", "waiting
 /// Fills in finding and facts of one of Figures 4 to 7.
 pub(super) fn fill_beside_big(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let alone_times = transfer_times(results, "alone");
-    let mut settings = Vec::new();
+    let (mut settings, mut paper_index) = (Vec::new(), None);
     let mut queues = levels_of(results, "queue", &QUEUES);
     if queues.is_empty() {
         queues.push(String::new());
@@ -80,14 +80,20 @@ pub(super) fn fill_beside_big(results: &[&TrialResult], finding: &mut Finding, f
                 "fair" => format!("{congestion}, fair queue"),
                 _ => congestion.clone(),
             };
-            settings.extend(measure_setting(&setting_runs, title));
+            let Some(setting) = measure_setting(&setting_runs, title) else { continue };
+            // The link over LTE has one queue, without a name.
+            if congestion == "cubic" && matches!(queue.as_str(), "shallow" | "") {
+                paper_index = Some(settings.len());
+            }
+            settings.push(setting);
         }
     }
-    if let Some(first) = settings.first() {
-        set_paper_facts(first, &alone_times, facts);
+    if let Some(index) = paper_index {
+        set_paper_facts(&settings[index], &alone_times, facts);
     }
     set_serve_worst_case(&settings, &alone_times, facts);
-    for setting in settings.iter().skip(1) {
+    let others = (0..).zip(&settings).filter(|(index, _)| Some(*index) != paper_index);
+    for (_, setting) in others {
         let times = times_text(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
         facts.push("setting", [("setting", Some(setting.title.clone())), ("times", times)]);
     }

@@ -168,6 +168,26 @@ fn causes_are_omitted_without_their_measurements() {
 }
 
 #[test]
+fn another_setting_is_not_taken_for_the_papers() {
+    let results = recorded_results();
+    let sentences = |congestion: &str| {
+        let mut results = results.clone();
+        results.retain(|result| result.id.campaign == "figure-5-quick");
+        for (axis, level) in results.iter_mut().flat_map(|result| &mut result.id.variant.0) {
+            if axis == "congestion" {
+                *level = congestion.to_owned();
+            }
+        }
+        let findings = findings(&results, None);
+        let finding = findings.into_iter().find(|finding| finding.name == "figure-5");
+        finding.unwrap().sentences.join(" ")
+    };
+    let (papers, other) = (sentences("cubic"), sentences("bbr"));
+    assert!(!papers.contains("With cubic, queue of 75 packets: "), "{papers}");
+    assert!(other.contains("With bbr, queue of 75 packets: "), "{other}");
+}
+
+#[test]
 fn recorded_runs_give_the_same_report() {
     let results = recorded_results();
     let findings = findings(&results, None);

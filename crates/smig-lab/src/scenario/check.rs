@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::spec::{
-    ArrivalProcess, ClientKind, ClientSpec, HostRole, HostSettings, Priorities, Scenario,
-    ServerKind, ServerSpec, Transfer, TransferDirection,
+    ArrivalProcess, CancelScope, ClientKind, ClientSpec, HostRole, HostSettings, Priorities,
+    Scenario, ServerKind, ServerSpec, Transfer, TransferDirection,
 };
 use smig_link::LinkSpec;
 
@@ -379,6 +379,12 @@ fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: 
         if client.is_some_and(|client| client.kind == ClientKind::Command) {
             let what = "the lab cannot cancel the requests of a client of kind \"command\"";
             faults.add(&format!("{path}.cancel"), what);
+        }
+        if cancel.how == CancelScope::Close
+            && client.is_some_and(|client| client.kind == ClientKind::Http3)
+        {
+            let what = "the lab closes TCP connections only; a client of kind \"http3\" cancels its stream";
+            faults.add(&format!("{path}.cancel.how"), what);
         }
     }
     if transfer.direction == TransferDirection::Upload

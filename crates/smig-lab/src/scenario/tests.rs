@@ -460,7 +460,11 @@ fn http3_needs_both_ends() {
             &format!("[clients.user]\nkind = {client:?}"),
         )
     };
-    parse_valid(&with_kinds("http3", "http3"));
+    let http3 = with_kinds("http3", "http3");
+    parse_valid(&http3);
+    let closing = format!("{http3}cancel = {{ at = '1kB', how = 'close' }}\n");
+    let errors = parse_errors(&closing);
+    assert!(errors[0].contains("cancel.how") && errors[0].contains("TCP"), "{errors:?}");
     for (server, client) in [("smig", "http3"), ("http3", "h2")] {
         let errors = parse_errors(&with_kinds(server, client));
         assert!(

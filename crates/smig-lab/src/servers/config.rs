@@ -407,15 +407,21 @@ mod tests {
     /// h2o's documentation: the optimization is off for round-trip times below min-rtt, and above
     /// max-cwnd bytes in flight; default 65,535.
     #[test]
-    fn h2o_latency_optimization_covers_the_bytes_in_flight_of_every_profile() {
+    fn h2o_latency_optimization_is_on_with_every_profile_and_in_every_cell_of_the_matrix() {
         use smig_link::Profile;
 
         let config_text = launch_of(ServerKind::H2o).to_config_text();
-        assert!(config_text.contains("http2-latency-optimization-min-rtt: 10\n"), "{config_text}");
-        let max_cwnd = config_text
-            .lines()
-            .find_map(|line| line.strip_prefix("http2-latency-optimization-max-cwnd: "));
-        let max_cwnd: f64 = max_cwnd.unwrap().parse().unwrap();
+        let value = |key: &str| -> f64 {
+            let prefix = format!("http2-latency-optimization-{key}: ");
+            let value = config_text.lines().find_map(|line| line.strip_prefix(&prefix));
+            value.unwrap_or_else(|| panic!("{config_text}")).parse().unwrap()
+        };
+        let (min_rtt_ms, max_cwnd) = (value("min-rtt"), value("max-cwnd"));
+        let matrix = crate::matrix::campaign(&|_| Ok(())).unwrap();
+        let of_cells = matrix.conditions.iter().map(|condition| &condition.scenario.link);
+        for link in Profile::all().iter().map(|profile| &profile.spec).chain(of_cells) {
+            assert!(link.round_trip().as_secs_f64() * 1e3 > min_rtt_ms, "{link:?}");
+        }
         for profile in Profile::all() {
             let direction = &profile.spec.to_client;
             let bytes_per_s = direction.rate.mean_bits_per_second() as f64 / 8.0;

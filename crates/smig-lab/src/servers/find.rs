@@ -80,21 +80,36 @@ pub fn is_executable_file(path: &Path) -> bool {
 
 /// Returns the command that installs a server that the lab configures itself.
 #[must_use]
-pub fn install_command(kind: ServerKind) -> &'static str {
+pub(crate) fn install_command(kind: ServerKind) -> &'static str {
     // `ServerKind::Command` does not occur: a campaign without its program is rejected.
     BuiltInServer::of(kind)
         .map_or("cargo install --path crates/smig-cli", |server| server.install.as_str())
 }
 
-/// Returns the version that a server reports, for the record of a run.
+/// Returns the version of a server, for the record of a run: what it reports, or for a server that the lab builds, what
+/// the `go` command reports, with quic-go's version for the HTTP/3 peer.
 #[must_use]
-pub fn server_version(kind: ServerKind, program: &Path) -> String {
+pub(crate) fn server_version(server: &ServerSpec, program: &Path) -> String {
+    let kind = server.kind;
     let mut command = Command::new(program);
     match BuiltInServer::of(kind) {
         Some(server) => command.args(server.command.version.iter().skip(1)),
         None => command.arg("--version"),
     };
-    run_for_first_line(command)
+    let version = run_for_first_line(command);
+    match kind {
+        ServerKind::Http3 if server.program.is_none() => {
+            format!("{}, {version}", quic_go_version())
+        }
+        _ => version,
+    }
+}
+
+/// Returns name and version of the module that implements HTTP/3, from `go.mod`.
+fn quic_go_version() -> &'static str {
+    let [_, (_, go_mod), _] = HTTP3_MODULE;
+    let requirement = go_mod.lines().find_map(|line| line.strip_prefix("require github.com/"));
+    requirement.unwrap_or("quic-go of an unknown version")
 }
 
 /// Returns the first line that a version command writes; `None` for an empty command.
@@ -140,7 +155,7 @@ fn read_first_line(source: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>
 ///
 /// # Errors
 /// The directory cannot be written, or the compiler failed: its message.
-pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
+pub(crate) fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let source = dir.join("server.go");
     fs::write(&source, GO_SERVER_SOURCE)?;
     build_go_program(go, dir, &source, &dir.join("go-server"))
@@ -151,7 +166,7 @@ pub fn build_go_server(go: &Path, dir: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The directory cannot be written, or the compiler failed: its message.
-pub fn build_http3_peer(go: &Path, dir: &Path) -> io::Result<PathBuf> {
+pub(crate) fn build_http3_peer(go: &Path, dir: &Path) -> io::Result<PathBuf> {
     let module = dir.join("http3");
     fs::create_dir_all(&module)?;
     for (name, text) in HTTP3_MODULE {
@@ -179,6 +194,12 @@ fn build_go_program(go: &Path, dir: &Path, source: &Path, program: &Path) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_version_of_the_http3_peer_names_the_implementation() {
+        let version = quic_go_version();
+        assert!(version.starts_with("quic-go/quic-go v0."), "{version}");
+    }
 
     #[test]
     fn a_version_is_the_first_line_even_if_the_command_does_not_exit() {

@@ -10,10 +10,10 @@ mod find;
 mod process;
 
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv};
-pub use find::{
-    build_go_server, build_http3_peer, find_in_path, find_server_tool, install_command,
-    is_executable_file, server_version,
+pub(crate) use find::{
+    build_go_server, build_http3_peer, command_version, find_command, install_command,
+    server_version,
 };
-pub(crate) use find::{command_version, find_command};
+pub use find::{find_in_path, find_server_tool, is_executable_file};
 pub use process::ServerError;
 pub(crate) use process::{ServerProcess, exec_child};

@@ -1,24 +1,31 @@
 //! Estimates the duration of a run from the scenario alone.
 
-use std::fs;
 use std::time::Duration;
 
-use smig_link::{RateSpec, Trace};
+use smig_link::LinkSpec;
 
 use crate::scenario::{Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
 const SETUP_AND_TEARDOWN_TIME: Duration = Duration::from_secs(1);
 
+/// Maximum number of a transfer's objects whose sizes are summed.
+const MAX_SUMMED_SIZES: u32 = 1_000;
+
 /// Estimates the duration of a run.
 #[must_use]
 pub fn estimated_duration(scenario: &Scenario) -> Duration {
-    let rate = bits_per_second(&scenario.link.to_client.rate);
     let transfers =
         || scenario.workload.transfers.values().filter(|transfer| transfer.until.is_none());
-    let bits: f64 = transfers().map(|transfer| transfer_bits(transfer, rate)).sum();
+    let seconds_of = |direction| {
+        let rate = bits_per_second(&scenario.link, direction);
+        let of_direction = transfers().filter(|transfer| transfer.direction == direction);
+        of_direction.map(|transfer| transfer_bits(transfer, rate)).sum::<f64>() / rate
+    };
+    let seconds =
+        seconds_of(TransferDirection::Download).max(seconds_of(TransferDirection::Upload));
     let first_start = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
-    let end_by_rate = first_start + Duration::from_secs_f64((bits / rate).min(1e6));
+    let end_by_rate = first_start + Duration::from_secs_f64(seconds.min(1e6));
     let end_by_schedule = transfers().map(last_scheduled_time).max().unwrap_or_default();
     end_by_rate.max(end_by_schedule) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN_TIME
 }
@@ -29,25 +36,22 @@ pub(super) fn time_limit(scenario: &Scenario) -> Duration {
     limit.unwrap_or_else(|| estimated_duration(scenario) * 4 + Duration::from_secs(60))
 }
 
-/// Returns the mean rate in bits per second.
-fn bits_per_second(rate: &RateSpec) -> f64 {
-    let of_trace = || match rate {
-        RateSpec::Trace(file) => {
-            fs::read_to_string(file).ok()?.parse().ok().map(|trace: Trace| trace.mean())
-        }
-        _ => None,
+/// Returns the link's mean rate in a direction, in bits per second.
+fn bits_per_second(link: &LinkSpec, direction: TransferDirection) -> f64 {
+    let spec = match direction {
+        TransferDirection::Download => &link.to_client,
+        TransferDirection::Upload => &link.to_server,
     };
-    let rate = rate.mean().or_else(of_trace);
-    // An unreadable trace is reported elsewhere.
-    rate.map_or(1e6, |rate| rate.as_bits_per_second() as f64)
+    spec.rate.mean_bits_per_second() as f64
 }
 
-/// Returns the bits of a transfer; `rate` is the link's rate in bits per second, for cancels by
-/// time.
+/// Returns the bits of a transfer; `rate` is the link's rate in its direction in bits per second, for cancels by
+/// time. The sizes of many objects are those of the first ones.
 fn transfer_bits(transfer: &Transfer, rate: f64) -> f64 {
     let count = transfer.max_objects();
-    let sizes = (0..count.min(1_000)).map(|number| transfer.size_of(number) as f64);
-    let mut bytes: f64 = sizes.sum();
+    let summed_count = count.min(MAX_SUMMED_SIZES);
+    let sizes = (0..summed_count).map(|number| transfer.size_of(number) as f64);
+    let mut bytes = sizes.sum::<f64>() * f64::from(count) / f64::from(summed_count.max(1));
     if let Some(cancel) = &transfer.cancel
         && transfer.direction == TransferDirection::Download
     {
@@ -73,8 +77,12 @@ mod tests {
     use crate::scenario::parse;
 
     fn seconds(transfers: &str) -> u64 {
+        seconds_on("paper-wired", transfers)
+    }
+
+    fn seconds_on(link: &str, transfers: &str) -> u64 {
         let text = format!(
-            "link = 'paper-wired'\n[servers.s]\nkind = 'smig'\n[clients.c]\nkind = 'smig'\n\
+            "link = '{link}'\n[servers.s]\nkind = 'smig'\n[clients.c]\nkind = 'smig'\n\
              [workload]\nsettle = '0'\n{transfers}"
         );
         let campaign = parse(&text, "test", std::path::Path::new("/"), &|_| Ok(())).unwrap();
@@ -92,6 +100,12 @@ mod tests {
             seconds("transfers.x = { size = '1kB', every = '1s', count = 21, start = '2s' }\n"),
             22
         );
+        // 12 Mbit/s to the client, 5 to the server.
+        assert_eq!(seconds_on("lte-like", big), 33);
+        let upload = format!("{big}transfers.big.direction = 'upload'\n");
+        assert_eq!(seconds_on("lte-like", &upload), 80);
+        let many = "transfers.x = { size = '10kB', count = 5000, arrival = 'one-by-one' }\n";
+        assert_eq!(seconds(many), 40);
         let until = format!("{big}transfers.x = {{ size = '1kB', every = '1s', until = 'big' }}\n");
         assert_eq!(seconds(&until), 40);
     }

@@ -12,7 +12,8 @@ pub type EventSender = mpsc::UnboundedSender<WorkloadEvent>;
 pub struct WorkloadEvent {
     /// Name of the transfer in the scenario.
     pub name: String,
-    /// Number of the object in the transfer, from 0.
+    /// Number of the object in the transfer, from 0. The objects of a client that is a command all have that of the
+    /// command's request here; only the results number them.
     pub number: u32,
     /// What happened.
     pub kind: EventKind,

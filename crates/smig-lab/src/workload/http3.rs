@@ -45,6 +45,8 @@ enum Report {
     Head,
     Data(usize),
     End,
+    /// What follows the data is not the lab's content.
+    Damaged,
     Error(String),
 }
 
@@ -131,6 +133,7 @@ fn parse_report(line: &str) -> Option<(u64, Report)> {
         "head" => Report::Head,
         "data" => Report::Data(rest.parse().ok().filter(|bytes| *bytes <= MAX_REPORTED_BYTES)?),
         "end" => Report::End,
+        "damaged" => Report::Damaged,
         "error" => Report::Error(rest.to_owned()),
         _ => return None,
     };
@@ -145,11 +148,12 @@ fn unexpected(report: Option<&Report>) -> String {
 }
 
 impl Http3Response {
-    /// Returns as many bytes, all of them zero, as have arrived.
+    /// Returns as many bytes, all of them zero, as have arrived. A damaged body ends where its damage begins, and is
+    /// thus shorter than its size.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         match self.reports.recv().await {
             Some(Report::Data(bytes)) => Some(Ok(vec![0; bytes].into())),
-            Some(Report::End) => None,
+            Some(Report::End | Report::Damaged) => None,
             Some(Report::Error(why)) => Some(Err(why)),
             other => Some(Err(unexpected(other.as_ref()))),
         }
@@ -173,6 +177,7 @@ mod tests {
         assert_eq!(parse_report("head 7"), Some((7, Report::Head)));
         assert_eq!(parse_report("data 7 1200"), Some((7, Report::Data(1_200))));
         assert_eq!(parse_report("end 8"), Some((8, Report::End)));
+        assert_eq!(parse_report("damaged 8"), Some((8, Report::Damaged)));
         let error = Report::Error("status 404 Not Found".into());
         assert_eq!(parse_report("error 9 status 404 Not Found"), Some((9, error)));
         for line in ["", "head", "head x", "data 7", "data 7 70000", "other 7"] {

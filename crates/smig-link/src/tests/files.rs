@@ -25,6 +25,16 @@ fn a_link_is_a_name_or_a_table() {
 }
 
 #[test]
+fn a_queue_in_bandwidth_delay_products_needs_a_known_rate() {
+    let read_with = |rate: &str| {
+        read(&format!(r#"{{"both": {{"delay_ms": 50, "queue": {{"bdp": 1}}, "rate": {rate}}}}}"#))
+    };
+    assert_eq!(read_with(r#""12 Mbit/s""#).unwrap().to_client.queue.packets, 100);
+    let error = read_with(r#"{"trace": "a.trace"}"#).unwrap_err();
+    assert!(error.contains("queue.bdp needs a known rate"), "{error}");
+}
+
+#[test]
 fn older_files_are_still_read() {
     let direction_json =
         r#"{"rate_bits_per_s": 10000000, "delay_ms": 25.0, "queue": {"packets": 75}}"#;

@@ -1,9 +1,10 @@
 //! The results file of a crawl: one line per URL and per site, so that a stopped crawl can resume.
 //!
-//! Owns the format. If the machine stops during a write, the next run truncates the partial line.
+//! Owns the format. If the machine stops during a write, the next run truncates the partial line. A file
+//! that is not a results file is never changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,15 @@ pub(super) enum ResultLine {
     Site(SiteEnd),
 }
 
+impl ResultLine {
+    /// Returns the line as it is written, with its end.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec(self).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+}
+
 /// The outcomes of one site's URLs, by URL.
 pub(super) type Visits = HashMap<String, VisitOutcome>;
 
@@ -81,21 +91,29 @@ impl ResultsFile {
     /// with other limits.
     pub fn open(path: &Path, limits: WalkLimits) -> Result<Self, SurveyError> {
         let write_error = |cause| SurveyError::Write { path: path.to_owned(), cause };
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)
             .map_err(write_error)?;
-        if file.try_lock().is_err() {
-            let why = "another crawl is writing to it; wait for it, or use another --out".into();
-            return Err(SurveyError::UnusableResults { path: path.to_owned(), reason: why });
+        let unusable = |reason: &str| SurveyError::UnusableResults {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let why = "another crawl is writing to it; wait for it, or use another --out";
+                return Err(unusable(why));
+            }
+            Err(TryLockError::Error(cause)) => return Err(write_error(cause)),
         }
         let (mut finished_sites, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
         let mut found_header = None;
         let name = path.display().to_string();
-        let complete_bytes = read_lines(&file, &name, |line| match line {
+        let read = read_lines(&file, &name, |line| match line {
             ResultLine::Survey(header) => found_header = Some(header),
             ResultLine::Visit(visit) => {
                 let Visit { start, url, outcome, .. } = *visit;
@@ -109,18 +127,23 @@ impl ResultsFile {
                 }
             }
         })?;
-        file.set_len(complete_bytes)
+        let header = ResultLine::Survey(Header { format: FORMAT_VERSION, limits });
+        // Without a complete line, only the beginning of the line that is written next may be there: other text
+        // is not this program's.
+        let is_new = read.complete_bytes == 0 && header.to_bytes().starts_with(&read.partial_line);
+        if found_header.is_none() && !is_new {
+            return Err(unusable("the first line of a results file is missing; use another --out"));
+        }
+        let mut results = Self { path: path.to_owned(), file, limits, finished_sites, visits };
+        if let Some(header) = found_header {
+            results.check_header(&header)?;
+        }
+        let file = &mut results.file;
+        file.set_len(read.complete_bytes)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(write_error)?;
-        let mut results = Self { path: path.to_owned(), file, limits, finished_sites, visits };
-        match found_header {
-            Some(header) => results.check_header(&header)?,
-            None if complete_bytes > 0 => {
-                return Err(results.results_error("its first line is missing; use another --out"));
-            }
-            None => {
-                results.write(&ResultLine::Survey(Header { format: FORMAT_VERSION, limits }))?
-            }
+        if is_new {
+            results.write(&header)?;
         }
         Ok(results)
     }
@@ -163,10 +186,8 @@ impl ResultsFile {
     }
 
     pub(super) fn write(&mut self, line: &ResultLine) -> Result<(), SurveyError> {
-        let mut text = serde_json::to_vec(line).unwrap_or_default();
-        text.push(b'\n');
         let write_error = |cause| SurveyError::Write { path: self.path.clone(), cause };
-        self.file.write_all(&text).map_err(write_error)
+        self.file.write_all(&line.to_bytes()).map_err(write_error)
     }
 }
 
@@ -189,7 +210,7 @@ impl CrawlSummary {
         counts: &mut SurveyCounts,
     ) -> Result<(), SurveyError> {
         let mut has_header = false;
-        let complete_bytes = read_lines(input, name, |line| match line {
+        let read = read_lines(input, name, |line| match line {
             ResultLine::Survey(header) => {
                 has_header = true;
                 self.levels.insert(header.limits.levels);
@@ -202,7 +223,8 @@ impl CrawlSummary {
                 self.sites.insert(ended.start, Some(ended.end));
             }
         })?;
-        if has_header || complete_bytes == 0 {
+        let is_empty = read.complete_bytes == 0 && read.partial_line.is_empty();
+        if has_header || is_empty {
             return Ok(());
         }
         let reason = "no first line {\"survey\":...}; is it a crawl file?".into();
@@ -259,13 +281,20 @@ fn count_visit(visit: &Visit, counts: &mut SurveyCounts) {
     }
 }
 
-/// Reads complete lines and returns their length in bytes. Any data after them is a line whose
-/// write was interrupted when the machine stopped.
+/// What [`read_lines`] has read.
+struct ReadLines {
+    /// Length of the complete lines in bytes.
+    complete_bytes: u64,
+    /// The text after them: in a results file, a line whose write was interrupted.
+    partial_line: Vec<u8>,
+}
+
+/// Reads complete lines, and the text after them.
 fn read_lines(
     input: impl Read,
     name: &str,
     mut on_line: impl FnMut(ResultLine),
-) -> Result<u64, SurveyError> {
+) -> Result<ReadLines, SurveyError> {
     let mut reader = BufReader::new(input);
     let (mut text, mut complete_bytes) = (Vec::new(), 0);
     for number in 1.. {
@@ -291,7 +320,7 @@ fn read_lines(
         on_line(line);
         complete_bytes += read_bytes as u64;
     }
-    Ok(complete_bytes)
+    Ok(ReadLines { complete_bytes, partial_line: text })
 }
 
 #[cfg(test)]
@@ -372,7 +401,32 @@ mod tests {
         }
         let mut counts = SurveyCounts::default();
         let text = serde_json::to_string(&visit("/", 1)).unwrap() + "\n";
-        let error = CrawlSummary::default().read(text.as_bytes(), "r", &mut counts).unwrap_err();
-        assert!(error.to_string().contains("r: line 1: no first line"), "{error}");
+        for text in [text.as_str(), "precious"] {
+            let error = CrawlSummary::default().read(text.as_bytes(), "r", &mut counts);
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("r: line 1: no first line"), "{error}");
+        }
+        CrawlSummary::default().read(&b""[..], "r", &mut counts).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_another_program_keeps_its_contents() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes.json");
+        for text in
+            ["precious", "{\"log\":{\"entries\":[]}}", "{\"survey\":[\"of something else\"]}"]
+        {
+            std::fs::write(&path, text).unwrap();
+            let error = ResultsFile::open(&path, WalkLimits::default()).unwrap_err().to_string();
+            assert!(error.contains("another --out"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        // A first line whose write was interrupted holds nothing that would be lost.
+        for text in ["", "{\"surv"] {
+            std::fs::write(&path, text).unwrap();
+            drop(ResultsFile::open(&path, WalkLimits::default()).unwrap());
+            let header = std::fs::read_to_string(&path).unwrap();
+            assert!(header.starts_with("{\"survey\":{") && header.ends_with("}\n"), "{header}");
+        }
     }
 }

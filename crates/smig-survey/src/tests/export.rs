@@ -23,6 +23,8 @@ const JSON: &str = r#"
 
 #[test]
 fn json_lines_are_counted() {
+    let table = read(&format!("\u{feff}{}", JSON.trim_start())).unwrap();
+    assert_eq!((table.sites, table.objects), (2, 3));
     let table = read(JSON).unwrap();
     assert_eq!((table.sites, table.objects), (2, 3));
     let reached: Vec<_> = table.threshold_rows.iter().map(|row| row.sites).collect();

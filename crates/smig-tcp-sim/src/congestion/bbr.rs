@@ -325,13 +325,13 @@ impl CongestionControl for Bbr {
         self.set_cwnd(event);
     }
 
-    fn on_enter_recovery(&mut self, _in_flight: f64, _now: Time) {
+    fn on_enter_recovery(&mut self, _in_flight: f64) {
         self.save_cwnd();
     }
 
     fn on_exit_recovery(&mut self) {}
 
-    fn on_timeout(&mut self, _in_flight: f64) {
+    fn on_timeout(&mut self) {
         self.save_cwnd();
         self.was = RecoveryState::Loss;
         self.full_bw = 0.0;

@@ -110,7 +110,7 @@ impl CongestionControl for LossBased {
         }
     }
 
-    fn on_enter_recovery(&mut self, in_flight: f64, _now: Time) {
+    fn on_enter_recovery(&mut self, in_flight: f64) {
         self.reduce();
         self.prr_delivered = 0.0;
         self.recovery_in_flight = in_flight.max(1.0);
@@ -120,7 +120,7 @@ impl CongestionControl for LossBased {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_timeout(&mut self, _in_flight: f64) {
+    fn on_timeout(&mut self) {
         self.reduce();
         self.cwnd = 1.0;
     }

@@ -72,9 +72,9 @@ pub(crate) struct AckEvent {
 pub(crate) trait CongestionControl: Debug {
     fn on_ack(&mut self, event: &AckEvent);
     /// A loss was found, and recovery begins.
-    fn on_enter_recovery(&mut self, in_flight: f64, now: Time);
+    fn on_enter_recovery(&mut self, in_flight: f64);
     fn on_exit_recovery(&mut self);
-    fn on_timeout(&mut self, in_flight: f64);
+    fn on_timeout(&mut self);
     /// The timeout was spurious.
     fn on_undo(&mut self);
     /// Sends again after nothing was in flight.

@@ -227,7 +227,7 @@ impl Sender {
         if newly_lost > 0 && self.state == RecoveryState::Open {
             self.state = RecoveryState::Recovery;
             self.recovery_end = self.next;
-            self.congestion.on_enter_recovery(in_flight, now);
+            self.congestion.on_enter_recovery(in_flight);
         }
         newly_lost
     }
@@ -379,7 +379,7 @@ impl Sender {
         match timer {
             Timer::TailLossProbe => self.send_probe(now),
             Timer::Retransmission => {
-                self.congestion.on_timeout(self.scoreboard.in_flight() as f64);
+                self.congestion.on_timeout();
                 self.scoreboard.mark_all_lost();
                 self.state = RecoveryState::Loss;
                 self.recovery_end = self.next;

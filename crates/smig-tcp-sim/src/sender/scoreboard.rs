@@ -38,8 +38,8 @@ pub(super) struct Scoreboard {
     in_flight: usize,
     sacked: usize,
     lost: usize,
-    /// The latest transmission that has arrived, and when it was sent.
-    newest_delivered: Option<(u64, Time)>,
+    /// The latest transmission that has arrived.
+    newest_delivered: Option<u64>,
 }
 
 impl Scoreboard {
@@ -73,7 +73,7 @@ impl Scoreboard {
         self.segments.push_back(segment);
     }
 
-    /// Applies an acknowledgement; passes each segment that has arrived to `delivered`.
+    /// Applies an acknowledgement; passes each segment that has arrived to `delivered`, with its state before.
     pub(super) fn on_ack(&mut self, ack: &Ack, mut delivered: impl FnMut(&Segment)) {
         while let Some(segment) = self.segments.front()
             && segment.range.1 <= ack.cumulative
@@ -102,19 +102,17 @@ impl Scoreboard {
                     SegmentState::Lost => self.lost -= 1,
                     SegmentState::Sacked => continue,
                 }
+                let before = *segment;
                 segment.state = SegmentState::Sacked;
                 self.sacked += 1;
-                let segment = *segment;
-                self.note_delivered(&segment);
-                delivered(&segment);
+                self.note_delivered(&before);
+                delivered(&before);
             }
         }
     }
 
     fn note_delivered(&mut self, segment: &Segment) {
-        if self.newest_delivered.is_none_or(|(number, _)| number < segment.number) {
-            self.newest_delivered = Some((segment.number, segment.sent_at));
-        }
+        self.newest_delivered = self.newest_delivered.max(Some(segment.number));
     }
 
     /// Marks lost what was sent well before something that has arrived. Returns how many are newly lost, and
@@ -126,7 +124,7 @@ impl Scoreboard {
         reordering_window: Duration,
     ) -> (usize, Option<Time>) {
         let (mut newly_lost, mut check_at) = (0, None::<Time>);
-        let Some((newest, _)) = self.newest_delivered else { return (0, None) };
+        let Some(newest) = self.newest_delivered else { return (0, None) };
         if self.sacked == 0 && self.segments.front().is_none_or(|first| first.number > newest) {
             return (0, None);
         }
@@ -195,5 +193,40 @@ impl Scoreboard {
             self.in_flight -= 1;
             self.lost += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn segment(number: u64) -> Segment {
+        Segment {
+            range: (number * 100, (number + 1) * 100),
+            state: SegmentState::InFlight,
+            is_retransmitted: false,
+            number,
+            sent_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+            delivered: 0.0,
+            delivered_at: Time::ZERO,
+            is_app_limited: false,
+        }
+    }
+
+    #[test]
+    fn a_segment_that_arrives_is_passed_with_the_state_it_had() {
+        let mut scoreboard = Scoreboard::default();
+        (0..4).for_each(|number| scoreboard.push(segment(number)));
+        scoreboard.mark_all_lost();
+        scoreboard.push(segment(4));
+        let mut states = Vec::new();
+        let mut ack = Ack { cumulative: 100, sacks: Default::default() };
+        ack.sacks[..2].copy_from_slice(&[(400, 500), (200, 300)]);
+        scoreboard.on_ack(&ack, |segment| states.push((segment.number, segment.state)));
+        let expected =
+            [(0, SegmentState::Lost), (4, SegmentState::InFlight), (2, SegmentState::Lost)];
+        assert_eq!(states, expected);
+        assert_eq!((scoreboard.in_flight(), scoreboard.sacked(), scoreboard.lost()), (0, 2, 2));
     }
 }

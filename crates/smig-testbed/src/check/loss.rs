@@ -1,4 +1,4 @@
-//! The share of packets lost on the wire.
+//! The share of packets lost on the wire. A policer is disabled: what it drops does not reach the wire.
 
 use smig_link::{DirectionSpec, LinkCounters, LinkSpec};
 
@@ -22,7 +22,9 @@ pub(super) fn measure(
     if directions.iter().all(|direction| direction.loss.is_none()) {
         return Ok([None; 2]);
     }
-    let testbed = start_testbed(link.clone(), options)?;
+    let mut unpoliced = link.clone();
+    (unpoliced.to_client.policer, unpoliced.to_server.policer) = (None, None);
+    let testbed = start_testbed(unpoliced, options)?;
     let (server, client) = (testbed.server(), testbed.client());
     let packets = |spec: &DirectionSpec| {
         let rate = spec.rate.mean_bits_per_second() as f64 * RELATIVE_LOAD;

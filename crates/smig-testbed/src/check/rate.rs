@@ -2,8 +2,9 @@
 //!
 //! The offered load exceeds the rate, so that the queue is never empty, and the
 //! received bits are compared with the capacity of the wire in that time. Jitter
-//! and loss are disabled: jitter would shift the ends of the measured interval,
-//! and lost packets also use capacity.
+//! and aggregation are disabled, which would shift the ends of the measured interval;
+//! loss, because lost packets also use capacity; a policer, because it passes less
+//! than the wire.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -32,7 +33,8 @@ pub(super) fn measure(
 ) -> Result<[RateCheck; 2], CheckError> {
     let mut unimpaired = link.clone();
     for direction in [&mut unimpaired.to_client, &mut unimpaired.to_server] {
-        (direction.jitter, direction.loss) = (None, None);
+        (direction.jitter, direction.aggregation) = (None, None);
+        (direction.loss, direction.policer) = (None, None);
     }
     let testbed = start_testbed(unimpaired, options)?;
     let (server, client) = (testbed.server(), testbed.client());
@@ -67,15 +69,14 @@ pub(super) fn measure(
 
 /// Returns a flow of full-size packets that fills a direction.
 fn full_load(spec: &DirectionSpec, options: &CheckOptions) -> FlowSpec {
+    let mean = || spec.rate.mean_bits_per_second();
     let (rate, load) = match &spec.rate {
-        RateSpec::Constant(rate) => (rate.as_bits_per_second(), RELATIVE_LOAD),
+        RateSpec::Constant(_) => (mean(), RELATIVE_LOAD),
         RateSpec::Steps(steps) => {
             let max = steps.steps.iter().map(|step| step.rate.as_bits_per_second()).max();
             (max.unwrap_or(1), RELATIVE_LOAD)
         }
-        RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), RELATIVE_LOAD_OF_VARIABLE_RATE),
-        // The mean is unknown until the file is read, which is done here.
-        RateSpec::Trace(_) => (mean_trace_bits_per_s(spec), RELATIVE_LOAD_OF_VARIABLE_RATE),
+        RateSpec::Lte(_) | RateSpec::Trace(_) => (mean(), RELATIVE_LOAD_OF_VARIABLE_RATE),
     };
     flood(rate as f64 * load, spec.mtu as usize, options.duration)
 }
@@ -84,14 +85,6 @@ fn full_load(spec: &DirectionSpec, options: &CheckOptions) -> FlowSpec {
 pub(super) fn flood(bits_per_s: f64, bytes: usize, duration: Duration) -> FlowSpec {
     let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_s).max(MIN_GAP);
     FlowSpec { bytes, gap, duration }
-}
-
-fn mean_trace_bits_per_s(spec: &DirectionSpec) -> u64 {
-    const HOUR: Duration = Duration::from_secs(3_600);
-    let link = Link::<Vec<u8>>::new(spec, 0);
-    link.map_or(1, |link| {
-        (link.capacity_bytes(Time::ZERO, Time::ZERO + HOUR) * 8.0 / 3_600.0) as u64
-    })
 }
 
 fn compare(

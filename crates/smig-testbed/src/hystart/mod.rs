@@ -49,14 +49,14 @@ pub enum HystartError {
     },
     /// Other runs used the other value for too long.
     #[error(
-        "HyStart is one setting of the whole machine, and process {holder_pid} of another campaign has \
-         held it {} for {} minutes. Run campaigns that differ in it one after the other", on_or_off(*.on), .wait_time.as_secs() / 60
+        "HyStart is one setting of the whole machine, and other campaigns have used it {} \
+         (set by process {setter_pid}) while this one waited {} minutes. Run campaigns that differ in it one after the other", on_or_off(*.on), .wait_time.as_secs() / 60
     )]
     Busy {
         /// The value in use.
         on: bool,
-        /// ID of the process that set it.
-        holder_pid: u32,
+        /// ID of the process that set it, which may have ended; 0 if unknown.
+        setter_pid: u32,
         /// How long this run waited.
         wait_time: Duration,
     },

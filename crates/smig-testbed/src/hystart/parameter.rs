@@ -136,9 +136,9 @@ impl HystartFiles {
 
     fn wait(&self, on: bool, deadline: Instant, timeout: Duration) -> Result<(), HystartError> {
         if Instant::now() >= deadline {
-            let (on, holder_pid) =
+            let (on, setter_pid) =
                 self.state().map_or((!on, 0), |state| (state.on, state.setter_pid));
-            return Err(HystartError::Busy { on, holder_pid, wait_time: timeout });
+            return Err(HystartError::Busy { on, setter_pid, wait_time: timeout });
         }
         thread::sleep(POLL_INTERVAL);
         Ok(())
@@ -249,6 +249,8 @@ fn try_lock(file: &File, operation: FlockOperation) -> Result<bool, HystartError
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     const NO_WAIT: Duration = Duration::ZERO;
@@ -298,13 +300,21 @@ mod tests {
         let error = files.acquire(true, NO_WAIT, &|| false).unwrap_err();
         let pid = std::process::id();
         assert!(
-            matches!(error, HystartError::Busy { on: false, holder_pid, .. } if holder_pid == pid),
+            matches!(error, HystartError::Busy { on: false, setter_pid, .. } if setter_pid == pid),
             "{error}"
         );
         thread::scope(|scope| {
-            let waiting_thread = scope.spawn(|| {
-                files.acquire(true, LONG_TIMEOUT, &|| false).map(|held| (value(&files), held))
+            let (waits, has_waited) = mpsc::channel();
+            let files = &files;
+            let waiting_thread = scope.spawn(move || {
+                // Asked each time that the thread waits. The receiver may be gone by then.
+                let is_abandoned = || {
+                    let _ = waits.send(());
+                    false
+                };
+                files.acquire(true, LONG_TIMEOUT, &is_abandoned).map(|held| (value(files), held))
             });
+            has_waited.recv().expect("the other value is in use");
             drop(first_lock);
             let (value_seen, lock) = waiting_thread.join().unwrap().unwrap();
             assert_eq!(value_seen, "1");

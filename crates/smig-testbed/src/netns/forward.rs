@@ -178,14 +178,15 @@ impl ForwardLoop {
                 read += self.read_packets(direction);
             }
             self.deliver();
-            self.publish();
+            // In each turn: with a sender that always has a packet ready, this thread never sleeps.
+            if self.publish_and_handle_requests() == Continuation::Stop {
+                return;
+            }
             if read > 0 {
                 continue; // there may be more packets: do not sleep
             }
-            match self.sleep() {
-                Ok(Wake::Work) => {}
-                // The descriptors belong to this thread: an error is permanent.
-                Ok(Wake::Stop) | Err(_) => return,
+            if self.sleep().is_err() {
+                return; // the descriptors belong to this thread: an error is permanent
             }
         }
     }
@@ -234,7 +235,8 @@ impl ForwardLoop {
         }
     }
 
-    fn sleep(&mut self) -> Result<Wake, Errno> {
+    /// Waits for a packet, the time at which one is due, or a request.
+    fn sleep(&mut self) -> Result<(), Errno> {
         let next_event =
             self.directions.iter().filter_map(|direction| direction.link.next_pop_at()).min();
         if next_event != self.armed_for {
@@ -258,27 +260,27 @@ impl ForwardLoop {
             // Forces the timer to be set again, which also clears its readiness.
             self.armed_for = Some(Time::ZERO);
         }
-        Ok(if woken { self.handle_requests() } else { Wake::Work })
-    }
-
-    /// Handles requests of other threads.
-    fn handle_requests(&mut self) -> Wake {
-        let _ = rustix::io::read(&*self.wake_fd, &mut [0; 8]);
-        let ForwarderControl { stop_requested: stop, new_origin: restart } =
-            std::mem::take(&mut lock(&self.state).control);
-        if let Some(from) = restart {
-            for direction in &mut self.directions {
-                direction.link.start_at(from);
-            }
+        if woken {
+            // The next turn handles the request.
+            let _ = rustix::io::read(&*self.wake_fd, &mut [0; 8]);
         }
-        if stop { Wake::Stop } else { Wake::Work }
+        Ok(())
     }
 
-    fn publish(&mut self) {
+    /// Publishes counters and lateness, and handles requests of other threads.
+    fn publish_and_handle_requests(&mut self) -> Continuation {
         let counters = [0, 1].map(|index: usize| self.directions[index].link.counters());
         let mut state = lock(&self.state);
         state.counters = counters;
         self.unpublished_lateness.drain(..).for_each(|late| state.lateness.record(late));
+        let ForwarderControl { stop_requested, new_origin } = std::mem::take(&mut state.control);
+        drop(state);
+        if let Some(origin) = new_origin {
+            for direction in &mut self.directions {
+                direction.link.start_at(origin);
+            }
+        }
+        if stop_requested { Continuation::Stop } else { Continuation::Continue }
     }
 
     fn recycle(&mut self, buffer: Vec<u8>) {
@@ -299,8 +301,10 @@ impl Captures {
     }
 }
 
-enum Wake {
-    Work,
+/// Whether the thread goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Continuation {
+    Continue,
     Stop,
 }
 
@@ -331,4 +335,41 @@ fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
 pub fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::mpsc;
+
+    use smig_link::{DirectionSpec, LinkSpec};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A direction whose sender always has a packet ready.
+    fn flooded(spec: &DirectionSpec) -> LinkDirection {
+        let open = |path: &str| {
+            Arc::new(OwnedFd::from(File::options().read(true).write(true).open(path).unwrap()))
+        };
+        let link = Link::with_log(spec, 0, Box::new(()) as BoxedLog).unwrap();
+        LinkDirection { source: open("/dev/zero"), destination: open("/dev/null"), link }
+    }
+
+    #[test]
+    fn a_flooded_forwarder_stops_when_requested() {
+        let spec = LinkSpec::paper_wired();
+        let directions = [flooded(&spec.to_client), flooded(&spec.to_server)];
+        let mut forwarder = Forwarder::start(directions, Captures::default(), 1_500).unwrap();
+        let (stopped, is_stopped) = mpsc::channel();
+        let stopping = thread::spawn(move || {
+            forwarder.stop();
+            stopped.send(forwarder.report()).unwrap();
+        });
+        let report =
+            is_stopped.recv_timeout(LIMIT).expect("the forwarder stops while packets arrive");
+        assert!(report.to_client.offered_packets > 0, "{report:?}");
+        stopping.join().unwrap();
+    }
 }

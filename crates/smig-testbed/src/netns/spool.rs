@@ -76,28 +76,18 @@ impl<T: Send + 'static> Spool<T> {
         Ok((spool, outcome))
     }
 
-    /// Appends one item.
-    pub(super) fn push(&mut self, item: T) {
-        self.chunk.push(item);
-        self.flush_chunk_if_full();
-    }
-
     /// Appends several items to one chunk.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         self.chunk.extend(items);
-        self.flush_chunk_if_full();
+        if self.chunk.len() >= self.chunk_items {
+            self.flush_chunk();
+        }
     }
 
     /// Sets the number of items per chunk.
     pub(super) const fn with_chunks_of(mut self, items: usize) -> Self {
         self.chunk_items = items;
         self
-    }
-
-    fn flush_chunk_if_full(&mut self) {
-        if self.chunk.len() >= self.chunk_items {
-            self.flush_chunk();
-        }
     }
 
     fn flush_chunk(&mut self) {

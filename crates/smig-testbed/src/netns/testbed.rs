@@ -42,7 +42,7 @@ pub struct Testbed {
     origin: Time,
 }
 
-/// A link between the hosts, and the logs of its directions.
+/// A link between the hosts, and the logs of its directions: [`TestbedBuilder`] sets those of the first link.
 pub struct LinkSetup {
     spec: LinkSpec,
     to_client_log: BoxedLog,
@@ -54,20 +54,6 @@ impl LinkSetup {
     #[must_use]
     pub fn new(spec: LinkSpec) -> Self {
         Self { spec, to_client_log: Box::new(()), to_server_log: Box::new(()) }
-    }
-
-    /// Sets the log of packets from the server to the client.
-    #[must_use]
-    pub fn log_to_client(mut self, log: BoxedLog) -> Self {
-        self.to_client_log = log;
-        self
-    }
-
-    /// Sets the log of packets from the client to the server.
-    #[must_use]
-    pub fn log_to_server(mut self, log: BoxedLog) -> Self {
-        self.to_server_log = log;
-        self
     }
 }
 

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use smig_link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
+use smig_link::{
+    DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, PolicerSpec, Rate, RateSpec,
+};
 use smig_testbed::check::{CheckOptions, check};
-use smig_testbed::netns::{CaptureSpec, LinkSetup, LogFile, Testbed, TestbedError};
+use smig_testbed::netns::{CaptureSpec, LinkSetup, Testbed, TestbedError};
 
-use super::tcp::{connect_and_read_congestion_control, download, download_on, link};
+use super::tcp::{SharedLog, connect_and_read_congestion_control, download, download_on, link};
 
 pub(crate) fn links_are_independent() -> Result<()> {
     let slow = link(Rate::mbit(5), 60, 100);
@@ -45,17 +47,14 @@ pub(crate) fn links_are_independent() -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn a_log_file_agrees_with_the_counters() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("to-client.csv");
+pub(crate) fn a_log_agrees_with_the_counters() -> Result<()> {
     let mut spec = link(Rate::mbit(20), 10, 20);
     spec.to_client.loss = Some(LossSpec::Random(0.02));
-    let (log, outcome) = LogFile::create(&path)?;
-    let testbed = Testbed::builder(spec).seed(7).log_to_client(Box::new(log)).start()?;
+    let log = SharedLog::default();
+    let testbed = Testbed::builder(spec).seed(7).log_to_client(Box::new(log.clone())).start()?;
     ensure!(download(&testbed, 500_000)?.correct_bytes == 500_000);
     let counters = testbed.finish()?[0].to_client;
-    outcome.check()?;
-    let events = LogFile::read(&path)?;
+    let events = log.0.lock().expect("not poisoned");
     let count = |kind| events.iter().filter(|event| event.kind == kind).count() as u64;
     let lost_drops = count(LinkEventKind::Drop(DropReason::Lost));
     let full_queue_drops = count(LinkEventKind::Drop(DropReason::Full));
@@ -179,6 +178,29 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
         "{loss:?}"
     );
     ensure!(check.to_server.loss.is_none());
+    Ok(())
+}
+
+/// The wire of a link with a policer is measured, and that of one with a trace file at its mean rate.
+pub(crate) fn a_policer_and_a_trace_do_not_hide_the_wire() -> Result<()> {
+    let options = CheckOptions { duration: Duration::from_millis(600), max_repeats: 0, seed: 3 };
+    let mut policed = link(Rate::mbit(8), 20, 20);
+    // Less than the probes of the delay need.
+    let rate = Rate::bits_per_second(40_000);
+    policed.to_client.policer = Some(PolicerSpec { rate, burst_bytes: 1_500 });
+    let to_client = check("a link with a policer", &policed, &options)?.to_client;
+    ensure!((to_client.rate.expected_mbit_per_s - 8.0).abs() < 1e-6, "{to_client:?}");
+    ensure!(to_client.rate.measured_mbit_per_s > 0.5, "{to_client:?}");
+    ensure!(to_client.delay.probes > 50, "{to_client:?}");
+
+    let directory = tempfile::tempdir()?;
+    let mut traced = link(Rate::mbit(8), 20, 20);
+    // Two packets in 3 ms: 8 Mbit/s.
+    let trace = directory.path().join("8-mbit.trace");
+    std::fs::write(&trace, "3\n3\n")?;
+    traced.to_client.rate = RateSpec::Trace(trace);
+    let to_client = check("a link with a trace", &traced, &options)?.to_client;
+    ensure!(to_client.delay.probes > 10, "{to_client:?}");
     Ok(())
 }
 

@@ -60,7 +60,7 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 19] = [
+const TESTS: [(&str, Test); 20] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
@@ -69,11 +69,15 @@ const TESTS: [(&str, Test); 19] = [
     ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
     ("nothing_is_left_behind", tcp::nothing_is_left_behind),
     ("links_are_independent", links::links_are_independent),
-    ("a_log_file_agrees_with_the_counters", links::a_log_file_agrees_with_the_counters),
+    ("a_log_agrees_with_the_counters", links::a_log_agrees_with_the_counters),
     ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
     ("packets_respect_the_links_MTU", links::packets_respect_the_links_mtu),
     ("an_invalid_link_is_refused", links::an_invalid_link_is_refused),
     ("a_link_is_measured", links::a_link_is_measured),
+    (
+        "a_policer_and_a_trace_do_not_hide_the_wire",
+        links::a_policer_and_a_trace_do_not_hide_the_wire,
+    ),
     ("a_varying_link_is_compared_with_its_model", links::a_varying_link_is_compared_with_its_model),
     (
         "a_program_is_inside_and_dies_with_its_handle",

@@ -37,7 +37,7 @@ pub(crate) fn nothing_is_faster_than_the_link() -> Result<()> {
 
 /// A log that the test can read.
 #[derive(Clone, Default)]
-struct SharedLog(Arc<Mutex<Vec<LinkEvent>>>);
+pub(crate) struct SharedLog(pub(crate) Arc<Mutex<Vec<LinkEvent>>>);
 
 impl LinkLog for SharedLog {
     fn record(&mut self, event: LinkEvent) {

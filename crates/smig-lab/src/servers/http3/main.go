@@ -4,7 +4,7 @@
 // output: one line each way, with the number of the request.
 //
 //	get ID PATH SIZE, post ID PATH SIZE, cancel ID
-//	head ID, data ID BYTES, end ID, error ID TEXT
+//	head ID, data ID BYTES, end ID, damaged ID, error ID TEXT
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -102,7 +103,10 @@ func client(origin, certificate string) {
 			cancels[words[1]] = cancel
 			lock.Unlock()
 			go func() {
-				if err := transfer(ctx, transport, origin, words, &out); err != nil {
+				err := transfer(ctx, transport, origin, words, &out)
+				if errors.Is(err, errDamaged) {
+					out.line("damaged %s", words[1])
+				} else if err != nil {
 					out.line("error %s %s", words[1], strings.ReplaceAll(err.Error(), "\n", " "))
 				} else {
 					out.line("end %s", words[1])
@@ -117,6 +121,9 @@ func client(origin, certificate string) {
 		}
 	}
 }
+
+// errDamaged says that a body is not the content that it should be.
+var errDamaged = errors.New("the body is damaged")
 
 func transfer(ctx context.Context, transport *http3.Transport, origin string, words []string, out *reports) error {
 	size, err := strconv.ParseInt(words[3], 10, 64)
@@ -149,7 +156,7 @@ func transfer(ctx context.Context, transport *http3.Transport, origin string, wo
 		read, err := response.Body.Read(chunk)
 		if read > 0 {
 			if _, fail := io.ReadFull(content, expected[:read]); fail != nil || string(expected[:read]) != string(chunk[:read]) {
-				return fmt.Errorf("the body is damaged")
+				return errDamaged
 			}
 			out.line("data %s %d", id, read)
 		}

@@ -26,8 +26,14 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);
     let view = View { from_us: 0, to_us, width: column_width };
     let min_rows = timelines.iter().map(|one| requests::row_count(one, &view)).max().unwrap_or(0);
-    let mut figures: Vec<Figure> =
-        timelines.iter().map(|timeline| figure(timeline, &view, min_rows)).collect();
+    let mut panels: Vec<_> =
+        timelines.iter().map(|timeline| run_panels(timeline, &view, min_rows)).collect();
+    add_missing_panels(&mut panels);
+    let mut figures: Vec<Figure> = timelines
+        .iter()
+        .zip(panels)
+        .map(|(timeline, panels)| figure(timeline, &view, panels))
+        .collect();
     share_scales(&mut figures);
     let fact_lines: Vec<Vec<String>> =
         timelines.iter().map(|timeline| wrap_facts(facts(timeline), column_width)).collect();
@@ -59,11 +65,13 @@ pub fn render_side_by_side(timelines: &[&Timeline], width: f64) -> String {
     ))
 }
 
-/// Builds the panels; those without values are left out, except the strip of the marks.
-fn figure(timeline: &Timeline, view: &View, min_rows: usize) -> Figure {
+/// The panels of a run, from the top; `None` for those without values.
+type RunPanels = [Option<Panel>; 7];
+
+/// Builds the panels of a run; the strip of the marks always exists.
+fn run_panels(timeline: &Timeline, view: &View, min_rows: usize) -> RunPanels {
     let connections = Connections::of(timeline);
-    let marks = action_marks(timeline, &connections, view);
-    let panels = [
+    [
         Some(panels::mark_strip(view)),
         requests::requests_panel(timeline, &connections, view, min_rows).map(without_names),
         requests::durations_panel(timeline, &connections, view).map(without_names),
@@ -75,14 +83,30 @@ fn figure(timeline: &Timeline, view: &View, min_rows: usize) -> Figure {
             .map(with_title("Queue of the link (red: dropped)")),
         panels::combined_send_buffers_panel(timeline, &connections, view),
         panels::round_trips_panel(timeline, &connections, view).map(without_names),
-    ];
+    ]
+}
+
+/// Gives a run without values an empty panel where another run has them, so that the panels below are at the same
+/// heights in all runs.
+fn add_missing_panels(runs: &mut [RunPanels]) {
+    for row in 0..runs.first().map_or(0, |panels| panels.len()) {
+        let Some(model) = runs.iter().find_map(|panels| panels[row].clone()) else { continue };
+        let empty = Panel { layers: Vec::new(), rules: Vec::new(), ..model };
+        for panels in runs.iter_mut() {
+            panels[row].get_or_insert_with(|| empty.clone());
+        }
+    }
+}
+
+fn figure(timeline: &Timeline, view: &View, panels: RunPanels) -> Figure {
+    let connections = Connections::of(timeline);
     Figure {
         title: timeline.head.title.clone(),
         description: connections.describe(),
         width: view.width,
         x: Axis::between(0.0, view.to_us as f64 / 1e6, "s"),
         panels: panels.into_iter().flatten().collect(),
-        event_lines: marks,
+        event_lines: action_marks(timeline, &connections, view),
     }
 }
 

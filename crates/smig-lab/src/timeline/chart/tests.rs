@@ -248,9 +248,19 @@ fn side_by_side_charts_share_scales() {
     let svg = render_side_by_side(&[&first, &second], 1_000.0);
     assert_balanced(&svg);
     assert!(svg.contains("A &lt;run&gt;") && svg.contains("Another"));
+    assert_same_panels(&svg);
+    // A run in which nothing was complete or queued has these panels too, without values.
+    second.spans.iter_mut().for_each(|span| span.outcome = SpanOutcome::Unfinished);
+    second.tracks.retain(|track| !matches!(track.subject, Subject::Link { .. }));
+    assert_same_panels(&render_side_by_side(&[&first, &second], 1_000.0));
+    assert_same_panels(&render_side_by_side(&[&second, &first], 1_000.0));
+    assert_balanced(&render_side_by_side(&[], 1_000.0));
+}
+
+/// Asserts that the panels' titles and the numbers of the y axes of two runs are the same, at the same heights.
+fn assert_same_panels(svg: &str) {
     let columns: Vec<&str> = svg.split("<g transform=\"translate(").skip(1).collect();
     assert_eq!(columns.len(), 2);
-    // The panels' titles and the numbers of the y axes are the same, at the same heights.
     for attribute in ["class=\"name\"", "text-anchor=\"end\""] {
         let [first, second] = [columns[0], columns[1]].map(|column| -> Vec<&str> {
             let elements = column.split("<text ").filter_map(|text| text.split_once("</text>"));
@@ -261,7 +271,6 @@ fn side_by_side_charts_share_scales() {
         assert_eq!(first, second);
         assert!(first.len() >= 5, "{svg}");
     }
-    assert_balanced(&render_side_by_side(&[], 1_000.0));
 }
 
 #[test]
