@@ -8,11 +8,13 @@ use crate::support::{
 };
 use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt as _, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{
     Cleartext, CleartextTrust, Client, MigrationConfig, MigrationMode, ObserverEvent, Offers,
-    Origin, Server, Trust,
+    Origin, PolicyDecision, Server, StayReason, Trust,
 };
+use tokio::sync::mpsc;
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
@@ -333,4 +335,90 @@ async fn a_response_can_hint_to_migrate_or_to_stay() {
     }
     wait_for_event(&mut server_events, is_migration).await;
     assert_eq!(server.stats().migrations_initiated, 1);
+}
+
+#[tokio::test]
+async fn a_declined_migration_is_tried_again() {
+    let (server, client) = pair();
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let mut rules = MigrationConfig::default();
+    rules.policy.min_concurrent = 0;
+    rules.policy.min_transfer_time = Duration::ZERO;
+    let server =
+        server.migration(rules).observer(server_observer).start(service_fn(answer)).unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let mut config = smig::Config::client();
+    // The client follows no migration.
+    config.smig.as_mut().unwrap().max_migrations_per_stream = 0;
+    let client =
+        client.engine(config).migration(never_migrate()).observer(observer).build().unwrap();
+    drop(client.request(get(url(&server, "/"))).await.unwrap());
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
+    let (hash, _) = digest(response.into_body()).await.unwrap();
+    assert_eq!(hash, sha256(&bytes(LEN)));
+    for _ in 0..2 {
+        wait_for_event(&mut server_events, |event| {
+            matches!(event, ObserverEvent::MigrationDeclined { .. })
+        })
+        .await;
+    }
+}
+
+/// An upload of a terabyte, of which the test sends pieces.
+fn endless_upload(
+    url: String,
+    hint: smig::MigrationHint,
+) -> (Request<crate::support::Body>, mpsc::Sender<Bytes>) {
+    let (pieces, receiver) = mpsc::channel(1);
+    let frames = futures_util::stream::unfold(receiver, async |mut receiver| {
+        let piece = receiver.recv().await?;
+        Some((Ok::<_, smig::BoxError>(Frame::data(piece)), receiver))
+    });
+    let request = Request::post(url)
+        .header("content-length", 1_u64 << 40)
+        .extension(hint)
+        .body(StreamBody::new(frames).boxed())
+        .unwrap();
+    (request, pieces)
+}
+
+#[tokio::test]
+async fn a_migrated_upload_is_no_company_for_another() {
+    let (server, client) = pair();
+    let mut config = smig::Config::server();
+    // There is a connection to migrate to for the first upload only.
+    config.smig.as_mut().unwrap().max_connections = 2;
+    let server = server
+        .engine(config)
+        .migration(never_migrate())
+        .start(service_fn(|request: Request<smig::Incoming>| async move {
+            drop(digest(request.into_body()).await);
+            std::future::pending::<Result<http::Response<crate::support::Body>, smig::BoxError>>()
+                .await
+        }))
+        .unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let client = client.observer(observer).build().unwrap();
+    let (first, first_pieces) = endless_upload(url(&server, "/"), smig::MigrationHint::Migrate);
+    let uploading = client.clone();
+    let _first = tokio::spawn(async move { uploading.request(first).await });
+    first_pieces.send(bytes(64 << 10)).await.unwrap();
+    wait_for_event(&mut events, is_migration).await;
+    let (second, pieces) = endless_upload(url(&server, "/"), smig::MigrationHint::None);
+    let _second = tokio::spawn(async move { client.request(second).await });
+    // The first counts for a second after its opening.
+    let sending = async {
+        while pieces.send(bytes(4 << 10)).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let is_alone = |event: &ObserverEvent| {
+        let alone = PolicyDecision::Stays(StayReason::NoConcurrency);
+        matches!(event, ObserverEvent::PolicyDecided { decision, .. } if *decision == alone)
+    };
+    tokio::select! {
+        () = sending => panic!("the second upload has ended"),
+        _ = wait_for_event(&mut events, is_alone) => {}
+    }
 }
