@@ -8,13 +8,11 @@ use crate::support::{
 };
 use bytes::Bytes;
 use http::Request;
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, Full};
 use smig::{
     Cleartext, CleartextTrust, Client, MigrationConfig, MigrationMode, ObserverEvent, Offers,
-    Origin, PolicyDecision, Server, StayReason, Trust,
+    Origin, Server, Trust,
 };
-use tokio::sync::mpsc;
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
@@ -362,63 +360,5 @@ async fn a_declined_migration_is_tried_again() {
             matches!(event, ObserverEvent::MigrationDeclined { .. })
         })
         .await;
-    }
-}
-
-/// An upload of a terabyte, of which the test sends pieces.
-fn endless_upload(
-    url: String,
-    hint: smig::MigrationHint,
-) -> (Request<crate::support::Body>, mpsc::Sender<Bytes>) {
-    let (pieces, receiver) = mpsc::channel(1);
-    let frames = futures_util::stream::unfold(receiver, async |mut receiver| {
-        let piece = receiver.recv().await?;
-        Some((Ok::<_, smig::BoxError>(Frame::data(piece)), receiver))
-    });
-    let request = Request::post(url)
-        .header("content-length", 1_u64 << 40)
-        .extension(hint)
-        .body(StreamBody::new(frames).boxed())
-        .unwrap();
-    (request, pieces)
-}
-
-#[tokio::test]
-async fn a_migrated_upload_is_no_company_for_another() {
-    let (server, client) = pair();
-    let mut config = smig::Config::server();
-    // There is a connection to migrate to for the first upload only.
-    config.smig.as_mut().unwrap().max_connections = 2;
-    let server = server
-        .engine(config)
-        .migration(never_migrate())
-        .start(service_fn(|request: Request<smig::Incoming>| async move {
-            drop(digest(request.into_body()).await);
-            std::future::pending::<Result<http::Response<crate::support::Body>, smig::BoxError>>()
-                .await
-        }))
-        .unwrap();
-    let (observer, mut events) = EventRecorder::new();
-    let client = client.observer(observer).build().unwrap();
-    let (first, first_pieces) = endless_upload(url(&server, "/"), smig::MigrationHint::Migrate);
-    let uploading = client.clone();
-    let _first = tokio::spawn(async move { uploading.request(first).await });
-    first_pieces.send(bytes(64 << 10)).await.unwrap();
-    wait_for_event(&mut events, is_migration).await;
-    let (second, pieces) = endless_upload(url(&server, "/"), smig::MigrationHint::None);
-    let _second = tokio::spawn(async move { client.request(second).await });
-    // The first counts for a second after its opening.
-    let sending = async {
-        while pieces.send(bytes(4 << 10)).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let is_alone = |event: &ObserverEvent| {
-        let alone = PolicyDecision::Stays(StayReason::NoConcurrency);
-        matches!(event, ObserverEvent::PolicyDecided { decision, .. } if *decision == alone)
-    };
-    tokio::select! {
-        () = sending => panic!("the second upload has ended"),
-        _ = wait_for_event(&mut events, is_alone) => {}
     }
 }
