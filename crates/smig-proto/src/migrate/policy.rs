@@ -447,7 +447,7 @@ mod tests {
             (10, 600, 2828),
             (30, 40, 98),
             (100, 20, 63),
-            (100, 80, 410),
+            (100, 80, 409),
         ] {
             let rtt = Duration::from_millis(rtt_ms);
             let path = PathState { rtt, window: u64::MAX, ..WARM };
