@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::pacer::Bounds;
+use super::bounds::Bounds;
 
 /// The time that a piece takes on the path. Also the resolution of the owner's timer.
 const PIECE_TIME: Duration = Duration::from_millis(1);

@@ -11,10 +11,12 @@
 //! | `base_rtt` | the round-trip time without a queue: a minimum that ages |
 //! | `path_noise` | how much a path varies by itself, its losses, acknowledgements that come in bursts |
 //! | `sharing` | whose queue it is, and the fair part of the path beside others |
-//! | `pacer` | [`Pacer`]: [`Bounds`] for all bulk together, a rate and bytes in flight. They bound the queue in the long run |
+//! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
+//! | `pacer` | [`Pacer`]: measures the path and sets the bounds, which keep the queue short in the long run |
 //! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written within the bounds; it yields to interactive data for as long as that occupies the path |
 
 mod base_rtt;
+mod bounds;
 mod bucket;
 mod delivery_rate;
 mod pacer;
@@ -22,6 +24,7 @@ mod path_noise;
 mod sample;
 mod sharing;
 
+pub use bounds::Bounds;
 pub use bucket::BulkBucket;
-pub use pacer::{Bounds, MIN_PACED_RTT, Pacer};
+pub use pacer::{MIN_PACED_RTT, Pacer};
 pub use sample::RateSample;

@@ -120,6 +120,13 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             migration.policy.min_transfer_time,
             "Do not migrate a body that takes less time than this at the measured rate"
         ),
+        integer!(
+            "migration.min_cold_start_ratio",
+            "min-cold-start-ratio",
+            migration.policy.min_cold_start_ratio,
+            "Do not migrate a paced body that takes less than this many times what slow start on the other connection \
+            costs it (200: 0.5 %; 0: always migrate)"
+        ),
         size!(
             "migration.unknown_length_after",
             "unknown-length-after",

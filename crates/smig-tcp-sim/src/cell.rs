@@ -8,6 +8,7 @@ use smig_pace::Pacer;
 use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
 use crate::network::{Network, PathSpec};
+use crate::sender::TcpInfo;
 use crate::session::{BulkConnection, Release, Schedule, Session};
 
 /// Small responses during a run.
@@ -66,6 +67,8 @@ pub struct Measurement {
     pub bulk_rate: f64,
     /// From the request to the last byte.
     pub bulk_time: Option<Duration>,
+    /// The connection that the download left, when it migrated.
+    pub info_at_move: Option<TcpInfo>,
     /// Bytes per second of others' downloads.
     pub cross_rate: f64,
     /// Mean queue in packets.
@@ -119,10 +122,13 @@ impl Cell {
         let interactive = network.connect(self.algorithm, self.initial_window, rtt);
         let bulk = match sending.connection {
             BulkConnection::Shared => interactive,
-            BulkConnection::Own => network.connect(self.algorithm, self.initial_window, rtt),
+            BulkConnection::Own | BulkConnection::Moved { .. } => {
+                network.connect(self.algorithm, self.initial_window, rtt)
+            }
         };
         let (bytes, flows) = (self.responses.bytes, [interactive, bulk]);
-        let session = Session::new(flows, sending.release, self.schedule, bytes);
+        let session =
+            Session::new(flows, sending.connection, sending.release, self.schedule, bytes);
         let cross = self.cross.iter().map(|&spec| CrossSource::new(spec, rtt)).collect();
         let mut run = Run {
             cell: self,
@@ -235,6 +241,7 @@ impl Run<'_> {
             bulk_rate,
             bulk_time: (self.session.bulk_completed)
                 .map(|at| at.since(Time::ZERO + self.cell.bulk_start)),
+            info_at_move: self.session.info_at_move,
             cross_rate,
             queue: self.queue_sum as f64 / (self.now().as_secs_f64() * 1e3).max(1.0),
         }

@@ -21,7 +21,7 @@ const BULK_START: Duration = ms(1_000);
 const NEVER: Duration = Duration::from_secs(10_000);
 
 /// Returns a wired link with a drop-tail queue, and the usual workload.
-fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algorithm) -> Cell {
+pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algorithm) -> Cell {
     let rate = Rate::kbit(kbit);
     let half = Duration::from_micros(rtt_ms * 500);
     let seconds = if kbit >= 100_000 { 12 } else { 25 } + rtt_ms / 20;

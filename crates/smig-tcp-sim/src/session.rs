@@ -9,6 +9,7 @@ use smig_proto::Instant;
 
 use crate::network::Network;
 use crate::packet::MSS;
+use crate::sender::TcpInfo;
 
 /// How bulk is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,11 @@ pub enum BulkConnection {
     Shared,
     /// Its own.
     Own,
+    /// The shared one, until this number of bytes is written: then a new one of its own.
+    Moved {
+        /// Bytes.
+        after: u64,
+    },
 }
 
 /// A process that does not always run.
@@ -61,8 +67,15 @@ pub(crate) struct Session {
     bucket: BulkBucket,
     release: Release,
     schedule: Option<Schedule>,
-    interactive: usize,
+    /// The connection with small responses, and the second one; they may be the same.
+    flows: [usize; 2],
+    /// The one that carries bulk now.
     bulk: usize,
+    /// Bytes of bulk after which it migrates to the second one.
+    move_after: u64,
+    bulk_written: u64,
+    /// The connection that it left, then.
+    pub(crate) info_at_move: Option<TcpInfo>,
     /// Bytes of bulk that are still to be written; `None` before the download is requested.
     bulk_left: Option<u64>,
     bulk_delivered: u64,
@@ -80,17 +93,26 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         flows: [usize; 2],
+        connection: BulkConnection,
         release: Release,
         schedule: Option<Schedule>,
         response_bytes: u64,
     ) -> Self {
+        let (bulk, move_after) = match connection {
+            BulkConnection::Shared => (flows[0], u64::MAX),
+            BulkConnection::Own => (flows[1], u64::MAX),
+            BulkConnection::Moved { after } => (flows[0], after),
+        };
         Self {
             pacer: None,
             bucket: BulkBucket::new(instant(Time::ZERO), Bounds::NONE, MAX_DEFERRAL),
             release,
             schedule,
-            interactive: flows[0],
-            bulk: flows[1],
+            flows,
+            bulk,
+            move_after,
+            bulk_written: 0,
+            info_at_move: None,
             bulk_left: None,
             bulk_delivered: 0,
             written: [VecDeque::new(), VecDeque::new()],
@@ -115,13 +137,15 @@ impl Session {
         self.pacer.as_ref()
     }
 
-    fn is_shared(&self) -> bool {
-        self.interactive == self.bulk
+    /// The session's connections.
+    fn connections(&self) -> &[usize] {
+        let count = if self.flows[0] == self.flows[1] { 1 } else { 2 };
+        &self.flows[..count]
     }
 
     /// The index of a connection's state.
     fn index(&self, flow: usize) -> usize {
-        usize::from(flow != self.interactive)
+        usize::from(flow != self.flows[0])
     }
 
     /// Returns when it must run next.
@@ -154,7 +178,7 @@ impl Session {
         }
         let mut sent = 0;
         for id in network.take_requests() {
-            let end = network.write(self.interactive, self.response_bytes);
+            let end = network.write(self.flows[0], self.response_bytes);
             self.written[0].push_back((end, Content::Response(id)));
             sent += self.response_bytes;
         }
@@ -163,7 +187,7 @@ impl Session {
         }
         let instant = instant(now);
         if self.release >= Release::Rate && self.pacer.is_none() {
-            let pacer = Pacer::new(instant, network.info(self.interactive).min_rtt);
+            let pacer = Pacer::new(instant, network.info(self.flows[0]).min_rtt);
             self.bucket = BulkBucket::new(instant, pacer.bounds(), MAX_DEFERRAL);
             self.pacer = Some(pacer);
         }
@@ -188,9 +212,8 @@ impl Session {
 
     /// What the client's application has received.
     fn receive(&mut self, network: &Network) {
-        let count = if self.is_shared() { 1 } else { 2 };
-        for (index, flow) in [self.interactive, self.bulk].into_iter().take(count).enumerate() {
-            let delivered = network.delivered(flow);
+        for index in 0..self.connections().len() {
+            let delivered = network.delivered(self.flows[index]);
             while self.arrived[index] < delivered
                 && let Some(&(end, content)) = self.written[index].front()
             {
@@ -209,26 +232,33 @@ impl Session {
             }
         }
         let is_written = self.bulk_left == Some(0) && self.bulk_completed.is_none();
-        let index = self.index(self.bulk);
-        if is_written && !self.written[index].iter().any(|(_, content)| *content == Content::Bulk) {
+        let mut written = self.written.iter().flatten();
+        if is_written && !written.any(|(_, content)| *content == Content::Bulk) {
             self.bulk_completed = Some(network.now());
         }
     }
 
     fn sample(&mut self, network: &Network) {
         let now = instant(network.now());
-        let flows = if self.is_shared() { 1 } else { 2 };
-        let infos = [network.info(self.interactive), network.info(self.bulk)];
+        let infos: Vec<_> = self.connections().iter().map(|&flow| network.info(flow)).collect();
         let (mut in_flight, mut min_rtt) = (0, Duration::MAX);
-        for (index, info) in infos[..flows].iter().enumerate() {
+        for (index, info) in infos.iter().enumerate() {
             self.acknowledged += info.acknowledged - self.last_acknowledged[index];
             self.last_acknowledged[index] = info.acknowledged;
             in_flight += info.in_flight;
             min_rtt = min_rtt.min(info.min_rtt);
         }
-        let Some(pacer) = &mut self.pacer else { return };
-        let bulk = infos[flows - 1];
-        if bulk.in_flight == 0 && self.bulk_left == Some(0) {
+        // Those that have carried bulk.
+        let (first, last) = match self.move_after {
+            u64::MAX => (self.index(self.bulk), self.index(self.bulk)),
+            _ => (0, self.index(self.bulk)),
+        };
+        let with_bulk = infos.get(first..=last).unwrap_or_default();
+        let sending = with_bulk.iter().filter(|info| info.in_flight > 0);
+        let measured = sending.min_by_key(|info| info.rtt).or_else(|| with_bulk.last());
+        let bulk_in_flight = with_bulk.iter().map(|info| info.in_flight).sum();
+        let (Some(pacer), Some(measured)) = (&mut self.pacer, measured) else { return };
+        if bulk_in_flight == 0 && self.bulk_left == Some(0) {
             pacer.on_idle(now);
             return;
         }
@@ -237,11 +267,11 @@ impl Session {
             RateSample {
                 acknowledged: self.acknowledged,
                 sent: self.acknowledged + in_flight,
-                rtt: bulk.rtt,
-                in_flight: bulk.in_flight,
-                rtt_deviation: bulk.rtt_deviation,
+                rtt: measured.rtt,
+                in_flight: bulk_in_flight,
+                rtt_deviation: measured.rtt_deviation,
                 min_rtt,
-                retransmitted: infos[..flows].iter().map(|info| info.retransmitted).sum(),
+                retransmitted: infos.iter().map(|info| info.retransmitted).sum(),
                 mss: MSS as u32,
             },
         );
@@ -254,6 +284,11 @@ impl Session {
             return;
         }
         self.bulk_left = Some(left - bytes);
+        if self.bulk_written >= self.move_after && self.info_at_move.is_none() {
+            self.info_at_move = Some(network.info(self.bulk));
+            self.bulk = self.flows[1];
+        }
+        self.bulk_written += bytes;
         let end = network.write(self.bulk, bytes);
         let index = self.index(self.bulk);
         let written = &mut self.written[index];
@@ -305,9 +340,8 @@ impl Session {
 
     /// Returns the bytes that were written to both connections and not acknowledged.
     fn outstanding(&self, network: &Network) -> u64 {
-        let flows = if self.is_shared() { 1 } else { 2 };
-        let infos = [self.interactive, self.bulk].into_iter().take(flows);
-        infos.map(|flow| network.info(flow)).map(|info| info.in_flight + info.unsent).sum()
+        let infos = self.connections().iter().map(|&flow| network.info(flow));
+        infos.map(|info| info.in_flight + info.unsent).sum()
     }
 }
 

@@ -1,24 +1,28 @@
 //! Migration of running streams: feeds the engine's policy with what the sockets report.
 //!
 //! The decision is that of the policy. The server uses this module for what it sends, the client for what it
-//! sends or receives.
+//! sends or receives. [`path`] samples the sockets.
+
+mod path;
 
 use std::time::Duration;
 
 use smig_proto::policy::{
     Decision, MigrationHint, MigrationPolicy, PolicyInput, StayReason, Transfer,
 };
-use smig_proto::{ConnId, Instant, MigrationTarget, StreamKey};
+use smig_proto::{Instant, MigrationTarget, StreamKey, StreamView};
 
 use crate::driver::TurnCx;
 use crate::snapshot::{MigrationCause, PendingMigration, PolicyDecision, StreamRecord};
+
+use path::{MeasuredPath, PathWatch};
 
 /// Bytes of body between two evaluations of the rules for a stream.
 const EVALUATION_STEP_BYTES: u64 = 32 << 10;
 /// How long a stream counts as recently opened.
 const RECENT_TIME: Duration = Duration::from_secs(1);
-/// Shortest interval between two reads of a connection's delivery rate.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of body after which a migration that the peer has declined is tried again: it may have been too busy.
+const RETRY_STEP_BYTES: u64 = 1 << 20;
 
 /// The rules by which an endpoint migrates streams.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,6 +67,8 @@ pub(crate) struct Candidate {
     opened_at: Instant,
     next_evaluation_offset: u64,
     next_offset_index: usize,
+    /// No attempt before this offset.
+    retry_offset: u64,
     state: CandidateState,
 }
 
@@ -70,6 +76,8 @@ pub(crate) struct Candidate {
 enum CandidateState {
     Initial,
     Offered,
+    /// MIGRATE is sent, and not answered.
+    Migrating,
     Migrated,
 }
 
@@ -78,7 +86,7 @@ enum CandidateState {
 pub(crate) struct RecentStreams {
     open_times: [Option<Instant>; 4],
     next_index: usize,
-    sample: Option<(ConnId, Instant, Option<u64>)>,
+    path: PathWatch,
 }
 
 impl RecentStreams {
@@ -97,19 +105,15 @@ impl RecentStreams {
         let recent = self.open_times.iter().flatten().filter(is_recent).count();
         recent.max(open_streams).saturating_sub(1)
     }
+}
 
-    /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_INTERVAL`] old.
-    fn delivery_rate(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> Option<u64> {
-        if let Some((sampled, at, rate)) = self.sample
-            && sampled == conn
-            && turn.now.saturating_duration_since(at) < SAMPLE_INTERVAL
-        {
-            return rate;
-        }
-        let rate = turn.conns.sample(conn).delivery_rate;
-        self.sample = Some((conn, turn.now, rate));
-        rate
-    }
+/// Returns how many of a session's `open_streams` are on the connection on which they were opened.
+pub(crate) fn count_unmigrated<'a>(
+    open_streams: usize,
+    candidates: impl Iterator<Item = &'a Candidate>,
+) -> usize {
+    let migrated_count = candidates.filter(|candidate| candidate.has_begun_migration()).count();
+    open_streams.saturating_sub(migrated_count)
 }
 
 impl Candidate {
@@ -134,6 +138,7 @@ impl Candidate {
             opened_at,
             next_evaluation_offset: 0,
             next_offset_index: 0,
+            retry_offset: 0,
             state: CandidateState::Initial,
         })
     }
@@ -143,14 +148,21 @@ impl Candidate {
         self.state = CandidateState::Migrated;
     }
 
-    /// Returns whether a migration of the stream has begun, also if it was declined later.
-    pub(crate) fn has_begun_migration(&self) -> bool {
-        self.state == CandidateState::Migrated
+    /// Records that the peer has declined. The stream goes on where it was, and the rules look at it again.
+    pub(crate) fn on_declined(&mut self) {
+        if self.state == CandidateState::Migrating {
+            self.state = CandidateState::Offered;
+            self.retry_offset = self.next_evaluation_offset + RETRY_STEP_BYTES;
+        }
     }
 
-    /// Evaluates the rules, and migrates the stream if they require it. `open_streams` is the number of the session's
-    /// open streams, itself included; a server leaves out those that have migrated. Returns the decision if it differs
-    /// from the previous one.
+    /// Returns whether the stream has left the connection on which it was opened, or is about to.
+    fn has_begun_migration(&self) -> bool {
+        matches!(self.state, CandidateState::Migrating | CandidateState::Migrated)
+    }
+
+    /// Evaluates the rules, and migrates the stream if they require it; `open_streams` streams share the
+    /// connection on which it was opened, itself included. Returns the decision if it differs from the previous one.
     pub(crate) fn evaluate(
         &mut self,
         turn: &mut TurnCx<'_>,
@@ -160,7 +172,7 @@ impl Candidate {
         open_streams: usize,
         record: &mut StreamRecord,
     ) -> Option<PolicyDecision> {
-        if self.state == CandidateState::Migrated && !matches!(rules.mode, MigrationMode::At(_)) {
+        if self.has_begun_migration() && !matches!(rules.mode, MigrationMode::At(_)) {
             return None;
         }
         let view = turn.session.stream(key)?;
@@ -175,7 +187,9 @@ impl Candidate {
             }
             return None;
         }
-        if transferred < self.next_evaluation_offset && self.hint != MigrationHint::Migrate {
+        let is_evaluated = transferred < self.next_evaluation_offset;
+        if (is_evaluated && self.hint != MigrationHint::Migrate) || transferred < self.retry_offset
+        {
             return None;
         }
         let other_streams = recent_streams.count_other_streams(turn.now, open_streams);
@@ -185,15 +199,8 @@ impl Candidate {
             return record.record_decision(PolicyDecision::Stays(StayReason::NoConcurrency));
         }
         self.next_evaluation_offset = transferred + EVALUATION_STEP_BYTES;
-        let input = PolicyInput {
-            transfer: self.transfer,
-            transferred_bytes: transferred,
-            age: turn.now.saturating_duration_since(self.opened_at),
-            priority: view.priority,
-            other_streams,
-            delivery_bytes_per_s: recent_streams.delivery_rate(turn, view.connection),
-            hint: self.hint,
-        };
+        let path = recent_streams.path.get(turn, view.connection);
+        let input = self.policy_input(turn.now, &view, other_streams, path);
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
             Decision::Stay(why) => return record.record_decision(PolicyDecision::Stays(why)),
@@ -203,7 +210,7 @@ impl Candidate {
         match migrate(turn, key, offers, MigrationCause::Policy(why), record) {
             MigrationAttempt::Migrated => {
                 tracing::debug!(?key, why = why.as_str(), transferred, "stream migrates");
-                self.state = CandidateState::Migrated;
+                self.state = CandidateState::Migrating;
                 record.record_decision(PolicyDecision::Migrates(why))
             }
             MigrationAttempt::Offered => {
@@ -213,6 +220,30 @@ impl Candidate {
             // An offer may still be unanswered.
             MigrationAttempt::NotNow if self.state == CandidateState::Offered => None,
             MigrationAttempt::NotNow => record.record_decision(PolicyDecision::Waits(why)),
+        }
+    }
+
+    fn policy_input(
+        &self,
+        now: Instant,
+        view: &StreamView,
+        other_streams: usize,
+        path: MeasuredPath,
+    ) -> PolicyInput {
+        PolicyInput {
+            transfer: self.transfer,
+            transferred_bytes: match self.transfer {
+                // The length is that of what this side sends: not of an upload before a response.
+                Transfer::Sized(_) => view.sent_bytes,
+                Transfer::Unsized | Transfer::Tunnel => view.sent_bytes + view.received_bytes,
+            },
+            age: now.saturating_duration_since(self.opened_at),
+            priority: view.priority,
+            other_streams,
+            delivery_bytes_per_s: path.delivery_rate,
+            // Only bulk is paced: other bodies delay the other streams.
+            path: path.state.filter(|_| view.bulk.is_some()),
+            hint: self.hint,
         }
     }
 }
@@ -245,4 +276,146 @@ pub(crate) fn migrate(
         return MigrationAttempt::Offered;
     }
     MigrationAttempt::NotNow
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::header::CONTENT_LENGTH;
+    use smig_proto::{
+        AppId, Config, ConnectionSpec, EndStream, Identity, RequestHead, Security, Session,
+        policy::PathState,
+    };
+
+    use super::*;
+    use crate::driver::{ConnOptions, ConnSet, Pacing};
+    use crate::socket::SocketOptions;
+
+    const LENGTH: u64 = 10 << 20;
+    const NOW: Instant = Instant::from_nanos(1);
+
+    /// A session that uploads a large body on a connection that measured `path`.
+    struct Upload {
+        session: Session,
+        conns: ConnSet,
+        recent_streams: RecentStreams,
+        key: StreamKey,
+        record: StreamRecord,
+    }
+
+    impl Upload {
+        fn new(path: MeasuredPath) -> Self {
+            let mut session = Session::client(Arc::new(Config::client()), AppId::new(1), NOW);
+            let spec =
+                ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
+            let conn = session.add_connection(NOW, spec);
+            let head = RequestHead {
+                method: http::Method::POST,
+                uri: "https://localhost/".parse().unwrap(),
+                protocol: None,
+                headers: [(CONTENT_LENGTH, LENGTH.into())].into_iter().collect(),
+            };
+            let key = session.open(NOW, Some(conn), &head, EndStream::No).unwrap();
+            session.send_data(key, Bytes::from_static(&[0; 1000]), EndStream::No).unwrap();
+            let options = ConnOptions {
+                interactive_options: SocketOptions::interactive(),
+                bulk_options: SocketOptions::bulk(),
+                pacing: Pacing::On,
+                max_bulk_deferral: Duration::ZERO,
+            };
+            Self {
+                session,
+                conns: ConnSet::new(Arc::new(options)),
+                recent_streams: RecentStreams {
+                    path: PathWatch::measured(conn, NOW, path),
+                    ..RecentStreams::default()
+                },
+                key,
+                record: StreamRecord::new(NOW, None),
+            }
+        }
+
+        /// Evaluates the rules beside another stream.
+        fn evaluate(&mut self, candidate: &mut Candidate) -> Option<PolicyDecision> {
+            let Self { session, conns, recent_streams, key, record } = self;
+            let mut turn = TurnCx { session, conns, now: NOW };
+            let rules = MigrationConfig::default();
+            candidate.evaluate(&mut turn, &rules, recent_streams, *key, 2, record)
+        }
+    }
+
+    fn candidate(hint: MigrationHint) -> Candidate {
+        let rules = MigrationConfig::default();
+        Candidate::new(&rules, Transfer::Sized(LENGTH), hint, NOW).unwrap()
+    }
+
+    /// 100 Mbit/s and 80 ms, with a warm connection and no spare.
+    const FAST_AND_LONG: MeasuredPath = MeasuredPath {
+        delivery_rate: Some(12_500_000),
+        state: Some(PathState {
+            rtt: Duration::from_millis(80),
+            window: 1_000_000,
+            target_window: 14_480,
+            is_paced: true,
+            is_lossy: false,
+        }),
+    };
+
+    #[test]
+    fn a_stream_stays_on_a_warm_connection_and_says_why() {
+        let mut upload = Upload::new(FAST_AND_LONG);
+        let stays = PolicyDecision::Stays(StayReason::ColdConnection);
+        let mut candidate_without_hint = candidate(MigrationHint::None);
+        assert_eq!(upload.evaluate(&mut candidate_without_hint), Some(stays));
+        assert!(!candidate_without_hint.has_begun_migration());
+        assert_eq!(upload.record.decision, Some(stays));
+        let text = "stays: slow start on a cold connection would delay it too much";
+        assert_eq!(stays.to_string(), text);
+        // No connection is there for the others: they wait for one.
+        let hinted = upload.evaluate(&mut candidate(MigrationHint::Migrate));
+        assert!(matches!(hinted, Some(PolicyDecision::Waits(_))), "{hinted:?}");
+        let mut unmeasured = Upload::new(MeasuredPath { state: None, ..FAST_AND_LONG });
+        let decision = unmeasured.evaluate(&mut candidate(MigrationHint::None));
+        assert!(matches!(decision, Some(PolicyDecision::Waits(_))), "{decision:?}");
+    }
+
+    #[test]
+    fn what_is_not_bulk_is_not_paced_where_it_is() {
+        let upload = Upload::new(FAST_AND_LONG);
+        let view = upload.session.stream(upload.key).unwrap();
+        let path_of = |view: &StreamView| {
+            candidate(MigrationHint::None).policy_input(NOW, view, 1, FAST_AND_LONG).path
+        };
+        assert_eq!(path_of(&view), FAST_AND_LONG.state);
+        assert_eq!(path_of(&StreamView { bulk: None, ..view }), None);
+    }
+
+    #[test]
+    fn an_upload_does_not_count_as_a_part_of_its_response() {
+        let upload = Upload::new(FAST_AND_LONG);
+        let view = upload.session.stream(upload.key).unwrap();
+        let view = StreamView { sent_bytes: 3, received_bytes: LENGTH, ..view };
+        let input = candidate(MigrationHint::None).policy_input(NOW, &view, 1, FAST_AND_LONG);
+        assert_eq!(input.transferred_bytes, 3);
+    }
+
+    #[test]
+    fn a_declined_stream_is_counted_where_it_is_and_tried_again_later() {
+        let mut upload = Upload::new(MeasuredPath::default());
+        let mut candidate = candidate(MigrationHint::Migrate);
+        candidate.state = CandidateState::Migrating;
+        assert_eq!(count_unmigrated(2, [&candidate].into_iter()), 1);
+        candidate.on_declined();
+        assert_eq!(count_unmigrated(2, [&candidate].into_iter()), 2);
+        assert_eq!(upload.evaluate(&mut candidate), None, "not at once");
+        candidate.retry_offset = 0;
+        candidate.state = CandidateState::Initial;
+        assert!(upload.evaluate(&mut candidate).is_some());
+        // A further migration of a stream that has left, declined.
+        candidate.on_migrated();
+        candidate.on_declined();
+        assert!(candidate.has_begun_migration());
+    }
 }

@@ -136,6 +136,7 @@ impl Setup {
             min_size,
             urgent_min_size: 2 * min_size,
             unknown_length_after: min_size / 2,
+            migrated_after: min_size / 4,
             tunnel_after: min_size / 2,
             quiet_time: Duration::from_millis(100),
         });

@@ -99,6 +99,7 @@ impl BulkWatch {
             // The request that comes next is the other stream.
             other_streams: usize::MAX,
             delivery_bytes_per_s: rate,
+            path: None,
             hint: self.hint,
         });
         let is_slow = step_time > MAX_STEP_TIME && !matches!(self.transfer, Transfer::Sized(_));

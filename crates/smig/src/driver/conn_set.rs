@@ -91,6 +91,11 @@ impl ConnSet {
         self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
     }
 
+    /// Returns whether bulk is paced, if the path's round-trip time is long enough.
+    pub(crate) fn paces_bulk(&self) -> bool {
+        self.pacing.may_limit()
+    }
+
     /// Samples the path of a connection now.
     pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
         let Some(conn) = self.conn_mut(id) else { return PathSample::default() };

@@ -69,6 +69,12 @@ impl BulkPacing {
         self.bounds().rate != u64::MAX
     }
 
+    /// Returns whether bulk is limited, or will be when there is some.
+    pub(super) fn may_limit(&self) -> bool {
+        let is_lifted = self.pacer.is_some() && !self.is_limiting();
+        self.options.pacing == Pacing::On && !is_lifted
+    }
+
     /// Returns whether a piece of bulk may be sent now. Measures the bytes in flight if they are what prevents it.
     pub(super) fn allows_piece(&mut self, now: Instant, conns: &mut [DriverConn]) -> bool {
         if self.bucket.is_full() {

@@ -333,3 +333,31 @@ async fn a_response_can_hint_to_migrate_or_to_stay() {
     wait_for_event(&mut server_events, is_migration).await;
     assert_eq!(server.stats().migrations_initiated, 1);
 }
+
+#[tokio::test]
+async fn a_declined_migration_is_tried_again() {
+    let (server, client) = pair();
+    let (server_observer, mut server_events) = EventRecorder::new();
+    let mut rules = MigrationConfig::default();
+    rules.policy.min_concurrent = 0;
+    rules.policy.min_transfer_time = Duration::ZERO;
+    let server =
+        server.migration(rules).observer(server_observer).start(service_fn(answer)).unwrap();
+    let (observer, mut events) = EventRecorder::new();
+    let mut config = smig::Config::client();
+    // The client follows no migration.
+    config.smig.as_mut().unwrap().max_migrations_per_stream = 0;
+    let client =
+        client.engine(config).migration(never_migrate()).observer(observer).build().unwrap();
+    drop(client.request(get(url(&server, "/"))).await.unwrap());
+    wait_for_event(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
+    let (hash, _) = digest(response.into_body()).await.unwrap();
+    assert_eq!(hash, sha256(&bytes(LEN)));
+    for _ in 0..2 {
+        wait_for_event(&mut server_events, |event| {
+            matches!(event, ObserverEvent::MigrationDeclined { .. })
+        })
+        .await;
+    }
+}

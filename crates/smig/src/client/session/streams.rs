@@ -13,7 +13,7 @@ use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRe
 use crate::driver::{Migration, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
 use crate::mailbox::Slot;
-use crate::migration::Candidate;
+use crate::migration::{self, Candidate};
 use crate::observer::ObserverEvent;
 use crate::snapshot::{RequestLabel, StreamRecord};
 use crate::stream::{
@@ -243,7 +243,11 @@ impl ClientSession {
         let stream = counters.stream_ref(turn, &self.session_record, key);
         counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
-        self.session_record.on_declined(key, entry.map(|(request, _)| &mut request.record));
+        let mut request = entry.map(|(request, _)| request);
+        if let Some(candidate) = request.as_mut().and_then(|it| it.candidate.as_mut()) {
+            candidate.on_declined();
+        }
+        self.session_record.on_declined(key, request.map(|it| &mut it.record));
     }
 
     /// Evaluates whether the stream is bulk. If it is, and others share its connection, a second connection is opened,
@@ -297,13 +301,15 @@ impl ClientSession {
     /// Applies the migration rules to each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
         let Self { context, slots, candidates, recent_streams: recent, session_record, .. } = self;
-        let open_streams = slots.len();
+        let open_candidates =
+            candidates.iter().filter_map(|&slot| slots.get(slot)?.candidate.as_ref());
+        let unmigrated_count = migration::count_unmigrated(slots.len(), open_candidates);
         for &slot in &*candidates {
             let Some((request, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut request.candidate else { continue };
             let (rules, record) = (&context.migration, &mut request.record);
             if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, request.key, open_streams, record)
+                candidate.evaluate(turn, rules, recent, request.key, unmigrated_count, record)
             {
                 let stream = context.counters.stream_ref(turn, session_record, request.key);
                 context.counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });

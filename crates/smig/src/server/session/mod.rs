@@ -235,8 +235,11 @@ where
                 counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream: stream_ref });
                 let slot = self.stream_slots.get(stream);
                 let entry = slot.and_then(|slot| self.slots.entry(slot));
-                self.session_record
-                    .on_declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
+                let mut exchange = entry.map(|(exchange, _)| exchange);
+                if let Some(candidate) = exchange.as_mut().and_then(|it| it.candidate.as_mut()) {
+                    candidate.on_declined();
+                }
+                self.session_record.on_declined(stream, exchange.map(|it| &mut it.record));
             }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");

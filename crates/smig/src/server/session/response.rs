@@ -10,7 +10,7 @@ use super::ServerSession;
 use crate::driver::{Migration, TurnCx};
 use crate::error::Reset;
 use crate::mailbox::Slot;
-use crate::migration::Candidate;
+use crate::migration::{self, Candidate};
 use crate::observer::ObserverEvent;
 use crate::server::exchange::{
     BodySendState, HandlerError, HandlerPoll, RequestKind, Work, WorkProjection, catch_panic,
@@ -147,12 +147,9 @@ where
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
         let Self { worker, slots, candidates, recent_streams: recent, session_record, .. } = self;
         let counters = &worker.shared.counters;
-        let mut migrated_count = 0;
-        for &slot in &*candidates {
-            let candidate = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
-            migrated_count += usize::from(candidate.is_some_and(Candidate::has_begun_migration));
-        }
-        let unmigrated_count = slots.len().saturating_sub(migrated_count);
+        let open_candidates =
+            candidates.iter().filter_map(|&slot| slots.get(slot)?.candidate.as_ref());
+        let unmigrated_count = migration::count_unmigrated(slots.len(), open_candidates);
         for &slot in &*candidates {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
