@@ -17,6 +17,7 @@ mod integer;
 mod static_table;
 
 pub use decoder::Decoder;
+pub(crate) use decoder::TableVersion;
 pub use encoder::Encoder;
 pub(crate) use encoder::ResponseSection;
 pub use error::DecodeError;
