@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::range::ByteRange;
@@ -25,6 +26,7 @@ pub struct FileBody {
     source: BodySource,
     /// Bytes not yet yielded.
     remaining_bytes: u64,
+    shared_headers: Option<Arc<HeaderMap>>,
 }
 
 enum BodySource {
@@ -56,26 +58,40 @@ impl Piece {
 }
 
 impl FileBody {
+    fn new(source: BodySource, remaining_bytes: u64) -> Self {
+        Self { source, remaining_bytes, shared_headers: None }
+    }
+
+    pub(crate) fn with_shared_headers(self, headers: Arc<HeaderMap>) -> Self {
+        Self { shared_headers: Some(headers), ..self }
+    }
+
+    /// Returns the header fields of the response, if they are not in its head
+    /// ([`Files::with_shared_headers`](crate::Files::with_shared_headers)). content-length among them is the length of this
+    /// body.
+    #[must_use]
+    pub fn shared_headers(&self) -> Option<&Arc<HeaderMap>> {
+        self.shared_headers.as_ref()
+    }
+
     pub(crate) fn empty() -> Self {
-        Self { source: BodySource::Done, remaining_bytes: 0 }
+        Self::new(BodySource::Done, 0)
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { remaining_bytes: bytes.len() as u64, source: BodySource::Memory(bytes) }
+        let length = bytes.len() as u64;
+        Self::new(BodySource::Memory(bytes), length)
     }
 
     pub(crate) fn file(file: Arc<OpenFile>, range: ByteRange) -> Self {
         let reader = Some(Reader::new(file, range));
         let pieces = Pieces { reader, queue: VecDeque::new() };
-        Self { source: BodySource::Pieces(Box::new(pieces)), remaining_bytes: range.len() }
+        Self::new(BodySource::Pieces(Box::new(pieces)), range.len())
     }
 
     pub(crate) fn pieces(queue: VecDeque<Piece>) -> Self {
         let remaining_bytes = queue.iter().map(Piece::len).sum();
-        Self {
-            source: BodySource::Pieces(Box::new(Pieces { reader: None, queue })),
-            remaining_bytes,
-        }
+        Self::new(BodySource::Pieces(Box::new(Pieces { reader: None, queue })), remaining_bytes)
     }
 }
 

@@ -53,7 +53,7 @@ impl ContentSource {
 pub(crate) struct Representation {
     pub(crate) source: ContentSource,
     /// All header fields of a 200 response.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Arc<HeaderMap>,
     etag: HeaderValue,
     /// Last-Modified, in seconds since 1970.
     modified_unix_seconds: Option<u64>,
@@ -109,7 +109,7 @@ impl Representation {
         if static_headers.vary == Vary::ByEncoding {
             headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
-        Self { source, headers, etag, modified_unix_seconds: modified }
+        Self { source, headers: Arc::new(headers), etag, modified_unix_seconds: modified }
     }
 
     pub(crate) fn size(&self) -> u64 {

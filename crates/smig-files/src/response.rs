@@ -74,20 +74,33 @@ pub(crate) fn complete_response(
     representation: &Representation,
     send_content: SendContent,
 ) -> Response<FileBody> {
-    let body = match (send_content, &representation.source) {
-        (SendContent::No, _) => FileBody::empty(),
-        (SendContent::Yes, ContentSource::Memory { bytes, .. }) => FileBody::full(bytes.clone()),
-        (SendContent::Yes, ContentSource::File(file)) => {
+    let body = match send_content {
+        SendContent::No => FileBody::empty(),
+        SendContent::Yes => complete_body(representation),
+    };
+    response(StatusCode::OK, HeaderMap::clone(&representation.headers), body)
+}
+
+/// Returns the response with the complete content of the file, which is not empty; its body has the header fields.
+#[inline]
+pub(crate) fn complete_response_with_shared_headers(
+    representation: &Representation,
+) -> Response<FileBody> {
+    let body = complete_body(representation);
+    Response::new(body.with_shared_headers(Arc::clone(&representation.headers)))
+}
+
+fn complete_body(representation: &Representation) -> FileBody {
+    match &representation.source {
+        ContentSource::Memory { bytes, .. } => FileBody::full(bytes.clone()),
+        ContentSource::File(file) => {
             FileBody::file(Arc::clone(file), ByteRange { start: 0, end: representation.size() })
         }
-    };
-    let mut response = Response::new(body);
-    *response.headers_mut() = representation.headers.clone();
-    response
+    }
 }
 
 fn single_range_response(representation: &Representation, range: ByteRange) -> Response<FileBody> {
-    let mut headers = representation.headers.clone();
+    let mut headers = HeaderMap::clone(&representation.headers);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
     headers.insert(CONTENT_RANGE, ascii_header_value(&range.content_range(representation.size())));
     let body = match piece(representation, range) {
@@ -101,7 +114,7 @@ fn multiple_ranges_response(
     representation: &Representation,
     ranges: &[ByteRange],
 ) -> Response<FileBody> {
-    let mut headers = representation.headers.clone();
+    let mut headers = HeaderMap::clone(&representation.headers);
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let mut parts = Multipart::new(content_type, representation.size());
     for range in ranges {
@@ -127,7 +140,7 @@ fn piece(representation: &Representation, range: ByteRange) -> Piece {
 /// Returns a 304 with the fields that a cache needs for its update, without content (section
 /// 15.4.5).
 fn not_modified_response(representation: &Representation) -> Response<FileBody> {
-    let mut headers = representation.headers.clone();
+    let mut headers = HeaderMap::clone(&representation.headers);
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
         headers.remove(name);
     }

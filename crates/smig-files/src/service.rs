@@ -24,7 +24,8 @@ use crate::path::{RequestPath, is_encoded};
 use crate::resolve::{DocumentRoot, Resolution, ResolveError};
 use crate::resource::{Representation, Resource};
 use crate::response::{
-    complete_response, listing_response, redirect, requests_complete_file, respond,
+    complete_response, complete_response_with_shared_headers, listing_response, redirect,
+    requests_complete_file, respond,
 };
 use crate::root::{Blocking, Root};
 
@@ -39,6 +40,16 @@ use crate::root::{Blocking, Root};
 #[derive(Debug, Clone)]
 pub struct Files {
     shared: Arc<FilesState>,
+    headers: HeaderPlace,
+}
+
+/// Where a response with a complete file has its header fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeaderPlace {
+    /// In its head: a copy.
+    Head,
+    /// In its body, shared by all responses with the file.
+    Body,
 }
 
 #[derive(Debug)]
@@ -65,7 +76,16 @@ impl Files {
         let document_root = Arc::new(DocumentRoot { root, options });
         Ok(Self {
             shared: Arc::new(FilesState { document_root, budget, caches: ThreadLocal::new() }),
+            headers: HeaderPlace::Head,
         })
+    }
+
+    /// Returns the service for a server that sends the header fields of
+    /// [`FileBody::shared_headers`]: those of a response with a complete file are only there, not in its head, which saves a
+    /// copy for each response.
+    #[must_use]
+    pub fn with_shared_headers(self) -> Self {
+        Self { headers: HeaderPlace::Body, ..self }
     }
 }
 
@@ -92,8 +112,13 @@ impl LazyResponse {
         }
     }
 
-    fn into_response(self) -> Response<FileBody> {
+    fn into_response(self, place: HeaderPlace) -> Response<FileBody> {
         match self {
+            Self::Complete(representation, SendContent::Yes)
+                if place == HeaderPlace::Body && representation.size() > 0 =>
+            {
+                complete_response_with_shared_headers(&representation)
+            }
             Self::Complete(representation, send_content) => {
                 complete_response(&representation, send_content)
             }
@@ -250,7 +275,7 @@ impl<B> Service<Request<B>> for Files {
                 )))
             }
         };
-        FilesFuture { state }
+        FilesFuture { state, headers: self.headers }
     }
 }
 
@@ -260,6 +285,7 @@ impl<B> Service<Request<B>> for Files {
 #[must_use = "futures do nothing unless polled"]
 pub struct FilesFuture {
     state: FilesFutureState,
+    headers: HeaderPlace,
 }
 
 #[derive(Debug)]
@@ -315,13 +341,15 @@ impl Future for FilesFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match std::mem::replace(&mut self.state, FilesFutureState::Done) {
-            FilesFutureState::Answered(response) => Poll::Ready(Ok(response.into_response())),
+            FilesFutureState::Answered(response) => {
+                Poll::Ready(Ok(response.into_response(self.headers)))
+            }
             FilesFutureState::Waiting(mut pending) => {
                 let Poll::Ready(result) = pending.resolution.poll(context) else {
                     self.state = FilesFutureState::Waiting(pending);
                     return Poll::Pending;
                 };
-                Poll::Ready(Ok(pending.finish(result).into_response()))
+                Poll::Ready(Ok(pending.finish(result).into_response(self.headers)))
             }
             // A poll after completion is the caller's error, but need not panic.
             FilesFutureState::Done => {

@@ -1,5 +1,7 @@
 //! Request and response heads in the `http` crate's types, as the application sees them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
 
@@ -47,4 +49,16 @@ pub struct ResponseHead {
     pub status: StatusCode,
     /// Regular fields.
     pub headers: HeaderMap,
+}
+
+/// The head of a response whose regular fields other responses have, too. They are not copied, and their block is found by
+/// the address of the map.
+#[derive(Clone, Debug)]
+pub struct SharedHead {
+    /// `:status`.
+    pub status: StatusCode,
+    /// Regular fields.
+    pub headers: Arc<HeaderMap>,
+    /// The length of the body in bytes, if it is known; the same as content-length among the fields, if that is there.
+    pub content_length: Option<u64>,
 }

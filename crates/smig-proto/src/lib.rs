@@ -38,7 +38,7 @@ pub use bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
 pub use conn::{ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
-pub use head::{Protocol, RequestHead, ResponseHead};
+pub use head::{Protocol, RequestHead, ResponseHead, SharedHead};
 pub use ids::{AppId, Cid, ConnId, Side, StreamId};
 pub use message::is_host_and_port;
 pub use migrate::{MigrateError, MigrationTarget, Mover, policy};

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig::{RequestExtensions, Server, ServerBuilder, ServerTls};
 use smig_admin::access_log::{AccessLog, AccessLogFormat};
-use smig_files::Files;
+use smig_files::{FileBody, Files};
 
 use crate::dev_cert::{self, AuthorityState, DevCert};
 use crate::exit::{CliError, Exit};
@@ -134,7 +134,10 @@ fn start(
     let builder = add_listeners(settings.builder(), settings, verbosity)?;
     let server = match settings.access_log {
         AccessLogFormat::Off => {
-            builder.request_extensions(RequestExtensions::Protocol).start(files)
+            let builder = builder.shared_headers(FileBody::shared_headers);
+            builder
+                .request_extensions(RequestExtensions::Protocol)
+                .start(files.with_shared_headers())
         }
         AccessLogFormat::Text | AccessLogFormat::Combined | AccessLogFormat::Json => {
             builder.start(LoggedFiles::new(files, log))

@@ -2,12 +2,13 @@
 
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED,
-    LOCATION, RETRY_AFTER, VARY,
+    LOCATION, RANGE, RETRY_AFTER, VARY,
 };
 use http::{HeaderValue, Method, StatusCode};
 use smig_files::{FileOptions, Files};
+use tower_service::Service as _;
 
-use crate::site::{Site, pattern};
+use crate::site::{Site, pattern, read, request};
 
 #[tokio::test]
 async fn a_file_has_all_its_headers() {
@@ -197,6 +198,37 @@ fn files_are_served_without_a_runtime() {
         match future.poll(&mut context) {
             std::task::Poll::Ready(response) => assert_eq!(response.body.len(), size),
             std::task::Poll::Pending => panic!("nothing is offloaded"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn shared_headers_are_those_of_the_head() {
+    let site = Site::new();
+    site.write("a.txt", "text").write("big", pattern(1 << 20)).write("empty", "");
+    for (path, is_shared) in [("/a.txt", true), ("/big", true), ("/empty", false), ("/none", false)]
+    {
+        let expected = site.get(path).await;
+        let mut files = site.files.clone().with_shared_headers();
+        let response = files.call(request(Method::GET, path, &[])).await.unwrap();
+        assert_eq!(response.status(), expected.status, "{path}");
+        match response.body().shared_headers() {
+            Some(headers) => {
+                assert!(is_shared && response.headers().is_empty(), "{path}");
+                assert_eq!(**headers, expected.headers, "{path}");
+            }
+            None => {
+                assert!(!is_shared, "{path}");
+                assert_eq!(*response.headers(), expected.headers, "{path}");
+            }
+        }
+        assert_eq!(read(response).await.body, expected.body, "{path}");
+        // A part of it has fields of its own, and HEAD has no body.
+        for (method, fields) in [(Method::HEAD, &[][..]), (Method::GET, &[(RANGE, "bytes=0-0")])] {
+            let expected = site.fetch(method.clone(), path, fields).await;
+            let response = files.call(request(method, path, fields)).await.unwrap();
+            assert!(response.body().shared_headers().is_none(), "{path}");
+            assert_eq!(*response.headers(), expected.headers, "{path}");
         }
     }
 }

@@ -29,13 +29,13 @@ impl FieldBlockAssembly {
     pub(crate) fn new(
         stream: StreamId,
         kind: BlockKind,
-        first_fragment: &Bytes,
+        first_fragment: &[u8],
         now: Instant,
     ) -> Self {
         Self {
             stream,
             kind,
-            block: BytesMut::from(&first_fragment[..]),
+            block: BytesMut::from(first_fragment),
             continuations: 0,
             started_at: now,
         }

@@ -8,6 +8,7 @@ mod assembly;
 mod budget;
 mod list;
 mod output;
+mod repeated_request;
 mod scheduler;
 mod settings;
 mod stream_ids;
@@ -20,6 +21,7 @@ pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
 pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
+pub(crate) use repeated_request::{RepeatableBlock, RepeatedRequest};
 pub(crate) use scheduler::{Scheduler, SendClass};
 pub(crate) use settings::PeerSettings;
 pub(crate) use stream_ids::{IdState, StreamIdSpace};
@@ -181,6 +183,8 @@ pub(crate) struct Connection {
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
+    /// Server: the last request, if it repeats.
+    pub(crate) repeated_request: RepeatedRequest,
     pub(crate) field_block: Option<FieldBlockAssembly>,
     pub(crate) input_tracker: BufferTracker,
     pub(crate) peer_settings: PeerSettings,
@@ -228,6 +232,7 @@ impl Connection {
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
             authority: None,
+            repeated_request: RepeatedRequest::default(),
             field_block: None,
             input_tracker: BufferTracker::default(),
             peer_settings: PeerSettings::default(),

@@ -5,9 +5,12 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Payloads shorter than this are copied after the preceding frame, which is cheaper than another
-/// slice in a vectored write.
-const MIN_SLICE_BYTES: usize = 2048;
+/// Payloads shorter than this are copied after the frame's header, which is cheaper than another slice in a vectored write.
+const MIN_SLICE_BYTES: usize = 512;
+/// Payloads shorter than this are copied while the queue is short: one slice for all of it is cheapest.
+const MIN_FIRST_SLICE_BYTES: usize = 2048;
+/// Length up to which a queue is short.
+const MAX_SHORT_QUEUE_BYTES: usize = 4096;
 
 /// Framed control frames and field blocks that the driver has not taken yet.
 #[derive(Debug, Default)]
@@ -44,13 +47,31 @@ impl ControlQueue {
 /// it, and writing drains it.
 #[derive(Debug, Default)]
 pub struct OutputBuffer {
-    sealed_chunks: VecDeque<Bytes>,
-    open_chunk: BytesMut,
+    /// Frame headers, control frames and short payloads.
+    framed: BytesMut,
+    /// Payloads that are not copied.
+    payloads: VecDeque<Payload>,
+    /// Bytes of `framed` after the last of `payloads`.
+    framed_after: usize,
     length: usize,
-    /// Largest length of `open_chunk` since [`Self::shrink`] last released memory.
-    peak: usize,
+    /// Largest memory in use since [`Self::shrink`] last released it.
+    peak: Usage,
     /// Value of `peak` at that time.
-    released_peak: usize,
+    released_peak: Usage,
+}
+
+/// A payload, and how many bytes of `framed` are between it and the one before.
+#[derive(Debug)]
+struct Payload {
+    framed_before: usize,
+    data: Bytes,
+}
+
+/// Memory that an [`OutputBuffer`] uses: bytes that are framed, and number of payloads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    framed: usize,
+    payloads: usize,
 }
 
 impl OutputBuffer {
@@ -74,38 +95,55 @@ impl OutputBuffer {
 
     /// Fills `slices` with queued bytes, in order; returns the number of slices filled.
     pub fn chunks<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let waiting =
-            self.sealed_chunks.iter().map(|chunk| &chunk[..]).chain([&self.open_chunk[..]]);
-        let mut filled = 0;
-        for (slot, chunk) in slices.iter_mut().zip(waiting.filter(|chunk| !chunk.is_empty())) {
-            *slot = IoSlice::new(chunk);
-            filled += 1;
+        let (mut filled, mut rest) = (0, &self.framed[..]);
+        let mut add = |chunk: &'a [u8]| {
+            if !chunk.is_empty()
+                && let Some(slot) = slices.get_mut(filled)
+            {
+                *slot = IoSlice::new(chunk);
+                filled += 1;
+            }
+            filled < slices.len()
+        };
+        for Payload { framed_before, data } in &self.payloads {
+            let (framed, after) = rest.split_at_checked(*framed_before).unwrap_or_default();
+            rest = after;
+            if !add(framed) || !add(data) {
+                return slices.len();
+            }
         }
+        add(rest);
         filled
     }
 
     /// Removes the first `bytes` bytes, which were written.
     pub fn advance(&mut self, mut bytes: usize) {
         self.length = self.length.saturating_sub(bytes);
-        while bytes > 0 {
-            let Some(front) = self.sealed_chunks.front_mut() else {
-                self.open_chunk.advance(bytes.min(self.open_chunk.len()));
-                return;
-            };
-            if front.len() > bytes {
-                front.advance(bytes);
-                return;
+        let mut framed = 0;
+        while let Some(Payload { framed_before, data }) = self.payloads.front_mut() {
+            let step = bytes.min(*framed_before);
+            (bytes, framed, *framed_before) = (bytes - step, framed + step, *framed_before - step);
+            if bytes < data.len() {
+                data.advance(bytes);
+                bytes = 0;
+                break;
             }
-            bytes -= front.len();
-            self.sealed_chunks.pop_front();
+            bytes -= data.len();
+            self.payloads.pop_front();
         }
+        if self.payloads.is_empty() {
+            bytes = bytes.min(self.framed_after);
+            (framed, self.framed_after) = (framed + bytes, self.framed_after - bytes);
+        }
+        self.framed.advance(framed.min(self.framed.len()));
     }
 
     /// Releases the memory if the queue is empty and used more than `keep` bytes; for idle
     /// connections. The next DATA allocates the same capacity at once: growing by doubling copies
     /// the content each time.
     pub fn shrink(&mut self, keep: usize) {
-        let used = self.peak.max(self.open_chunk.capacity());
+        let framed_bytes = self.peak.framed.max(self.framed.capacity());
+        let used = framed_bytes + self.payloads.capacity() * size_of::<Payload>();
         if self.is_empty() && used > keep {
             *self = Self { released_peak: self.peak, ..Self::default() };
         }
@@ -114,27 +152,31 @@ impl OutputBuffer {
     /// Reserves the capacity that was in use before memory was last released.
     pub(crate) fn restore_capacity(&mut self) {
         let expected = std::mem::take(&mut self.released_peak);
-        if expected > self.open_chunk.capacity() {
-            self.open_chunk.reserve(expected - self.open_chunk.len());
+        if expected.framed > self.framed.capacity() {
+            self.framed.reserve(expected.framed - self.framed.len());
         }
+        self.payloads.reserve(expected.payloads.saturating_sub(self.payloads.len()));
     }
 
     pub(crate) fn append_with(&mut self, write: impl FnOnce(&mut BytesMut)) {
-        let before = self.open_chunk.len();
-        write(&mut self.open_chunk);
-        self.length += self.open_chunk.len() - before;
-        self.peak = self.peak.max(self.open_chunk.len());
+        let before = self.framed.len();
+        write(&mut self.framed);
+        let added = self.framed.len() - before;
+        self.length += added;
+        self.framed_after += added;
+        self.peak.framed = self.peak.framed.max(self.framed.len());
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
-        if payload.len() < MIN_SLICE_BYTES {
-            return self.append_with(|open| open.extend_from_slice(&payload));
+        let is_short = self.length + payload.len() <= MAX_SHORT_QUEUE_BYTES;
+        let min_slice_bytes = if is_short { MIN_FIRST_SLICE_BYTES } else { MIN_SLICE_BYTES };
+        if payload.len() < min_slice_bytes {
+            return self.append_with(|framed| framed.extend_from_slice(&payload));
         }
         self.length += payload.len();
-        if !self.open_chunk.is_empty() {
-            self.sealed_chunks.push_back(self.open_chunk.split().freeze());
-        }
-        self.sealed_chunks.push_back(payload);
+        let framed_before = std::mem::take(&mut self.framed_after);
+        self.payloads.push_back(Payload { framed_before, data: payload });
+        self.peak.payloads = self.peak.payloads.max(self.payloads.len());
     }
 }
 
@@ -146,7 +188,7 @@ mod tests {
     fn bytes_are_returned_in_order() {
         let mut out = OutputBuffer::new();
         let mut expected = Vec::new();
-        for length in [9, 3000, 9, 10, 9, 5000, 2047] {
+        for length in [9, 1000, 9, 3000, 9, 10, 9, 5000, 2047, 9, 600, 9, 511, 9, 512, 513] {
             let part = vec![(length % 251) as u8; length];
             expected.extend_from_slice(&part);
             if length == 9 {
@@ -166,5 +208,18 @@ mod tests {
             out.advance(first.len());
         }
         assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn small_payloads_are_copied_only_while_the_queue_is_short() {
+        let mut out = OutputBuffer::new();
+        for (count, expected) in [(3, 1), (2, 4)] {
+            for _ in 0..count {
+                out.append_with(|framed| framed.extend_from_slice(&[0; 9]));
+                out.push(vec![1; 1024].into());
+            }
+            let mut slices = [IoSlice::new(&[]); 16];
+            assert_eq!(out.chunks(&mut slices), expected, "{} bytes", out.len());
+        }
     }
 }

@@ -26,9 +26,10 @@ const MAX_SIZE_UPDATES: usize = 2;
 pub struct Decoder {
     table: Table,
     /// Our SETTINGS_HEADER_TABLE_SIZE, as acknowledged by the peer.
-    limit: usize,
+    limit: u32,
     /// The smallest limit since the last block, if it was below the table's maximum size.
-    reduced_to: Option<usize>,
+    reduced_to: Option<u32>,
+    version: TableVersion,
     scratch: Vec<u8>,
 }
 
@@ -38,8 +39,9 @@ impl Decoder {
     pub fn new(max_table_size: usize) -> Self {
         Self {
             table: Table { entries: VecDeque::new(), size: 0, max_size: max_table_size },
-            limit: max_table_size,
+            limit: saturate(max_table_size),
             reduced_to: None,
+            version: TableVersion(0),
             scratch: Vec::new(),
         }
     }
@@ -49,8 +51,10 @@ impl Decoder {
     /// If it is below the table's current maximum size, the peer must start its next block with a
     /// table size update (RFC 7541 section 4.2).
     pub fn set_max_table_size(&mut self, size: usize) {
+        let is_reduced = size < self.table.max_size;
+        let size = saturate(size);
         self.limit = size;
-        if size < self.table.max_size {
+        if is_reduced {
             self.reduced_to = Some(self.reduced_to.map_or(size, |smallest| smallest.min(size)));
         }
     }
@@ -77,6 +81,7 @@ impl Decoder {
             } else if first & 0x40 != 0 {
                 let (field, name) = self.decode_literal(first, 6, &mut rest)?;
                 emit(Cow::Borrowed(&field));
+                self.version.increment();
                 self.table.insert(field, name);
             } else if first & 0x20 != 0 {
                 return Err(DecodeError::LateSizeUpdate);
@@ -94,6 +99,17 @@ impl Decoder {
         Ok(())
     }
 
+    /// Returns the version of the table. A block that is decoded without a change of it is decoded to the same fields, and
+    /// again without a change, while [`Self::is_at_version`].
+    pub(crate) const fn version(&self) -> TableVersion {
+        self.version
+    }
+
+    /// Returns whether the table has this version, and the next block need not start with a size update.
+    pub(crate) const fn is_at_version(&self, version: TableVersion) -> bool {
+        self.version.0 == version.0 && version.0 != u32::MAX && self.reduced_to.is_none()
+    }
+
     /// Returns the dynamic table, newest entry first.
     #[cfg(test)]
     pub(super) fn table(&self) -> Vec<Field> {
@@ -105,16 +121,17 @@ impl Decoder {
         while let Some((&first @ 0x20..=0x3f, tail)) = rest.split_first() {
             *rest = tail;
             let size = integer::decode(first, 5, rest)?;
-            if size > self.limit {
+            if size > self.limit as usize {
                 return Err(DecodeError::SizeUpdateTooLarge);
             }
             updates += 1;
             if updates > MAX_SIZE_UPDATES {
                 return Err(DecodeError::TooManySizeUpdates);
             }
-            if self.reduced_to.take().is_some_and(|smallest| size > smallest) {
+            if self.reduced_to.take().is_some_and(|smallest| size > smallest as usize) {
                 return Err(DecodeError::MissingSizeUpdate);
             }
+            self.version.increment();
             self.table.set_max_size(size);
         }
         if self.reduced_to.is_some() { Err(DecodeError::MissingSizeUpdate) } else { Ok(()) }
@@ -152,6 +169,26 @@ impl Decoder {
             .or_else(|| Some(Name::clone(entry.name_of_malformed.as_deref()?)))
             .ok_or(DecodeError::InvalidIndex)
     }
+}
+
+/// Number of insertions into a table and of its size updates. The highest number is no version: a table that has reached it
+/// counts as changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableVersion(u32);
+
+impl TableVersion {
+    const fn increment(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// Returns the number, for hashes.
+    pub(crate) const fn as_u32(self) -> u32 {
+        self.0
+    }
+}
+
+fn saturate(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 /// Reads a string literal (RFC 7541 section 5.2). A Huffman-coded one is decoded into `scratch`.

@@ -13,7 +13,7 @@ mod dynamic_table;
 mod indexing;
 mod repeated;
 
-pub(crate) use repeated::ResponseSection;
+pub(crate) use repeated::{Headers, ResponseSection};
 
 /// Limit for the part of the peer's table that we use, in bytes.
 const MAX_TABLE_BYTES: u16 = 4096;

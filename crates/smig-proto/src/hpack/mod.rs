@@ -17,8 +17,9 @@ mod integer;
 mod static_table;
 
 pub use decoder::Decoder;
+pub(crate) use decoder::TableVersion;
 pub use encoder::Encoder;
-pub(crate) use encoder::ResponseSection;
+pub(crate) use encoder::{Headers, ResponseSection};
 pub use error::DecodeError;
 pub use field::{Field, Pseudo};
 

@@ -10,8 +10,8 @@ use http::header::{
 use http::uri::PathAndQuery;
 
 use super::section::{KEEP_ALIVE, PROXY_CONNECTION};
-use crate::head::{RequestHead, ResponseHead};
-use crate::hpack::{Encoder, Pseudo, ResponseSection};
+use crate::head::RequestHead;
+use crate::hpack::{Encoder, Headers, Pseudo, ResponseSection};
 
 /// Appends the field block of a request.
 pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mut BytesMut) {
@@ -50,22 +50,20 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
     if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("/{path}")) }
 }
 
-/// Appends the field block of a response: the head, and a date field if there is one beside it.
+/// Appends the field block of a response's head or trailers.
 pub(crate) fn encode_response(
     encoder: &mut Encoder,
-    head: &ResponseHead,
-    date: Option<&HeaderValue>,
+    section: ResponseSection<'_>,
     out: &mut BytesMut,
 ) {
     encoder.begin(out);
-    let section = ResponseSection { status: Some(head.status), headers: &head.headers, date };
     encoder.response(section, is_sent, out);
 }
 
 /// Appends the field block of a trailer section.
 pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut BytesMut) {
-    encoder.begin(out);
-    encoder.response(ResponseSection { status: None, headers: trailers, date: None }, is_sent, out);
+    let headers = Headers::Own(trailers);
+    encode_response(encoder, ResponseSection { status: None, headers, date: None }, out);
 }
 
 /// Returns whether HTTP/2 permits the field: not if it is connection-specific (RFC 9113 section

@@ -41,6 +41,8 @@ pub(crate) struct FieldSection {
     cookie_crumbs: u32,
     bytes: usize,
     field_count: u32,
+    /// Whether a value is sensitive.
+    is_sensitive: bool,
     pub(crate) malformed: Option<Cause>,
 }
 
@@ -78,6 +80,7 @@ impl FieldSection {
     }
 
     fn add_regular(&mut self, name: HeaderName, value: HeaderValue) {
+        self.is_sensitive |= value.is_sensitive();
         match name {
             COOKIE => self.cookie_crumbs += 1,
             HOST => self.presence.host = true,
@@ -125,6 +128,15 @@ impl FieldSection {
                 self.headers.insert(COOKIE, cookie);
             }
         }
+    }
+
+    /// Returns the size of the fields, as for SETTINGS_MAX_HEADER_LIST_SIZE.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) const fn is_sensitive(&self) -> bool {
+        self.is_sensitive
     }
 
     pub(crate) const fn has_status(&self) -> bool {

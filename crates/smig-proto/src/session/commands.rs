@@ -3,12 +3,13 @@
 use core::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::bulk::BulkHint;
 use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
-use crate::head::{RequestHead, ResponseHead};
+use crate::head::{RequestHead, ResponseHead, SharedHead};
+use crate::hpack::{Headers, ResponseSection};
 use crate::ids::{ConnId, Side, StreamAddr};
 use crate::message::{content_length, encode_request, encode_response};
 use crate::priority::Priority;
@@ -210,6 +211,47 @@ impl Session {
         Ok(())
     }
 
+    /// Like [`Self::send_dated_response`], with fields that other responses have, too.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`SendError`] if the stream has ended or the head was already sent.
+    pub fn send_shared_response(
+        &mut self,
+        key: StreamKey,
+        head: &SharedHead,
+        date: Option<&HeaderValue>,
+        end: EndStream,
+    ) -> Result<(), SendError> {
+        debug_assert!(
+            content_length(&head.headers).is_ok_and(|l| l.is_none() || l == head.content_length),
+            "{head:?}"
+        );
+        let side = self.side;
+        let stream = self.find_running_mut(key)?;
+        let has_open_migration = stream.binding.open_migration().is_some();
+        let is_ordinary = stream.exchange_kind == ExchangeKind::Ordinary;
+        if has_open_migration || !is_ordinary || head.status != StatusCode::OK {
+            // Such a head is stored, or what its content-length means depends on the method or the status.
+            let head = ResponseHead { status: head.status, headers: (*head.headers).clone() };
+            return self.send_dated_response(key, &head, date, end);
+        }
+        if side == Side::Client || stream.send.state() != SendState::Head {
+            return Err(SendError::OutOfOrder);
+        }
+        let addr = stream.binding.send_addr();
+        stream.send.on_head(end, head.content_length);
+        let headers = Headers::Shared(&head.headers);
+        self.frame_response(
+            addr,
+            ResponseSection { status: Some(head.status), headers, date },
+            end,
+        );
+        self.schedule(key);
+        self.after_send_end(key);
+        Ok(())
+    }
+
     /// Server: sends a 1xx response.
     ///
     /// # Errors
@@ -253,25 +295,35 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
-        self.frame_response(addr, head, date, end);
+        self.frame_head(addr, head, date, end);
     }
 
-    /// Frames a response head on an address. If it is a carrier whose connection was lost, does
-    /// nothing: the answer decides.
-    pub(crate) fn frame_response(
+    /// Frames the head of one response on an address.
+    pub(crate) fn frame_head(
         &mut self,
         addr: StreamAddr,
         head: &ResponseHead,
         date: Option<&HeaderValue>,
         end: EndStream,
     ) {
+        let headers = Headers::Own(&head.headers);
+        self.frame_response(
+            addr,
+            ResponseSection { status: Some(head.status), headers, date },
+            end,
+        );
+    }
+
+    /// Frames a response head on an address. If it is a carrier whose connection was lost, does
+    /// nothing: the answer decides.
+    fn frame_response(&mut self, addr: StreamAddr, section: ResponseSection<'_>, end: EndStream) {
         let Some(conn) = self.conns.find_live_mut(addr.conn) else {
             return;
         };
         let max = conn.peer_max_frame_size();
         let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
         wire::write_headers(out, addr.id, end, max, |out| {
-            encode_response(encoder, head, date, out);
+            encode_response(encoder, section, out);
         });
     }
 

@@ -1,7 +1,5 @@
 //! Frames that concern a connection: SETTINGS, PING, GOAWAY, PRIORITY_UPDATE.
 
-use bytes::Bytes;
-
 use crate::conn::{ConnState, Connection, IdState, Membership};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
@@ -20,7 +18,7 @@ impl Session {
         &mut self,
         now: Instant,
         conn_id: ConnId,
-        payload: &SettingsPayload,
+        payload: SettingsPayload<'_>,
     ) -> Result<(), InputError> {
         let limits = &self.config.limits;
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
@@ -247,7 +245,7 @@ impl Session {
         conn_id: ConnId,
         last_id: StreamId,
         code: ErrorCode,
-        debug: &Bytes,
+        debug: &[u8],
     ) -> Result<(), InputError> {
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         let earlier_last_id = conn.goaway.received_last_id;

@@ -3,12 +3,13 @@
 use http::HeaderMap;
 
 use crate::config::ConnectProtocol;
-use crate::conn::{BlockKind, IdState};
+use crate::conn::{BlockKind, Connection, IdState, RepeatableBlock};
 use crate::error::{Cause, InputError};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
-use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
+use crate::invariant::DebugExpect;
+use crate::message::{FieldPresence, FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
 use crate::session::{Event, Session};
 use crate::stream::{ExchangeKind, Opener, RecvHalf, RecvState, SendHalf, SendState, StreamKey};
@@ -32,13 +33,25 @@ impl Session {
         };
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         conn.abuse.reset_runs();
+        if let BlockKind::Headers(end) = kind
+            && conn.repeated_request.find(&conn.decoder, block).is_some()
+            && self.opens_stream(conn_id, stream_id)
+        {
+            // To decode it again would not change the table.
+            return self.on_request(now, conn_id, stream_id, RequestFields::Repeated, end);
+        }
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        let version = conn.decoder.version();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.push(field, limits)).is_err() {
             return Err(Cause::Compression.into());
         }
+        let block = RepeatableBlock::new(&conn.decoder, version, &section, block);
         section.seal();
         match kind {
-            BlockKind::Headers(end) => self.on_section(now, conn_id, stream_id, section, end),
+            BlockKind::Headers(end) => {
+                self.on_section(now, conn_id, stream_id, (section, block), end)
+            }
             BlockKind::Promise(promised) => {
                 self.on_promise(now, conn_id, stream_id, promised, section)
             }
@@ -50,7 +63,7 @@ impl Session {
         now: Instant,
         conn_id: ConnId,
         stream_id: StreamId,
-        section: FieldSection,
+        (section, block): (FieldSection, Option<RepeatableBlock<'_>>),
         end: EndStream,
     ) -> Result<(), InputError> {
         if let Some(key) = self.key_at(conn_id, stream_id) {
@@ -76,12 +89,16 @@ impl Session {
         match (self.id_state(conn_id, stream_id), self.side) {
             (IdState::Ignored, _) => Ok(()),
             (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
-            (IdState::Idle, Side::Server) => self.on_request(now, conn_id, stream_id, section, end),
+            (IdState::Idle, Side::Server) => {
+                let fields = RequestFields::Decoded(section, block);
+                self.on_request(now, conn_id, stream_id, fields, end)
+            }
             (IdState::Skipped, Side::Server) => {
                 if !self.conns.find(conn_id).is_some_and(|conn| conn.peer_ids.may_open(stream_id)) {
                     return Err(Cause::StreamIdNotIncreasing.into());
                 }
-                self.on_request(now, conn_id, stream_id, section, end)
+                let fields = RequestFields::Decoded(section, block);
+                self.on_request(now, conn_id, stream_id, fields, end)
             }
             (IdState::Idle | IdState::Skipped, Side::Client) => {
                 if !self.may_be_carrier(conn_id, stream_id) {
@@ -100,13 +117,22 @@ impl Session {
         }
     }
 
+    /// Server: returns whether HEADERS on this ID open a stream, and no other stream has or had a higher one.
+    fn opens_stream(&self, conn_id: ConnId, stream_id: StreamId) -> bool {
+        self.side == Side::Server
+            && self.is_peer_id(stream_id)
+            && self.id_state(conn_id, stream_id) == IdState::Idle
+            && self.key_at(conn_id, stream_id).is_none()
+            && self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_none()
+    }
+
     /// Server: handles a request on a stream that it opens.
     fn on_request(
         &mut self,
         now: Instant,
         conn_id: ConnId,
         stream_id: StreamId,
-        section: FieldSection,
+        fields: RequestFields<'_>,
         end: EndStream,
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
@@ -121,9 +147,8 @@ impl Session {
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer_settings.initial_window;
-        let presence = section.presence;
-        let head = match section.into_request(&mut conn.authority) {
-            Ok(head) => Box::new(head),
+        let (head, presence) = match fields.into_request(conn) {
+            Ok(request) => request,
             Err(Cause::HeadersTooLarge) => {
                 return self.refuse_large_request(now, conn_id, stream_id);
             }
@@ -316,6 +341,39 @@ impl Session {
         );
         self.events.push_back(Event::Pushed { parent, stream: key, head: Box::new(head) });
         Ok(())
+    }
+}
+
+/// The fields of a request.
+#[expect(clippy::large_enum_variant, reason = "it is an argument of one call")]
+enum RequestFields<'a> {
+    /// With the block from which they were decoded, if it may be kept.
+    Decoded(FieldSection, Option<RepeatableBlock<'a>>),
+    /// The block is that of the connection's known request.
+    Repeated,
+}
+
+impl RequestFields<'_> {
+    fn into_request(
+        self,
+        conn: &mut Connection,
+    ) -> Result<(Box<RequestHead>, FieldPresence), Cause> {
+        match self {
+            Self::Repeated => {
+                let known = conn.repeated_request.known();
+                let known = known.debug_expect("the block of a known request was found");
+                let known = known.ok_or(Cause::BadPseudo)?;
+                Ok((Box::new(known.head.clone()), known.presence))
+            }
+            Self::Decoded(section, block) => {
+                let presence = section.presence;
+                let head = Box::new(section.into_request(&mut conn.authority)?);
+                if let Some(block) = block {
+                    conn.repeated_request.note(block, &head, presence);
+                }
+                Ok((head, presence))
+            }
+        }
     }
 }
 

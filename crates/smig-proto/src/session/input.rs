@@ -25,8 +25,20 @@ impl Session {
         if let Some(conn) = self.conns.find_mut(conn_id) {
             conn.input_tracker.record(buf);
         }
-        while let Some((header, payload)) = self.next_frame(now, conn_id, buf) {
-            if let Err(error) = self.handle_frame(now, conn_id, header, payload) {
+        while let Some(header) = self.next_frame(now, conn_id, buf) {
+            let length = header.length as usize;
+            buf.advance(FRAME_HEADER_BYTES);
+            let handled = if header.kind == kind::DATA {
+                let payload = buf.split_to(length).freeze();
+                self.handle_data_frame(now, conn_id, header, payload)
+            } else {
+                // Nothing of it is retained, so the payload need not be split off.
+                let payload = buf.get(..length).unwrap_or_default();
+                let handled = self.handle_frame(now, conn_id, header, payload);
+                buf.advance(length);
+                handled
+            };
+            if let Err(error) = handled {
                 self.on_input_error(now, conn_id, error);
             }
         }
@@ -42,12 +54,13 @@ impl Session {
         })
     }
 
+    /// Returns the header of the frame at the start of `buf`, if the frame is complete and may be handled.
     fn next_frame(
         &mut self,
         now: Instant,
         conn_id: ConnId,
         buf: &mut BytesMut,
-    ) -> Option<(FrameHeader, Bytes)> {
+    ) -> Option<FrameHeader> {
         let max_frame_size = self.config.max_frame_size;
         let conn = self.conns.find_mut(conn_id)?;
         match conn.state {
@@ -83,19 +96,12 @@ impl Session {
             }
             return None;
         }
-        buf.advance(FRAME_HEADER_BYTES);
-        Some((header, buf.split_to(length).freeze()))
+        Some(header)
     }
 
-    fn handle_frame(
-        &mut self,
-        now: Instant,
-        conn_id: ConnId,
-        header: FrameHeader,
-        payload: Bytes,
-    ) -> Result<(), InputError> {
-        let code_points = self.config.smig.as_ref().map(|smig| smig.code_points);
-        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+    /// Checks whether a frame of this type may follow the previous ones.
+    fn check_sequence(&self, conn_id: ConnId, header: &FrameHeader) -> Result<(), InputError> {
+        let Some(conn) = self.conns.find_known(conn_id) else { return Ok(()) };
         if let Some(assembly) = &conn.field_block
             && (header.kind != kind::CONTINUATION || header.stream != assembly.stream)
         {
@@ -106,17 +112,46 @@ impl Session {
         {
             return Err(Cause::FirstFrameNotSettings.into());
         }
+        Ok(())
+    }
+
+    fn handle_data_frame(
+        &mut self,
+        now: Instant,
+        conn_id: ConnId,
+        header: FrameHeader,
+        payload: Bytes,
+    ) -> Result<(), InputError> {
+        self.check_sequence(conn_id, &header)?;
+        self.mark_frame_received(conn_id, &header);
+        let wire::DataFrame { stream, data, charged_bytes, end } =
+            wire::parse_data(header, payload)?;
+        self.on_data(now, conn_id, stream, data, charged_bytes, end)
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        conn_id: ConnId,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<(), InputError> {
+        self.check_sequence(conn_id, &header)?;
+        let code_points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(conn) = self.conns.find_known(conn_id) else { return Ok(()) };
         let smig_on = conn.peer_settings.max_open_migrations > 0 && conn.cid.is_some();
         self.mark_frame_received(conn_id, &header);
         let frame = wire::parse(header, payload, code_points.as_ref().filter(|_| smig_on))?;
         self.dispatch(now, conn_id, frame)
     }
 
-    fn dispatch(&mut self, now: Instant, conn_id: ConnId, frame: Frame) -> Result<(), InputError> {
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        conn_id: ConnId,
+        frame: Frame<'_>,
+    ) -> Result<(), InputError> {
         match frame {
-            Frame::Data { stream, data, charged_bytes: charged, end } => {
-                self.on_data(now, conn_id, stream, data, charged, end)
-            }
             Frame::Headers { stream, block, end, last } => {
                 self.on_first_fragment(now, conn_id, stream, BlockKind::Headers(end), block, last)
             }
@@ -129,17 +164,17 @@ impl Session {
                 last,
             ),
             Frame::Continuation { stream, block, last } => {
-                self.on_continuation(now, conn_id, stream, &block, last)
+                self.on_continuation(now, conn_id, stream, block, last)
             }
             Frame::Priority => self.on_priority(conn_id),
             Frame::Unknown => self.on_ignored_frame(conn_id),
             Frame::Reset { stream, code } => self.on_reset(now, conn_id, stream, code),
-            Frame::Settings(payload) => self.on_settings(now, conn_id, &payload),
+            Frame::Settings(payload) => self.on_settings(now, conn_id, payload),
             Frame::SettingsAck => self.on_settings_ack(conn_id),
             Frame::Ping(opaque) => self.on_ping(conn_id, opaque),
             Frame::Pong(opaque) => self.on_pong(conn_id, opaque),
             Frame::GoAway { last_id: last, code, debug } => {
-                self.on_goaway(conn_id, last, code, &debug)
+                self.on_goaway(conn_id, last, code, debug)
             }
             Frame::WindowUpdate { stream, increment } => {
                 self.on_window_update(now, conn_id, stream, increment)
@@ -194,7 +229,7 @@ impl Session {
         conn_id: ConnId,
         stream_id: StreamId,
         block_kind: BlockKind,
-        fragment: Bytes,
+        fragment: &[u8],
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         if fragment.len() > self.config.limits.max_header_block {
@@ -205,7 +240,7 @@ impl Session {
         }
         match last {
             wire::LastFragment::Yes => {
-                self.on_field_block(now, conn_id, stream_id, block_kind, &fragment)
+                self.on_field_block(now, conn_id, stream_id, block_kind, fragment)
             }
             wire::LastFragment::No => {
                 if fragment.is_empty() {
@@ -214,7 +249,7 @@ impl Session {
                 self.arm_tick(now);
                 if let Some(conn) = self.conns.find_known_mut(conn_id) {
                     conn.field_block =
-                        Some(FieldBlockAssembly::new(stream_id, block_kind, &fragment, now));
+                        Some(FieldBlockAssembly::new(stream_id, block_kind, fragment, now));
                 }
                 Ok(())
             }
@@ -226,7 +261,7 @@ impl Session {
         now: Instant,
         conn_id: ConnId,
         stream_id: StreamId,
-        fragment: &Bytes,
+        fragment: &[u8],
         last: wire::LastFragment,
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);

@@ -274,7 +274,7 @@ impl Session {
         }
         self.ignore_late_frames(to);
         for (head, end) in heads {
-            self.frame_response(from, &head, None, end);
+            self.frame_head(from, &head, None, end);
         }
         self.schedule(key);
         Some(from)

@@ -1,6 +1,4 @@
-//! Storage of streams: a slab whose keys are never reused.
-
-use slab::Slab;
+//! Storage of streams, whose keys are never reused.
 
 use super::Stream;
 use crate::invariant::DebugExpect;
@@ -27,29 +25,47 @@ impl StreamKey {
     }
 }
 
+/// Streams by their index. Unlike a general slab, it neither moves a stream to drop it, nor compares more than the generation
+/// to find it.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    slots: Slab<(u32, Stream)>,
+    slots: Vec<Slot>,
+    /// Indices of free slots; the last one that became free is used first.
+    free: Vec<u32>,
     generation: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    stream: Option<Stream>,
 }
 
 impl Arena {
     pub(crate) fn insert(&mut self, stream: Stream) -> StreamKey {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let index = self.slots.insert((generation, stream));
-        StreamKey { index: u32::try_from(index).unwrap_or(u32::MAX), generation }
+        if let Some(index) = self.free.pop()
+            && let Some(slot) = self.slots.get_mut(index as usize)
+        {
+            slot.generation = generation;
+            slot.stream = Some(stream);
+            return StreamKey { index, generation };
+        }
+        let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        self.slots.push(Slot { generation, stream: Some(stream) });
+        StreamKey { index, generation }
     }
 
     /// Returns a stream, unless it was freed: the application has released it, and it has ended.
     pub(crate) fn find(&self, key: StreamKey) -> Option<&Stream> {
-        let (generation, stream) = self.slots.get(key.index as usize)?;
-        (*generation == key.generation).then_some(stream)
+        let slot = self.slots.get(key.index as usize)?;
+        slot.stream.as_ref().filter(|_| slot.generation == key.generation)
     }
 
     pub(crate) fn find_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
-        let (generation, stream) = self.slots.get_mut(key.index as usize)?;
-        (*generation == key.generation).then_some(stream)
+        let slot = self.slots.get_mut(key.index as usize)?;
+        slot.stream.as_mut().filter(|_| slot.generation == key.generation)
     }
 
     /// Returns a stream that cannot have been freed: the caller has already found it, or an address
@@ -67,20 +83,23 @@ impl Arena {
 
     /// Drops a stream.
     pub(crate) fn free(&mut self, key: StreamKey) {
-        if self.find(key).is_some() {
-            self.slots.remove(key.index as usize);
+        if let Some(slot) = self.slots.get_mut(key.index as usize)
+            && slot.generation == key.generation
+            && slot.stream.is_some()
+        {
+            slot.stream = None;
+            self.free.push(key.index);
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.free.len()
     }
 
     /// Iterates over all streams, in an order that depends only on the session's history.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
-        self.slots.iter().map(|(index, (generation, stream))| {
-            let index = u32::try_from(index).unwrap_or(u32::MAX);
-            (StreamKey { index, generation: *generation }, stream)
+        (0..).zip(&self.slots).filter_map(|(index, Slot { generation, stream })| {
+            Some((StreamKey { index, generation: *generation }, stream.as_ref()?))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Frames on the wire: RFC 9113 sections 4 and 6, RFC 9218 section 7.1, and SMig's own.
 //!
-//! Owns the byte format: parses one frame into [`Frame`], and serializes frames. Has no state, and
+//! Owns the byte format: parses one frame into [`Frame`] or [`DataFrame`], and serializes frames. Has no state, and
 //! makes no decision that depends on a stream or a connection: that is the task of [`crate::conn`]
 //! and [`crate::session`].
 
@@ -10,7 +10,7 @@ mod settings;
 mod smig;
 
 pub(crate) use encode::*;
-pub(crate) use parse::{Frame, LastFragment, parse};
+pub(crate) use parse::{DataFrame, Frame, LastFragment, parse, parse_data};
 pub use settings::CodePoints;
 pub(crate) use settings::{Setting, SettingsPayload};
 pub use smig::JoinRefusal;

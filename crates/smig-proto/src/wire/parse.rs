@@ -1,25 +1,28 @@
-//! Parses one frame into a [`Frame`], with every check that needs no state.
+//! Parses one frame into a [`Frame`] or [`DataFrame`], with every check that needs no state.
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use super::{CodePoints, EndStream, FrameHeader, Join, Migrate, SettingsPayload, flag, kind};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::StreamId;
 use crate::priority::Priority;
 
-/// A frame that passed the stateless checks for its type.
+/// A DATA frame that passed the stateless checks. Unlike that of other frames, its payload is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// `charged_bytes` is the payload's length including padding, which flow control counts.
-    Data {
-        stream: StreamId,
-        data: Bytes,
-        charged_bytes: u32,
-        end: EndStream,
-    },
+pub(crate) struct DataFrame {
+    pub(crate) stream: StreamId,
+    pub(crate) data: Bytes,
+    /// The payload's length including padding, which flow control counts.
+    pub(crate) charged_bytes: u32,
+    pub(crate) end: EndStream,
+}
+
+/// Any other frame that passed the stateless checks for its type. Borrows the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
     Headers {
         stream: StreamId,
-        block: Bytes,
+        block: &'a [u8],
         end: EndStream,
         last: LastFragment,
     },
@@ -29,12 +32,12 @@ pub(crate) enum Frame {
         stream: StreamId,
         code: ErrorCode,
     },
-    Settings(SettingsPayload),
+    Settings(SettingsPayload<'a>),
     SettingsAck,
     PushPromise {
         stream: StreamId,
         promised: StreamId,
-        block: Bytes,
+        block: &'a [u8],
         last: LastFragment,
     },
     Ping([u8; 8]),
@@ -42,7 +45,7 @@ pub(crate) enum Frame {
     GoAway {
         last_id: StreamId,
         code: ErrorCode,
-        debug: Bytes,
+        debug: &'a [u8],
     },
     WindowUpdate {
         stream: StreamId,
@@ -50,7 +53,7 @@ pub(crate) enum Frame {
     },
     Continuation {
         stream: StreamId,
-        block: Bytes,
+        block: &'a [u8],
         last: LastFragment,
     },
     PriorityUpdate {
@@ -84,33 +87,32 @@ impl LastFragment {
     }
 }
 
-/// Parses a frame from its header and its complete payload.
+/// Parses a frame other than DATA from its header and its complete payload.
 ///
 /// While the extension is off (`code_points` is `None`), SMig's frames are unknown frames.
-pub(crate) fn parse(
+pub(crate) fn parse<'a>(
     header: FrameHeader,
-    payload: Bytes,
+    payload: &'a [u8],
     code_points: Option<&CodePoints>,
-) -> Result<Frame, InputError> {
+) -> Result<Frame<'a>, InputError> {
     match header.kind {
-        kind::DATA => parse_data(header, payload),
         kind::HEADERS => parse_headers(header, payload),
-        kind::PRIORITY => parse_priority(header, &payload),
-        kind::RST_STREAM => parse_reset(header, &payload),
+        kind::PRIORITY => parse_priority(header, payload),
+        kind::RST_STREAM => parse_reset(header, payload),
         kind::SETTINGS => parse_settings(header, payload),
         kind::PUSH_PROMISE => parse_push_promise(header, payload),
-        kind::PING => parse_ping(header, &payload),
+        kind::PING => parse_ping(header, payload),
         kind::GOAWAY => parse_goaway(header, payload),
-        kind::WINDOW_UPDATE => parse_window_update(header, &payload),
+        kind::WINDOW_UPDATE => parse_window_update(header, payload),
         kind::CONTINUATION => {
             check_on_stream(header)?;
             let last = LastFragment::from_flags(header.flags);
             Ok(Frame::Continuation { stream: header.stream, block: payload, last })
         }
-        kind::PRIORITY_UPDATE => parse_priority_update(header, &payload),
+        kind::PRIORITY_UPDATE => parse_priority_update(header, payload),
         other => match code_points {
-            Some(points) if other == points.migrate => parse_migrate(header, &payload),
-            Some(points) if other == points.join => parse_join(header, &payload),
+            Some(points) if other == points.migrate => parse_migrate(header, payload),
+            Some(points) if other == points.join => parse_join(header, payload),
             _ => Ok(Frame::Unknown),
         },
     }
@@ -125,27 +127,23 @@ fn check_on_connection(header: FrameHeader) -> Result<(), InputError> {
 }
 
 /// Removes padding (RFC 9113 section 6.1).
-fn unpad(header: FrameHeader, mut payload: Bytes) -> Result<Bytes, InputError> {
+fn unpad(header: FrameHeader, payload: &[u8]) -> Result<&[u8], InputError> {
     if header.flags & flag::PADDED == 0 {
         return Ok(payload);
     }
-    let Some(&pad) = payload.first() else {
+    let Some((&pad, rest)) = payload.split_first() else {
         return Err(Cause::FrameSize.into());
     };
-    payload.advance(1);
-    match payload.len().checked_sub(usize::from(pad)) {
-        Some(rest) => {
-            payload.truncate(rest);
-            Ok(payload)
-        }
-        None => Err(Cause::PaddingTooLong.into()),
-    }
+    let unpadded = rest.len().checked_sub(usize::from(pad)).and_then(|length| rest.get(..length));
+    unpadded.ok_or_else(|| Cause::PaddingTooLong.into())
 }
 
-fn parse_data(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+/// Parses a DATA frame from its header and its complete payload.
+pub(crate) fn parse_data(header: FrameHeader, payload: Bytes) -> Result<DataFrame, InputError> {
     check_on_stream(header)?;
-    let data = unpad(header, payload)?;
-    Ok(Frame::Data {
+    let unpadded = unpad(header, &payload)?;
+    let data = if unpadded.len() == payload.len() { payload } else { payload.slice_ref(unpadded) };
+    Ok(DataFrame {
         stream: header.stream,
         data,
         charged_bytes: header.length,
@@ -153,22 +151,19 @@ fn parse_data(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> 
     })
 }
 
-fn parse_headers(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+fn parse_headers(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_stream(header)?;
     let mut block = unpad(header, payload)?;
     if header.flags & flag::PRIORITY != 0 {
-        let Some(&dependency) = block.first_chunk::<4>() else {
+        let Some((&[d0, d1, d2, d3, _weight], rest)) = block.split_first_chunk::<5>() else {
             return Err(Cause::FrameSize.into());
         };
-        if block.len() < 5 {
-            return Err(Cause::FrameSize.into());
-        }
-        if StreamId::from_wire(dependency) == header.stream {
+        if StreamId::from_wire([d0, d1, d2, d3]) == header.stream {
             // A connection error: the field block is not decoded, so the HPACK contexts would
             // diverge.
             return Err(Cause::SelfDependency.into());
         }
-        block.advance(5);
+        block = rest;
     }
     Ok(Frame::Headers {
         stream: header.stream,
@@ -178,7 +173,7 @@ fn parse_headers(header: FrameHeader, payload: Bytes) -> Result<Frame, InputErro
     })
 }
 
-fn parse_priority(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_priority(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_stream(header)?;
     let Some(&dependency) = payload.first_chunk::<4>() else {
         return Err(InputError::Stream(header.stream, Cause::FrameSize));
@@ -196,13 +191,13 @@ fn exact_payload<const N: usize>(payload: &[u8]) -> Result<[u8; N], InputError> 
     payload.try_into().map_err(|_| Cause::FrameSize.into())
 }
 
-fn parse_reset(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_reset(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_stream(header)?;
     let code = ErrorCode::from_wire(u32::from_be_bytes(exact_payload(payload)?));
     Ok(Frame::Reset { stream: header.stream, code })
 }
 
-fn parse_settings(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+fn parse_settings(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
     if header.flags & flag::ACK != 0 {
         return if payload.is_empty() {
@@ -214,13 +209,12 @@ fn parse_settings(header: FrameHeader, payload: Bytes) -> Result<Frame, InputErr
     SettingsPayload::new(payload).map(Frame::Settings).ok_or_else(|| Cause::FrameSize.into())
 }
 
-fn parse_push_promise(header: FrameHeader, payload: Bytes) -> Result<Frame, InputError> {
+fn parse_push_promise(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_stream(header)?;
-    let mut block = unpad(header, payload)?;
-    let Some(&promised) = block.first_chunk::<4>() else {
+    let unpadded = unpad(header, payload)?;
+    let Some((&promised, block)) = unpadded.split_first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
     };
-    block.advance(4);
     Ok(Frame::PushPromise {
         stream: header.stream,
         promised: StreamId::from_wire(promised),
@@ -229,26 +223,25 @@ fn parse_push_promise(header: FrameHeader, payload: Bytes) -> Result<Frame, Inpu
     })
 }
 
-fn parse_ping(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_ping(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
     let opaque = exact_payload(payload)?;
     Ok(if header.flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) })
 }
 
-fn parse_goaway(header: FrameHeader, mut payload: Bytes) -> Result<Frame, InputError> {
+fn parse_goaway(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
-    let Some(&[l0, l1, l2, l3, c0, c1, c2, c3]) = payload.first_chunk::<8>() else {
+    let Some((&[l0, l1, l2, l3, c0, c1, c2, c3], debug)) = payload.split_first_chunk::<8>() else {
         return Err(Cause::FrameSize.into());
     };
-    payload.advance(8);
     Ok(Frame::GoAway {
         last_id: StreamId::from_wire([l0, l1, l2, l3]),
         code: ErrorCode::from_wire(u32::from_be_bytes([c0, c1, c2, c3])),
-        debug: payload,
+        debug,
     })
 }
 
-fn parse_window_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_window_update(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     let increment = u32::from_be_bytes(exact_payload(payload)?) & 0x7fff_ffff;
     if increment == 0 {
         return Err(InputError::for_stream(header.stream, Cause::ZeroIncrement));
@@ -256,7 +249,7 @@ fn parse_window_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, In
     Ok(Frame::WindowUpdate { stream: header.stream, increment })
 }
 
-fn parse_priority_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_priority_update(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
     let Some((&id, value)) = payload.split_first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
@@ -268,7 +261,7 @@ fn parse_priority_update(header: FrameHeader, payload: &Bytes) -> Result<Frame, 
     Ok(Frame::PriorityUpdate { stream, priority: Priority::parse(value) })
 }
 
-fn parse_migrate(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_migrate(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_stream(header)?;
     let migrate = Migrate::parse(payload).ok_or(Cause::FrameSize)?;
     let (stream, end) = (header.stream, EndStream::from_flags(header.flags));
@@ -279,7 +272,7 @@ fn parse_migrate(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputErr
     })
 }
 
-fn parse_join(header: FrameHeader, payload: &Bytes) -> Result<Frame, InputError> {
+fn parse_join(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
     Join::parse(header.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
 }

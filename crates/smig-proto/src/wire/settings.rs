@@ -1,7 +1,5 @@
 //! SETTINGS parameters (RFC 9113 section 6.5.2, RFC 8441, RFC 9218) and SMig's code points.
 
-use bytes::Bytes;
-
 /// SMig's code points: experimental, to be configured together (spec/smig.md section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodePoints {
@@ -80,20 +78,20 @@ impl Setting {
 }
 
 /// The payload of a SETTINGS frame: complete entries of six bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SettingsPayload(Bytes);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SettingsPayload<'a>(&'a [u8]);
 
-impl SettingsPayload {
+impl<'a> SettingsPayload<'a> {
     /// Wraps a payload; `None` if its length is not a multiple of 6.
-    pub(crate) fn new(payload: Bytes) -> Option<Self> {
+    pub(crate) fn new(payload: &'a [u8]) -> Option<Self> {
         payload.len().is_multiple_of(6).then_some(Self(payload))
     }
 
-    pub(crate) fn entry_count(&self) -> usize {
+    pub(crate) fn entry_count(self) -> usize {
         self.0.len() / 6
     }
 
-    pub(crate) fn iter(&self, code_points: CodePoints) -> impl Iterator<Item = Setting> + '_ {
+    pub(crate) fn iter(self, code_points: CodePoints) -> impl Iterator<Item = Setting> + 'a {
         self.0.as_chunks::<6>().0.iter().map(move |&[i0, i1, v0, v1, v2, v3]| {
             Setting::from_wire(
                 u16::from_be_bytes([i0, i1]),

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use smig_proto::Config;
 use tokio::sync::{mpsc, watch};
@@ -19,7 +19,7 @@ use super::listeners::{ListenerIds, OpenListeners};
 use super::serve::Serve;
 use super::session_list::SessionList;
 use super::session_registry::Registry;
-use super::shared::{ServerShared, ServerState};
+use super::shared::{AnySharedHeadersOf, ServerShared, ServerState};
 use super::tls::ServerTls;
 use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
@@ -78,6 +78,7 @@ pub struct ServerBuilder {
     authority_check: AuthorityCheck,
     request_extensions: RequestExtensions,
     request_label_limit: usize,
+    shared_headers: Option<AnySharedHeadersOf>,
     observer: Option<DebugObserver>,
 }
 
@@ -110,6 +111,7 @@ impl Default for ServerBuilder {
             authority_check: AuthorityCheck::Server,
             request_extensions: RequestExtensions::All,
             request_label_limit: 0,
+            shared_headers: None,
             observer: None,
         }
     }
@@ -274,6 +276,17 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets a function that finds header fields of a response in its body, of the type `B`: fields that many responses
+    /// have, which HTTP/2 then sends without a copy of them. They are added to those in the response's head. If there is a
+    /// content-length among them, it is the body's exact length; there is no date.
+    ///
+    /// [`start`](Self::start) and [`serve`](Self::serve) fail if the service's bodies are of another type.
+    #[must_use]
+    pub fn shared_headers<B: 'static>(mut self, of: fn(&B) -> Option<&Arc<HeaderMap>>) -> Self {
+        self.shared_headers = Some(AnySharedHeadersOf::new(of));
+        self
+    }
+
     /// Sets the observer, which receives all events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
@@ -296,6 +309,7 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
+        self.check_shared_headers::<B>()?;
         let workers = self.workers;
         let (open_listeners, worker_listeners) = self.bind(workers)?;
         let listener_ids = std::mem::take(&mut self.ids);
@@ -360,6 +374,7 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
+        self.check_shared_headers::<B>()?;
         let (open_listeners, mut worker_listeners) = self.bind(1)?;
         let listeners = worker_listeners.pop().unwrap_or_default();
         Ok(Serve::new(open_listeners, listeners, service, self.into_shared()?))
@@ -415,6 +430,16 @@ impl ServerBuilder {
             authority_check: self.authority_check,
             request_extensions: self.request_extensions,
             request_label_limit: self.request_label_limit,
+            shared_headers: self.shared_headers,
         }))
+    }
+
+    fn check_shared_headers<B: 'static>(&self) -> Result<(), Error> {
+        match &self.shared_headers {
+            Some(shared) if shared.of::<B>().is_none() => Err(Error::config(
+                "shared_headers is set for bodies of another type than the service's",
+            )),
+            _ => Ok(()),
+        }
     }
 }

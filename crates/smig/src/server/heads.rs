@@ -1,9 +1,11 @@
 //! Converts `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
 
+use std::sync::Arc;
+
 use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
-use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
+use smig_proto::{EndStream, RequestHead, ResponseHead, SharedHead, StreamKey};
 
 use super::exchange::{ContinueExpectation, RequestKind};
 use crate::driver::TurnCx;
@@ -76,6 +78,29 @@ pub(super) fn prepare_response<B: Body>(
     let date = date.filter(|_| !headers.keys().any(|name| *name == DATE));
     let plan = plan_body(status, &mut headers, body, kind);
     PreparedResponse { head: ResponseHead { status, headers }, date, body: plan }
+}
+
+/// Adds the fields that are in a response's body to those of its head, which replace others of the same name.
+pub(super) fn add_shared_fields(shared: &HeaderMap, own: &mut HeaderMap) {
+    let own_fields = std::mem::replace(own, shared.clone());
+    own.extend(own_fields);
+}
+
+/// Returns the response's head if it is sent as it is: all of its fields are shared, and a body follows whose length they
+/// announce.
+pub(super) fn shared_head<B: Body>(
+    parts: &response::Parts,
+    shared: &Arc<HeaderMap>,
+    body: &B,
+    kind: RequestKind,
+) -> Option<SharedHead> {
+    let is_ordinary = kind == RequestKind::Other && parts.status == StatusCode::OK;
+    if !is_ordinary || !parts.headers.is_empty() || body.is_end_stream() {
+        return None;
+    }
+    let length = body.size_hint().exact()?;
+    let headers = Arc::clone(shared);
+    Some(SharedHead { status: parts.status, headers, content_length: Some(length) })
 }
 
 fn plan_body<B: Body>(

@@ -1,10 +1,12 @@
 //! What all workers of a server share: its settings, its limits, its counters and its registry of sessions.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use http::HeaderMap;
 use smig_proto::Config;
 
 use super::builder::{AuthorityCheck, RequestExtensions};
@@ -33,6 +35,25 @@ pub(super) struct ServerShared {
     pub(super) authority_check: AuthorityCheck,
     pub(super) request_extensions: RequestExtensions,
     pub(super) request_label_limit: usize,
+    pub(super) shared_headers: Option<AnySharedHeadersOf>,
+}
+
+/// Finds the header fields of a response in its body.
+pub(super) type SharedHeadersOf<B> = fn(&B) -> Option<&Arc<HeaderMap>>;
+
+/// A [`SharedHeadersOf`], without the type of the bodies.
+#[derive(Debug)]
+pub(super) struct AnySharedHeadersOf(Box<dyn Any + Send + Sync>);
+
+impl AnySharedHeadersOf {
+    pub(super) fn new<B: 'static>(of: SharedHeadersOf<B>) -> Self {
+        Self(Box::new(of))
+    }
+
+    /// Returns the function; `None` if it is for bodies of another type.
+    pub(super) fn of<B: 'static>(&self) -> Option<SharedHeadersOf<B>> {
+        self.0.downcast_ref().copied()
+    }
 }
 
 impl ServerShared {
@@ -46,6 +67,11 @@ impl ServerShared {
     pub(super) fn on_exhausted(&self, resource: &'static str, error: &std::io::Error) {
         self.counters.on_event(&ObserverEvent::LimitHit(resource));
         throttled!(error, resource, %error, "cannot accept connections: {resource}");
+    }
+
+    /// Returns the header fields that are in a response's body.
+    pub(super) fn shared_headers<'a, B: 'static>(&self, body: &'a B) -> Option<&'a Arc<HeaderMap>> {
+        self.shared_headers.as_ref()?.of::<B>()?(body)
     }
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.

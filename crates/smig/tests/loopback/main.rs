@@ -14,6 +14,7 @@ mod other_protocols;
 mod range_continuation;
 mod retries;
 mod second_connection;
+mod shared_headers;
 mod shutdown;
 mod snapshot;
 mod support;

@@ -2,9 +2,12 @@
 //! the same trailers for most calls; while the table does not change, so are their blocks.
 //!
 //! Owns copies of the fields and of the block, made when a block occurs the second time in a row.
-//! Never holds a sensitive value, and never a buffer of the application's.
+//! Fields that the application shares between responses are not copied: they are recognised by the
+//! address of their map, which is kept. Never holds a sensitive value, and apart from these maps never
+//! a buffer of the application's.
 
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use http::header::DATE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -24,16 +27,29 @@ static DATE_NAME: HeaderName = DATE;
 pub(crate) struct ResponseSection<'a> {
     /// `None` in trailers.
     pub(crate) status: Option<StatusCode>,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) headers: Headers<'a>,
     /// A date field in addition to `headers`.
     pub(crate) date: Option<&'a HeaderValue>,
+}
+
+/// The regular fields of a section.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Headers<'a> {
+    /// Those of one response.
+    Own(&'a HeaderMap),
+    /// Those that other responses have, too.
+    Shared(&'a Arc<HeaderMap>),
 }
 
 impl<'a> ResponseSection<'a> {
     /// Returns all fields except `:status`.
     #[inline]
     pub(super) fn fields(self) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-        self.date.map(|date| (&DATE_NAME, date)).into_iter().chain(self.headers)
+        let headers = match self.headers {
+            Headers::Own(headers) => headers,
+            Headers::Shared(headers) => headers,
+        };
+        self.date.map(|date| (&DATE_NAME, date)).into_iter().chain(headers)
     }
 }
 
@@ -51,11 +67,21 @@ struct RepeatedBlock {
     /// The table's version with which it was encoded.
     version: u64,
     status: Option<StatusCode>,
-    /// Each field's name, and the length of its value.
-    names: Vec<(HeaderName, usize)>,
-    /// All values.
-    values: Vec<u8>,
+    fields: KnownFields,
     block: Box<[u8]>,
+}
+
+/// By what the fields of a block are recognised.
+#[derive(Debug)]
+enum KnownFields {
+    Copied {
+        /// Each field's name, and the length of its value.
+        names: Vec<(HeaderName, usize)>,
+        /// All values.
+        values: Vec<u8>,
+    },
+    /// The map, which cannot change while it is kept, and the date.
+    Shared(Arc<HeaderMap>, Option<Box<[u8]>>),
 }
 
 impl RepeatedBlocks {
@@ -92,39 +118,68 @@ impl RepeatedBlocks {
 impl RepeatedBlock {
     /// Returns `None` if the block is not to be kept.
     fn new(version: u64, section: ResponseSection<'_>, block: &[u8]) -> Option<Self> {
-        let (mut names, mut values) = (Vec::new(), Vec::new());
-        for (name, value) in section.fields() {
-            if value.is_sensitive()
-                || names.len() == MAX_FIELDS
-                || values.len() + value.len() > MAX_VALUE_BYTES
-            {
-                return None;
-            }
-            names.push((name.clone(), value.len()));
-            values.extend_from_slice(value.as_bytes());
-        }
-        values.shrink_to_fit();
-        Some(Self { version, status: section.status, names, values, block: block.into() })
+        let fields = KnownFields::new(section)?;
+        Some(Self { version, status: section.status, fields, block: block.into() })
     }
 
     #[inline]
     fn matches(&self, section: ResponseSection<'_>) -> bool {
-        if self.status != section.status {
-            return false;
-        }
-        let (mut fields, mut values) = (section.fields(), &self.values[..]);
-        for (known_name, value_len) in &self.names {
-            let Some((name, value)) = fields.next() else { return false };
-            let Some((known_value, rest)) = values.split_at_checked(*value_len) else {
-                return false;
-            };
-            values = rest;
-            if value.as_bytes() != known_value || name != known_name || value.is_sensitive() {
-                return false;
+        self.status == section.status
+            && match (&self.fields, section.headers) {
+                (KnownFields::Shared(known, known_date), Headers::Shared(headers)) => {
+                    Arc::ptr_eq(known, headers)
+                        && known_date.as_deref() == section.date.map(HeaderValue::as_bytes)
+                }
+                (KnownFields::Copied { names, values }, Headers::Own(_)) => {
+                    are_equal(names, values, section)
+                }
+                (KnownFields::Shared(..), Headers::Own(_))
+                | (KnownFields::Copied { .. }, Headers::Shared(_)) => false,
+            }
+    }
+}
+
+impl KnownFields {
+    /// Returns `None` if the fields are not to be kept.
+    fn new(section: ResponseSection<'_>) -> Option<Self> {
+        let (mut field_count, mut value_bytes) = (0, 0);
+        for (_, value) in section.fields() {
+            field_count += 1;
+            value_bytes += value.len();
+            if value.is_sensitive() || field_count > MAX_FIELDS || value_bytes > MAX_VALUE_BYTES {
+                return None;
             }
         }
-        fields.next().is_none()
+        Some(match section.headers {
+            Headers::Shared(headers) => {
+                Self::Shared(Arc::clone(headers), section.date.map(|date| date.as_bytes().into()))
+            }
+            Headers::Own(_) => {
+                let names = section.fields().map(|(name, value)| (name.clone(), value.len()));
+                let mut values = Vec::with_capacity(value_bytes);
+                section.fields().for_each(|(_, value)| values.extend_from_slice(value.as_bytes()));
+                Self::Copied { names: names.collect(), values }
+            }
+        })
     }
+}
+
+#[inline]
+fn are_equal(
+    names: &[(HeaderName, usize)],
+    mut values: &[u8],
+    section: ResponseSection<'_>,
+) -> bool {
+    let mut fields = section.fields();
+    for (known_name, value_len) in names {
+        let Some((name, value)) = fields.next() else { return false };
+        let Some((known_value, rest)) = values.split_at_checked(*value_len) else { return false };
+        values = rest;
+        if value.as_bytes() != known_value || name != known_name || value.is_sensitive() {
+            return false;
+        }
+    }
+    fields.next().is_none()
 }
 
 #[cfg(test)]
@@ -173,7 +228,8 @@ mod tests {
         let mut encoder = Encoder::new();
         let mut reference = Encoder::new();
         let mut decoder = Decoder::new(4096);
-        let (mut random, mut repeated_count) = (1_u32, 0);
+        let shared: Vec<_> = (0..7).map(|kind| Arc::new(headers(kind))).collect();
+        let (mut random, mut repeated_counts) = (1_u32, [0; 2]);
         for step in 0..20_000_u32 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let choice = random >> 16;
@@ -183,9 +239,13 @@ mod tests {
             }
             let headers = headers(if choice % 9 == 7 { step } else { choice % 7 });
             let date = HeaderValue::from(step / 500);
+            let is_shared = choice % 11 < 5;
             let section = ResponseSection {
                 status: (choice % 5 > 0).then_some(StatusCode::OK),
-                headers: &headers,
+                headers: match shared.get(choice as usize % 9) {
+                    Some(headers) if is_shared => Headers::Shared(headers),
+                    _ => Headers::Own(&headers),
+                },
                 date: (choice % 2 == 0).then_some(&date),
             };
             reference.repeated = None;
@@ -194,23 +254,25 @@ mod tests {
                 let version = encoder.table.version();
                 let repeated = encoder.repeated.as_ref();
                 let is_repeated = repeated.is_some_and(|all| all.find(version, section).is_some());
-                repeated_count += usize::from(is_repeated);
+                repeated_counts[usize::from(is_shared)] += usize::from(is_repeated);
                 let block = encode(&mut encoder, section);
                 assert_eq!(block, encode(&mut reference, section), "step {step}");
                 reference.repeated = None;
                 decoder.decode(&block, |_| {}).unwrap();
             }
         }
-        assert!(repeated_count > 2_000, "{repeated_count}");
+        assert!(repeated_counts.iter().all(|&count| count > 1_000), "{repeated_counts:?}");
     }
 
     #[test]
     fn a_sensitive_value_is_never_kept() {
-        let (mut encoder, headers) = (Encoder::new(), headers(3));
-        let section = ResponseSection { status: None, headers: &headers, date: None };
-        for _ in 0..4 {
-            encode(&mut encoder, section);
+        let headers = Arc::new(headers(3));
+        for headers in [Headers::Own(&headers), Headers::Shared(&headers)] {
+            let mut encoder = Encoder::new();
+            for _ in 0..4 {
+                encode(&mut encoder, ResponseSection { status: None, headers, date: None });
+            }
+            assert!(encoder.repeated.unwrap().blocks.is_empty());
         }
-        assert!(encoder.repeated.unwrap().blocks.is_empty());
     }
 }

@@ -34,7 +34,7 @@ use super::exchange::RequestKind;
 use super::heads;
 use super::informational::InformationalSender;
 use super::service::{HttpService, ResponseBody};
-use super::shared::ServerState;
+use super::shared::{ServerShared, ServerState};
 use super::slow_uploads;
 use super::worker::Worker;
 use crate::clock;
@@ -208,7 +208,7 @@ impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for ServiceAd
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
-    B: Body,
+    B: Body + 'static,
 {
     type Response = Response<TrackedBody<B>>;
     type Error = BoxError;
@@ -229,7 +229,8 @@ where
         // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
         let (conn_state, timeouts) = (Arc::clone(&self.conn_state), Arc::clone(&self.timeouts));
-        let pending_response = PendingResponse { conn_state, timeouts, kind, until_close };
+        let shared = Arc::clone(&self.worker.shared);
+        let pending_response = PendingResponse { conn_state, timeouts, shared, kind, until_close };
         Oneshot::Waiting {
             service: self.worker.service.clone(),
             request: Some(request),
@@ -243,13 +244,20 @@ where
 struct PendingResponse {
     conn_state: Arc<Http1ConnState>,
     timeouts: Arc<Http1Timeouts>,
+    shared: Arc<ServerShared>,
     kind: RequestKind,
     /// The response's body may be delimited by close.
     until_close: bool,
 }
 
 impl PendingResponse {
-    fn convert_response<B: Body>(&self, mut response: Response<B>) -> Response<TrackedBody<B>> {
+    fn convert_response<B>(&self, mut response: Response<B>) -> Response<TrackedBody<B>>
+    where
+        B: Body + 'static,
+    {
+        if let Some(fields) = self.shared.shared_headers(response.body()).map(Arc::clone) {
+            heads::add_shared_fields(&fields, response.headers_mut());
+        }
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
@@ -279,7 +287,7 @@ impl<S, B> Future for Oneshot<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Error: Into<BoxError>,
-    B: Body,
+    B: Body + 'static,
 {
     type Output = Result<Response<TrackedBody<B>>, BoxError>;
 

@@ -2,9 +2,9 @@
 
 use std::task::Context;
 
-use http::Response;
+use http::{HeaderValue, Response};
 use smig_proto::policy::{MigrationHint, Transfer};
-use smig_proto::{BulkHint, EndStream, ErrorCode};
+use smig_proto::{BulkHint, EndStream, ErrorCode, SharedHead};
 
 use super::ServerSession;
 use crate::driver::{Migration, TurnCx};
@@ -68,6 +68,18 @@ where
         let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
         let bulk_hint = parts.extensions.remove::<BulkHint>().unwrap_or_else(|| hint.into());
         let date = worker.date.value(turn.now);
+        if let Some(shared) = worker.shared.shared_headers(&body) {
+            if let Some(head) = heads::shared_head(&parts, shared, &body, exchange.kind) {
+                return self.send_shared(
+                    turn,
+                    slot,
+                    (head, body),
+                    date.as_ref(),
+                    (hint, bulk_hint),
+                );
+            }
+            heads::add_shared_fields(shared, &mut parts.headers);
+        }
         let prepared = heads::prepare_response(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
             BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, BodyLength::Unknown),
@@ -89,6 +101,35 @@ where
             }
             return self.release_if_complete(turn, slot);
         }
+        self.start_body(turn, slot, (body, length), (hint, bulk_hint));
+    }
+
+    /// Sends a response's head whose fields other responses have, too, and starts its body.
+    fn send_shared(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        slot: Slot,
+        (head, body): (SharedHead, B),
+        date: Option<&HeaderValue>,
+        hints: (MigrationHint, BulkHint),
+    ) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        let sent = turn.session.send_shared_response(exchange.key, &head, date, EndStream::No);
+        if let Err(error) = sent {
+            return self.on_failure(turn, slot, HandlerError::Error(Box::new(error)));
+        }
+        let length = head.content_length.map_or(BodyLength::Unknown, BodyLength::Remaining);
+        self.start_body(turn, slot, (body, length), hints);
+    }
+
+    fn start_body(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        slot: Slot,
+        (body, length): (B, BodyLength),
+        (hint, bulk_hint): (MigrationHint, BulkHint),
+    ) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
         if bulk_hint != BulkHint::None {
             turn.session.set_bulk_hint(exchange.key, bulk_hint);
         }
