@@ -201,7 +201,7 @@ mod tests {
             let header = [0, 0, u8::try_from(repeated.len()).unwrap(), 1, flags, 0, 0, 0, 99];
             server.receive(&[&header, &repeated[..]].concat());
         }
-        let is_reset = |event| matches!(event, Event::Reset { .. });
+        let is_reset = |event| matches!(event, Event::Failed { .. });
         assert!(std::iter::from_fn(|| server.session.poll_event()).any(is_reset));
     }
 

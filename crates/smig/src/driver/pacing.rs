@@ -41,7 +41,7 @@ impl Pacing {
 pub(super) struct BulkPacing {
     options: Arc<ConnOptions>,
     /// The limit; `None` while there is no bulk, or the path's RTT is short.
-    pacer: Option<Pacer>,
+    pacer: Option<Box<Pacer>>,
     bucket: BulkBucket,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
@@ -61,7 +61,7 @@ impl BulkPacing {
     }
 
     fn bounds(&self) -> Bounds {
-        self.pacer.as_ref().map_or(Bounds::NONE, Pacer::bounds)
+        self.pacer.as_deref().map_or(Bounds::NONE, Pacer::bounds)
     }
 
     /// Returns whether bulk must wait for the bucket.
@@ -97,7 +97,7 @@ impl BulkPacing {
         if let Some(min_rtt) = sample_all(now, conns).filter(|&min_rtt| min_rtt >= MIN_PACED_RTT) {
             let pacer = Pacer::new(now, min_rtt);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.options.max_bulk_deferral);
-            self.pacer = Some(pacer);
+            self.pacer = Some(Box::new(pacer));
         }
     }
 
