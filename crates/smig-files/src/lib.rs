@@ -3,7 +3,7 @@
 //! [`Files`] responds to GET, HEAD and OPTIONS with the regular files below one directory: ranges,
 //! conditional requests, precompressed siblings, index files, redirects to directories, and, if
 //! enabled, plain directory listings (RFC 9110). It sets every header field of the response except
-//! `date`, which the server sets.
+//! `date`, which the server sets; with [`Files::with_shared_headers`], in the body of the response.
 //!
 //! ```no_run
 //! use smig_files::{FileOptions, Files};

@@ -21,8 +21,11 @@ use path::{MeasuredPath, PathWatch};
 const EVALUATION_STEP_BYTES: u64 = 32 << 10;
 /// How long a stream counts as recently opened.
 const RECENT_TIME: Duration = Duration::from_secs(1);
-/// Bytes of body after which a migration that the peer has declined is tried again: it may have been too busy.
+/// Bytes of body after which a migration that the peer has declined is tried again: it may have been too busy. Twice as
+/// many after each further time, because what was sent to the other connection meanwhile is sent again.
 const RETRY_STEP_BYTES: u64 = 1 << 20;
+/// After this number of declines, a stream stays.
+const MAX_DECLINES: u32 = 4;
 
 /// The rules by which an endpoint migrates streams.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,6 +72,7 @@ pub(crate) struct Candidate {
     next_offset_index: usize,
     /// No attempt before this offset.
     retry_offset: u64,
+    declines: u32,
     state: CandidateState,
 }
 
@@ -139,6 +143,7 @@ impl Candidate {
             next_evaluation_offset: 0,
             next_offset_index: 0,
             retry_offset: 0,
+            declines: 0,
             state: CandidateState::Initial,
         })
     }
@@ -152,7 +157,13 @@ impl Candidate {
     pub(crate) fn on_declined(&mut self) {
         if self.state == CandidateState::Migrating {
             self.state = CandidateState::Offered;
-            self.retry_offset = self.next_evaluation_offset + RETRY_STEP_BYTES;
+            self.retry_offset = match self.declines {
+                declines if declines + 1 < MAX_DECLINES => {
+                    self.next_evaluation_offset + (RETRY_STEP_BYTES << declines)
+                }
+                _ => u64::MAX,
+            };
+            self.declines += 1;
         }
     }
 
@@ -203,6 +214,10 @@ impl Candidate {
         let input = self.policy_input(turn.now, &view, other_streams, path);
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
+            // An offer may still be unanswered: the stream may migrate yet.
+            Decision::Stay(StayReason::ColdConnection) if self.state == CandidateState::Offered => {
+                return None;
+            }
             Decision::Stay(why) => return record.record_decision(PolicyDecision::Stays(why)),
         };
         let offers =
@@ -211,6 +226,7 @@ impl Candidate {
             MigrationAttempt::Migrated => {
                 tracing::debug!(?key, why = why.as_str(), transferred, "stream migrates");
                 self.state = CandidateState::Migrating;
+                recent_streams.path.forget_sample();
                 record.record_decision(PolicyDecision::Migrates(why))
             }
             MigrationAttempt::Offered => {
@@ -413,6 +429,12 @@ mod tests {
         candidate.retry_offset = 0;
         candidate.state = CandidateState::Initial;
         assert!(upload.evaluate(&mut candidate).is_some());
+        for declines in 1..MAX_DECLINES {
+            assert_ne!(candidate.retry_offset, u64::MAX, "{declines}");
+            candidate.state = CandidateState::Migrating;
+            candidate.on_declined();
+        }
+        assert_eq!(candidate.retry_offset, u64::MAX, "it stays");
         // A further migration of a stream that has left, declined.
         candidate.on_migrated();
         candidate.on_declined();

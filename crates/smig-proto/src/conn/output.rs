@@ -9,6 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 const MIN_SLICE_BYTES: usize = 512;
 /// Payloads shorter than this are copied while the queue is short: one slice for all of it is cheapest.
 const MIN_FIRST_SLICE_BYTES: usize = 2048;
+/// Number of payloads from which shorter ones are copied again: more slices than a vectored write takes would split it.
+const MAX_SHORT_PAYLOADS: usize = 31;
 /// Length up to which a queue is short.
 const MAX_SHORT_QUEUE_BYTES: usize = 4096;
 
@@ -168,7 +170,8 @@ impl OutputBuffer {
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
-        let is_short = self.length + payload.len() <= MAX_SHORT_QUEUE_BYTES;
+        let is_short = self.length + payload.len() <= MAX_SHORT_QUEUE_BYTES
+            || self.payloads.len() >= MAX_SHORT_PAYLOADS;
         let min_slice_bytes = if is_short { MIN_FIRST_SLICE_BYTES } else { MIN_SLICE_BYTES };
         if payload.len() < min_slice_bytes {
             return self.append_with(|framed| framed.extend_from_slice(&payload));
@@ -183,6 +186,18 @@ impl OutputBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_short_payloads_need_no_more_slices_than_a_write_takes() {
+        let mut out = OutputBuffer::new();
+        for _ in 0..200 {
+            out.append_with(|framed| framed.extend_from_slice(&[0; 9]));
+            out.push(Bytes::from(vec![1; 600]));
+        }
+        let mut slices = [IoSlice::new(&[]); 64];
+        let used = out.chunks(&mut slices);
+        assert_eq!(slices[..used].iter().map(|slice| slice.len()).sum::<usize>(), 200 * 609);
+    }
 
     #[test]
     fn bytes_are_returned_in_order() {

@@ -12,9 +12,11 @@ use crate::head::RequestHead;
 use crate::hpack::{self, TableVersion};
 use crate::message::{FieldPresence, FieldSection};
 
-/// Limits for a block that is kept: its own bytes, and those of its fields as in SETTINGS_MAX_HEADER_LIST_SIZE.
+/// Limits for a block that is kept: its own bytes, its fields, and their bytes as in SETTINGS_MAX_HEADER_LIST_SIZE. A map of
+/// fields needs more than 100 bytes for each.
 const MAX_BLOCK_BYTES: usize = 512;
 const MAX_FIELD_BYTES: usize = 4096;
+const MAX_FIELDS: u32 = 32;
 
 /// The last request of a connection, if it repeats. Boxed to keep connections small; `None` until a block could be kept.
 #[derive(Debug, Default)]
@@ -52,8 +54,10 @@ impl<'a> RepeatableBlock<'a> {
         section: &FieldSection,
         block: &'a [u8],
     ) -> Option<Self> {
-        let is_small = block.len() <= MAX_BLOCK_BYTES && section.bytes() <= MAX_FIELD_BYTES;
-        let may_keep = is_small && decoder.is_at_version(version) && !section.is_sensitive();
+        let is_small = block.len() <= MAX_BLOCK_BYTES
+            && section.bytes() <= MAX_FIELD_BYTES
+            && section.field_count() <= MAX_FIELDS;
+        let may_keep = is_small && decoder.is_at_version(version) && !decoder.had_never_indexed();
         may_keep.then_some(Self { version, block })
     }
 }
@@ -84,6 +88,8 @@ impl RepeatedRequest {
         hasher.write(block);
         let hash = hasher.finish();
         let last = self.0.get_or_insert_default();
+        // The table never returns to an earlier version.
+        last.known = last.known.take().filter(|known| known.version == version);
         if core::mem::replace(&mut last.hash, hash) == hash {
             let (block, head) = (block.into(), head.clone());
             last.known = Some(Box::new(KnownRequest { version, block, head, presence }));
@@ -191,6 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_was_evicted_and_a_table_that_was_emptied_are_changes() {
+        let mut server = Server::new();
+        let repeated = block("/", &[1]);
+        server.request(&[block("/", &[]), literal(0x40, b'1').to_vec()].concat());
+        (0..3).for_each(|_| drop(server.request(&repeated)));
+        assert!(server.is_known(&repeated));
+        // To 0, and back to 4096.
+        server.request(&[&[0x20, 0x3f, 0xe1, 0x1f], &block("/", &[])[..]].concat());
+        assert!(!server.is_known(&repeated));
+    }
+
+    #[test]
+    fn a_request_with_many_fields_is_not_kept() {
+        let mut server = Server::new();
+        let fields = (0..40).flat_map(|_| literal(0x00, b'1'));
+        let many: Vec<u8> = block("/", &[]).into_iter().chain(fields).collect();
+        (0..4).for_each(|_| drop(server.request(&many)));
+        assert!(!server.is_known(&many));
+    }
+
+    #[test]
     fn trailers_are_no_request() {
         let mut server = Server::new();
         let repeated = block("/", &[]);
@@ -211,5 +238,8 @@ mod tests {
         let sensitive = [block("/", &[]), literal(0x10, b'1').to_vec()].concat();
         (0..4).for_each(|_| drop(server.request(&sensitive)));
         assert!(!server.is_known(&sensitive));
+        let sensitive_path = [0x82, 0x87, 0x14, 2, b'/', b's'];
+        (0..4).for_each(|_| drop(server.request(&sensitive_path)));
+        assert!(!server.is_known(&sensitive_path));
     }
 }

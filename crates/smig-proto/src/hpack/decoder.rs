@@ -30,6 +30,7 @@ pub struct Decoder {
     /// The smallest limit since the last block, if it was below the table's maximum size.
     reduced_to: Option<u32>,
     version: TableVersion,
+    had_never_indexed: bool,
     scratch: Vec<u8>,
 }
 
@@ -42,6 +43,7 @@ impl Decoder {
             limit: saturate(max_table_size),
             reduced_to: None,
             version: TableVersion(0),
+            had_never_indexed: false,
             scratch: Vec::new(),
         }
     }
@@ -72,6 +74,7 @@ impl Decoder {
         mut emit: impl FnMut(Cow<'_, Field>),
     ) -> Result<(), DecodeError> {
         let mut rest = block;
+        self.had_never_indexed = false;
         self.read_size_updates(&mut rest)?;
         while let Some((&first, tail)) = rest.split_first() {
             rest = tail;
@@ -87,6 +90,7 @@ impl Decoder {
                 return Err(DecodeError::LateSizeUpdate);
             } else {
                 let (mut field, _) = self.decode_literal(first, 4, &mut rest)?;
+                self.had_never_indexed |= first & 0x10 != 0;
                 if let (0x10, Field::Regular(_, value)) = (first & 0x10, &mut field) {
                     HeaderValue::set_sensitive(value, true);
                 }
@@ -97,6 +101,11 @@ impl Decoder {
             self.scratch = Vec::new();
         }
         Ok(())
+    }
+
+    /// Returns whether the last block had a never-indexed field (RFC 7541 section 7.1.3), pseudo-header fields included.
+    pub(crate) const fn had_never_indexed(&self) -> bool {
+        self.had_never_indexed
     }
 
     /// Returns the version of the table. A block that is decoded without a change of it is decoded to the same fields, and
@@ -173,7 +182,7 @@ impl Decoder {
 
 /// Number of insertions into a table and of its size updates. The highest number is no version: a table that has reached it
 /// counts as changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableVersion(u32);
 
 impl TableVersion {

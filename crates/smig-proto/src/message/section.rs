@@ -41,8 +41,6 @@ pub(crate) struct FieldSection {
     cookie_crumbs: u32,
     bytes: usize,
     field_count: u32,
-    /// Whether a value is sensitive.
-    is_sensitive: bool,
     pub(crate) malformed: Option<Cause>,
 }
 
@@ -80,7 +78,6 @@ impl FieldSection {
     }
 
     fn add_regular(&mut self, name: HeaderName, value: HeaderValue) {
-        self.is_sensitive |= value.is_sensitive();
         match name {
             COOKIE => self.cookie_crumbs += 1,
             HOST => self.presence.host = true,
@@ -135,8 +132,8 @@ impl FieldSection {
         self.bytes
     }
 
-    pub(crate) const fn is_sensitive(&self) -> bool {
-        self.is_sensitive
+    pub(crate) const fn field_count(&self) -> u32 {
+        self.field_count
     }
 
     pub(crate) const fn has_status(&self) -> bool {

@@ -238,7 +238,7 @@ mod tests {
 
     /// A server may have a hundred thousand idle sessions. 1,792 bytes are a size class of common
     /// allocators: one byte more costs each connection 256. A session is a part of its task.
-    /// A slab, which has no size classes, stores the streams; their limit detects silent growth.
+    /// An arena, which has no size classes, stores the streams; their limit detects silent growth.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn a_session_its_connections_and_streams_fit_their_size_classes() {

@@ -51,6 +51,11 @@ impl PathWatch {
         path
     }
 
+    /// Forgets the last sample: a stream has migrated, so the next one would get another connection.
+    pub(super) fn forget_sample(&mut self) {
+        self.sample = None;
+    }
+
     /// Samples the path of a connection, and the window of the one to which streams would migrate.
     fn measure(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> MeasuredPath {
         let sample = turn.conns.sample(conn);

@@ -19,7 +19,7 @@ use super::listeners::{ListenerIds, OpenListeners};
 use super::serve::Serve;
 use super::session_list::SessionList;
 use super::session_registry::Registry;
-use super::shared::{AnySharedHeadersOf, ServerShared, ServerState};
+use super::shared::{AnySharedHeadersOf, ServerShared, ServerState, check_shared_headers};
 use super::tls::ServerTls;
 use super::worker::{WorkerListeners, run};
 use super::{Server, ServerView};
@@ -277,10 +277,11 @@ impl ServerBuilder {
     }
 
     /// Sets a function that finds header fields of a response in its body, of the type `B`: fields that many responses
-    /// have, which HTTP/2 then sends without a copy of them. They are added to those in the response's head. If there is a
-    /// content-length among them, it is the body's exact length; there is no date.
+    /// have, which HTTP/2 then sends without a copy of them. A field in the response's head replaces those of its name, but for
+    /// Vary, which is added. Fields with a date, or without the body's exact length, are copied.
     ///
-    /// [`start`](Self::start) and [`serve`](Self::serve) fail if the service's bodies are of another type.
+    /// [`start`](Self::start), [`serve`](Self::serve) and [`ConnectionServer::serve_connection`] fail if the service's
+    /// bodies are of another type.
     #[must_use]
     pub fn shared_headers<B: 'static>(mut self, of: fn(&B) -> Option<&Arc<HeaderMap>>) -> Self {
         self.shared_headers = Some(AnySharedHeadersOf::new(of));
@@ -309,7 +310,7 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
-        self.check_shared_headers::<B>()?;
+        check_shared_headers::<B>(self.shared_headers.as_ref())?;
         let workers = self.workers;
         let (open_listeners, worker_listeners) = self.bind(workers)?;
         let listener_ids = std::mem::take(&mut self.ids);
@@ -374,7 +375,7 @@ impl ServerBuilder {
         B: Body + 'static,
         B::Error: Into<BoxError>,
     {
-        self.check_shared_headers::<B>()?;
+        check_shared_headers::<B>(self.shared_headers.as_ref())?;
         let (open_listeners, mut worker_listeners) = self.bind(1)?;
         let listeners = worker_listeners.pop().unwrap_or_default();
         Ok(Serve::new(open_listeners, listeners, service, self.into_shared()?))
@@ -432,14 +433,5 @@ impl ServerBuilder {
             request_label_limit: self.request_label_limit,
             shared_headers: self.shared_headers,
         }))
-    }
-
-    fn check_shared_headers<B: 'static>(&self) -> Result<(), Error> {
-        match &self.shared_headers {
-            Some(shared) if shared.of::<B>().is_none() => Err(Error::config(
-                "shared_headers is set for bodies of another type than the service's",
-            )),
-            _ => Ok(()),
-        }
     }
 }

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::bind::{ListenSecurity, ListenerSpec};
 use super::session_list::SessionList;
-use super::shared::{ServerShared, ServerState};
+use super::shared::{ServerShared, ServerState, check_shared_headers};
 use super::tls::ServerTls;
 use super::worker::Worker;
 use super::{ServerView, accept};
@@ -133,6 +133,7 @@ where
     }
 
     async fn run(&self, tcp: TcpStream, security: ListenSecurity) -> Result<(), Error> {
+        check_shared_headers::<B>(self.shared.shared_headers.as_ref())?;
         let local = tcp.local_addr().map_err(|error| Error::io("the connection is lost", error))?;
         // As for a socket bound to the wildcard address: the application's listener is unknown, and
         // a client may connect to several of its addresses.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue, VARY};
 use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
 use smig_proto::{EndStream, RequestHead, ResponseHead, SharedHead, StreamKey};
@@ -80,14 +80,20 @@ pub(super) fn prepare_response<B: Body>(
     PreparedResponse { head: ResponseHead { status, headers }, date, body: plan }
 }
 
-/// Adds the fields that are in a response's body to those of its head, which replace others of the same name.
+/// Adds the fields that are in a response's body to those of its head, which replace others of the same name. Vary is
+/// kept from both: a cache must know all that the response depends on.
 pub(super) fn add_shared_fields(shared: &HeaderMap, own: &mut HeaderMap) {
     let own_fields = std::mem::replace(own, shared.clone());
     own.extend(own_fields);
+    if own.get_all(VARY).iter().ne(shared.get_all(VARY)) {
+        for value in shared.get_all(VARY) {
+            own.append(VARY, value.clone());
+        }
+    }
 }
 
-/// Returns the response's head if it is sent as it is: all of its fields are shared, and a body follows whose length they
-/// announce.
+/// Returns the response's head if it is sent as it is: all of its fields are shared, without a date, and a body follows
+/// whose length they announce.
 pub(super) fn shared_head<B: Body>(
     parts: &response::Parts,
     shared: &Arc<HeaderMap>,
@@ -99,6 +105,10 @@ pub(super) fn shared_head<B: Body>(
         return None;
     }
     let length = body.size_hint().exact()?;
+    // Comparing a few names is cheaper than a hash.
+    if content_length(shared) != Some(length) || shared.keys().any(|name| *name == DATE) {
+        return None;
+    }
     let headers = Arc::clone(shared);
     Some(SharedHead { status: parts.status, headers, content_length: Some(length) })
 }

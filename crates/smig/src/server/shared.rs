@@ -13,6 +13,7 @@ use super::builder::{AuthorityCheck, RequestExtensions};
 use super::session_registry::Registry;
 use crate::deadlines::TimeLimits;
 use crate::driver::ConnOptions;
+use crate::error::Error;
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
 use crate::observer::{Counters, ObserverEvent};
@@ -53,6 +54,18 @@ impl AnySharedHeadersOf {
     /// Returns the function; `None` if it is for bodies of another type.
     pub(super) fn of<B: 'static>(&self) -> Option<SharedHeadersOf<B>> {
         self.0.downcast_ref().copied()
+    }
+}
+
+/// Fails if the function is for bodies of another type than `B`.
+pub(super) fn check_shared_headers<B: 'static>(
+    of: Option<&AnySharedHeadersOf>,
+) -> Result<(), Error> {
+    match of {
+        Some(of) if of.of::<B>().is_none() => Err(Error::config(
+            "shared_headers is set for bodies of another type than the service's",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -45,12 +45,15 @@ fn share_headers(path: &str, headers: &Arc<HeaderMap>) -> Response<SharedBody> {
     if path != "/" {
         response.headers_mut().insert("x-own", HeaderValue::from_static("1"));
     }
+    if path == "/own" {
+        response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
+    }
     response
 }
 
 #[tokio::test]
 async fn fields_that_responses_share_arrive_over_each_protocol() {
-    let shared = [("x-shared", "1"), ("x-own", "0")];
+    let shared = [("x-shared", "1"), ("x-own", "0"), ("vary", "accept-encoding")];
     let shared = shared
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
     let shared = Arc::new(HeaderMap::from_iter(shared));
@@ -78,6 +81,11 @@ async fn fields_that_responses_share_arrive_over_each_protocol() {
             assert!(headers.contains_key("date"), "{protocol:?} {path}");
             let is_shared = path != "/unshared";
             assert_eq!(headers.contains_key("x-shared"), is_shared, "{protocol:?} {path}");
+            if method == Method::GET && path != "/empty" {
+                assert_eq!(headers["content-length"], "5", "{protocol:?} {path}");
+            }
+            let varies = headers.get_all("vary").iter().count();
+            assert_eq!(varies, usize::from(is_shared) + usize::from(path == "/own"), "{path}");
             let own = if path == "/" { "0" } else { "1" };
             assert_eq!(headers["x-own"], own, "{protocol:?} {path}");
             let has_content = method == Method::GET && path != "/empty";
@@ -95,4 +103,16 @@ async fn shared_fields_of_bodies_of_another_type_are_refused() {
         .shared_headers(|body: &SharedBody| body.headers.as_ref());
     let error = builder.start(service_fn(answer)).unwrap_err();
     assert!(error.to_string().contains("another type"), "{error}");
+    let server = Server::builder()
+        .shared_headers(|body: &SharedBody| body.headers.as_ref())
+        .connection_server(service_fn(answer))
+        .unwrap();
+    let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
+    let (client, accepted) = tokio::join!(
+        tokio::net::TcpStream::connect(listener.local_addr().unwrap()),
+        listener.accept()
+    );
+    let served = server.serve_cleartext_connection(accepted.unwrap().0, CleartextTrust::None).await;
+    assert!(served.unwrap_err().to_string().contains("another type"));
+    drop(client);
 }

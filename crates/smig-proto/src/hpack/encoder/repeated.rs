@@ -106,6 +106,8 @@ impl RepeatedBlocks {
             return;
         }
         let Some(repeated) = RepeatedBlock::new(version, section, block) else { return };
+        // Blocks of an earlier version cannot match again, and would keep the application's maps.
+        self.blocks.retain(|known| known.version == version);
         if self.blocks.len() < MAX_BLOCKS {
             self.blocks.push(repeated);
         } else if let Some(oldest) = self.blocks.get_mut(self.hand) {
