@@ -21,14 +21,17 @@ const MAX_SCRATCH_BYTES: usize = 4096;
 /// one (RFC 7541 section 4.2).
 const MAX_SIZE_UPDATES: usize = 2;
 
+/// No limit is as high.
+const NOT_REDUCED: u32 = u32::MAX;
+
 /// The decoding context for one direction of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
     /// Our SETTINGS_HEADER_TABLE_SIZE, as acknowledged by the peer.
     limit: u32,
-    /// The smallest limit since the last block, if it was below the table's maximum size.
-    reduced_to: Option<u32>,
+    /// The smallest limit since the last block, if it was below the table's maximum size, else [`NOT_REDUCED`].
+    reduced_to: u32,
     version: TableVersion,
     had_never_indexed: bool,
     scratch: Vec<u8>,
@@ -41,7 +44,7 @@ impl Decoder {
         Self {
             table: Table { entries: VecDeque::new(), size: 0, max_size: max_table_size },
             limit: saturate(max_table_size),
-            reduced_to: None,
+            reduced_to: NOT_REDUCED,
             version: TableVersion(0),
             had_never_indexed: false,
             scratch: Vec::new(),
@@ -57,7 +60,7 @@ impl Decoder {
         let size = saturate(size);
         self.limit = size;
         if is_reduced {
-            self.reduced_to = Some(self.reduced_to.map_or(size, |smallest| smallest.min(size)));
+            self.reduced_to = self.reduced_to.min(size);
         }
     }
 
@@ -116,7 +119,7 @@ impl Decoder {
 
     /// Returns whether the table has this version, and the next block need not start with a size update.
     pub(crate) const fn is_at_version(&self, version: TableVersion) -> bool {
-        self.version.0 == version.0 && version.0 != u32::MAX && self.reduced_to.is_none()
+        self.version.0 == version.0 && version.0 != u32::MAX && self.reduced_to == NOT_REDUCED
     }
 
     /// Returns the dynamic table, newest entry first.
@@ -137,13 +140,13 @@ impl Decoder {
             if updates > MAX_SIZE_UPDATES {
                 return Err(DecodeError::TooManySizeUpdates);
             }
-            if self.reduced_to.take().is_some_and(|smallest| size > smallest as usize) {
+            if size > core::mem::replace(&mut self.reduced_to, NOT_REDUCED) as usize {
                 return Err(DecodeError::MissingSizeUpdate);
             }
             self.version.increment();
             self.table.set_max_size(size);
         }
-        if self.reduced_to.is_some() { Err(DecodeError::MissingSizeUpdate) } else { Ok(()) }
+        if self.reduced_to == NOT_REDUCED { Ok(()) } else { Err(DecodeError::MissingSizeUpdate) }
     }
 
     /// Decodes the rest of a literal, whose name index has `prefix_bits` bits in `first`.
