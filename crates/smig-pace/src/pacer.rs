@@ -69,6 +69,8 @@ const CROWDED_ROUNDS: u32 = 8;
 const SUSPICION_TIME: Duration = Duration::from_secs(5);
 /// Time until the first test of who fills the queue: if it was full at startup, and if it filled later.
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+/// Time after which a process that runs on time knows what has arrived: its timer, and its checks.
+const CHECK_TIME: Duration = Duration::from_millis(5);
 /// The bounds do not allow for less lateness of the process.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
 /// Nor for more: a process that was stopped for long is not one that is always late.
@@ -479,8 +481,10 @@ impl Pacer {
         if self.base.is_probe_due(now) {
             on_time = on_time.min(self.capacity * base * PROBE_GAIN);
         }
-        // What is written ahead is not sent sooner.
-        self.max_in_flight = on_time + self.capacity * self.counted_lateness().as_secs_f64();
+        // The rate steers towards that. The bound is a little above: the owner learns of arrivals late, and what is written
+        // ahead is not sent sooner.
+        let late = (self.counted_lateness() + CHECK_TIME).as_secs_f64();
+        self.max_in_flight = on_time + self.capacity * late;
         let room = on_time - sample.in_flight as f64;
         let gain = if room < 0.0 { DRAIN_GAIN } else { FILL_GAIN };
         let cap = self.capacity * (1.0 + growth) + gain * room / base;
