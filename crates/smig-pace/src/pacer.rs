@@ -71,9 +71,9 @@ const SUSPICION_TIME: Duration = Duration::from_secs(5);
 const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// Time after which a process that runs on time knows what has arrived: its timer, and its checks.
 const CHECK_TIME: Duration = Duration::from_millis(5);
-/// The bounds do not allow for less lateness of the process.
+/// Beyond that, the bounds allow for lateness of the process from this on.
 const MIN_LATENESS: Duration = Duration::from_millis(10);
-/// Nor for more: a process that was stopped for long is not one that is always late.
+/// They allow for no more than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
 /// Measures one path, and sets the bounds of bulk on it.

@@ -111,7 +111,8 @@ impl RecentStreams {
     }
 }
 
-/// Returns how many of a session's `open_streams` are on the connection on which they were opened.
+/// Returns how many of a session's `open_streams` have not left the connection on which they were opened, as far as this
+/// side's rules know: a stream that only the peer's rules track counts even if the peer has moved it.
 pub(crate) fn count_unmigrated<'a>(
     open_streams: usize,
     candidates: impl Iterator<Item = &'a Candidate>,

@@ -131,7 +131,8 @@ impl From<&TcpInfo> for PathSample {
 }
 
 /// Returns the congestion window in packets with which the connection would start again: Linux halves it for each
-/// retransmission timeout without data, down to the initial window, but not before it sends again.
+/// retransmission timeout without data, down to the initial window, but not before it sends again. Where
+/// net.ipv4.tcp_slow_start_after_idle is 0, it does not, and this is too low.
 fn window_after_idle(info: &TcpInfo) -> u32 {
     if info.is_delivering() || info.rto == 0 {
         return info.snd_cwnd;
