@@ -36,10 +36,10 @@ use target::OutputTarget;
         Creates two hosts on this machine (network namespaces) with an emulated slow link between \
         them. Over this link, a client requests a small object repeatedly, first alone, then during \
         the download of a big file: over plain HTTP/2; with TCP_NOTSENT_LOWAT, which limits unsent \
-        data in the kernel; and with SMig, where the server migrates the big file to another connection \
-        during the download and paces it. Server, client, TCP and TLS are real; only the link is \
-        emulated.\n\n\
-        All three series are shown while they run; at the end there is a table, and a web page with \
+        data in the kernel; with smig serve and any HTTP/2 client, where the server sends the big file at \
+        the rate of the path; and with SMig at both ends, where it also migrates to another connection. \
+        Server, client, TCP and TLS are real; only the link is emulated.\n\n\
+        All series are shown while they run; at the end there is a table, and a web page with \
         the chart. Nothing else is left on the machine. The demo needs Linux, and root or user \
         namespaces.\n\n\
         With --browser, the small objects are the 234 images of a page, which Chromium loads through \
@@ -47,7 +47,7 @@ use target::OutputTarget;
         page then shows the browser's screen at the same moments of each variant.",
     after_help = "\
 Examples:
-  smig demo                                  the chart of the README, in less than two minutes
+  smig demo                                  the chart of the README, in two minutes
   smig demo --big-file 5MB                   a quick look
   smig demo --rate 50mbit --rtt 20ms --big-file 150MB
   smig demo --variants plain,smig --bulk-congestion-control bbr
@@ -64,8 +64,8 @@ pub(crate) struct DemoArgs {
     /// Also write the chart to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig [default: all; with
-    /// --browser plain,smig]
+    /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), paced (any client), smig
+    /// [default: all; with --browser plain,smig]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
     variants: Option<Vec<Variant>>,
 
@@ -83,7 +83,7 @@ pub(crate) struct DemoArgs {
     queue: u32,
 
     /// Size of the big file
-    #[arg(long, value_name = "SIZE", value_parser = parse_file_size, default_value = "36MB", conflicts_with = "browser", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_file_size, default_value = "30MB", conflicts_with = "browser", help_heading = "Transfers")]
     big_file: u64,
     /// Size of a small object
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size, default_value = "10kB", conflicts_with = "browser", help_heading = "Transfers")]
@@ -217,8 +217,9 @@ fn parse_variant(text: &str) -> Result<Variant, String> {
     match text.trim() {
         "plain" => Ok(Variant::PlainHttp2),
         "lowat" => Ok(Variant::NotsentLowat),
+        "paced" => Ok(Variant::Paced),
         "smig" => Ok(Variant::Smig),
-        _ => Err("expected plain, lowat or smig".into()),
+        _ => Err("expected plain, lowat, paced or smig".into()),
     }
 }
 

@@ -47,6 +47,7 @@ const fn compared_settings(variant: Variant) -> &'static str {
         Variant::NotsentLowat => {
             "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 16384\n"
         }
+        Variant::Paced => "[smig]\nenabled = false\n",
         Variant::Smig => "",
     }
 }
@@ -99,12 +100,13 @@ mod tests {
 
     #[test]
     fn variants_differ_only_in_the_compared_settings() {
-        let [plain, lowat, smig] =
+        let [plain, lowat, paced, smig] =
             Variant::ALL.map(|variant| [GATEWAY_SETTINGS, compared_settings(variant)].concat());
-        assert!(plain.starts_with(&smig) && lowat.starts_with(&smig));
+        assert!([&plain, &lowat, &paced].iter().all(|settings| settings.starts_with(&smig)));
         assert!(plain.ends_with("notsent_lowat = 0\n"), "{plain}");
         assert!(lowat.ends_with("notsent_lowat = 16384\n"), "{lowat}");
-        for settings in [plain, lowat, smig] {
+        assert!(paced.ends_with("enabled = false\n"), "{paced}");
+        for settings in [plain, lowat, paced, smig] {
             settings.parse::<toml::Table>().unwrap();
         }
     }

@@ -66,7 +66,7 @@ mod tests {
         let result = fixtures::result();
         let rows = rows(&result);
         let titles: Vec<_> = rows.iter().map(FrameRow::title).collect();
-        assert_eq!(titles, ["Nothing else on the link", "Plain HTTP/2", "SMig"]);
+        assert_eq!(titles, ["Nothing else on the link", "Plain HTTP/2", "SMig at both ends"]);
         let moments = frame_times_ms(&rows);
         assert_eq!(moments, [500.0, 1_000.0, 2_000.0, 4_000.0]);
         for row in &rows {

@@ -110,6 +110,7 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
         let variant_phrase = match summary.variant {
             Variant::PlainHttp2 => "plain HTTP/2",
             Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
+            Variant::Paced => "one connection, the download at the rate of the path",
             Variant::Smig if summary.migrations > 0 => {
                 "SMig, where the download migrated to a connection of its own"
             }
@@ -236,7 +237,7 @@ mod tests {
             link.lateness.p99 = Duration::from_millis(7);
         }
         let text = render_text(&result);
-        for word in ["SMig: Something broke.", "7 ms", "without a migration"] {
+        for word in ["SMig at both ends: Something broke.", "7 ms", "without a migration"] {
             assert!(text.contains(word), "{word}: {text}");
         }
         result.runs[1].loads.clear();

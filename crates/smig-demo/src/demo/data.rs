@@ -16,13 +16,15 @@ pub enum Variant {
     PlainHttp2,
     /// The same with `TCP_NOTSENT_LOWAT` on the server's socket.
     NotsentLowat,
-    /// The big file migrates to a connection of its own.
+    /// The big file is sent at the rate of the path, on the one connection of any client.
+    Paced,
+    /// The client has the extension, too: the big file migrates to a connection of its own.
     Smig,
 }
 
 impl Variant {
     /// All variants, in the order of the runs.
-    pub const ALL: [Self; 3] = [Self::PlainHttp2, Self::NotsentLowat, Self::Smig];
+    pub const ALL: [Self; 4] = [Self::PlainHttp2, Self::NotsentLowat, Self::Paced, Self::Smig];
 
     /// Returns the name in scenarios and results.
     #[must_use]
@@ -30,6 +32,7 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "plain-http2",
             Self::NotsentLowat => "notsent-lowat",
+            Self::Paced => "paced",
             Self::Smig => "smig",
         }
     }
@@ -40,7 +43,8 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "Plain HTTP/2",
             Self::NotsentLowat => "HTTP/2 + TCP_NOTSENT_LOWAT",
-            Self::Smig => "SMig",
+            Self::Paced => "smig serve, any client",
+            Self::Smig => "SMig at both ends",
         }
     }
 
@@ -50,6 +54,7 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "plain HTTP/2",
             Self::NotsentLowat => "NOTSENT_LOWAT",
+            Self::Paced => "any client",
             Self::Smig => "SMig",
         }
     }

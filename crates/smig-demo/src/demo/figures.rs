@@ -194,6 +194,7 @@ pub(crate) const fn colour(variant: Variant) -> Colour {
     match variant {
         Variant::PlainHttp2 => Colour::Vermilion,
         Variant::NotsentLowat => Colour::Purple,
+        Variant::Paced => Colour::Teal,
         Variant::Smig => Colour::Blue,
     }
 }
@@ -202,6 +203,7 @@ const fn marker(variant: Variant) -> Marker {
     match variant {
         Variant::PlainHttp2 => Marker::Triangle,
         Variant::NotsentLowat => Marker::Square,
+        Variant::Paced => Marker::Ring,
         Variant::Smig => Marker::Circle,
     }
 }
@@ -224,7 +226,7 @@ mod tests {
     #[test]
     fn intervals_with_two_connections_are_stacked() {
         let mut result = fixtures::result();
-        let run = &mut result.runs[2];
+        let run = &mut result.runs[3];
         let interval_end = run.migrations[0].observed_at;
         let setup = &result.setup;
         run.big_file_samples = [1, 2]

@@ -145,7 +145,7 @@ pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
         }
     });
     texts.push(match run.migrations.last() {
-        Some(migration) => format!("now on {}", migration.to),
+        Some(migration) => format!("on {}", migration.to),
         None if run.big_file_started_at.is_some() => "one connection".into(),
         None => String::new(),
     });

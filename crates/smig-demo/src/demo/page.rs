@@ -217,7 +217,7 @@ mod tests {
         result.runs[0].problems.push("It <broke>.".into());
         let html = render_html(&result);
         assert_balanced(&html);
-        assert!(html.contains("SMig: It &lt;broke&gt;."));
+        assert!(html.contains("SMig at both ends: It &lt;broke&gt;."));
         assert!(!html.contains("NaN") && !html.contains("inf"));
     }
 
@@ -227,11 +227,11 @@ mod tests {
         let text = render_json(&result);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["format"], "smig-demo/1");
-        assert_eq!(value["summary"][2]["migrations"], 1);
+        assert_eq!(value["summary"][3]["migrations"], 1);
         assert_eq!(value["runs"][0]["objects"][0]["load"], "unloaded");
         assert!(value["setup"]["link"]["to_client"]["delay_ms"].as_f64() == Some(25.0));
         let parsed: DemoResult = serde_json::from_value(value).unwrap();
         assert_eq!(parsed.runs[1].objects.len(), result.runs[1].objects.len());
-        assert_eq!(parsed.runs[2].migrations, result.runs[2].migrations);
+        assert_eq!(parsed.runs[3].migrations, result.runs[3].migrations);
     }
 }

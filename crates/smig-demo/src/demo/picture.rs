@@ -21,7 +21,7 @@ const BIG_FILE_ROWS: usize = 4;
 /// Rows other than the charts.
 const OTHER_ROWS: usize = 10;
 /// Minimum width of a chart; a narrower one is illegible.
-const MIN_CHART_COLUMNS: usize = 20;
+const MIN_CHART_COLUMNS: usize = 16;
 /// Maximum width of a chart; a wider one adds no detail.
 const MAX_CHART_COLUMNS: usize = 60;
 
@@ -215,6 +215,7 @@ const fn variant_paint(variant: Variant) -> Paint {
     match variant {
         Variant::PlainHttp2 => Paint::Red,
         Variant::NotsentLowat => Paint::Magenta,
+        Variant::Paced => Paint::Green,
         Variant::Smig => Paint::Cyan,
     }
 }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn three_runs_stand_side_by_side() {
+    fn all_runs_stand_side_by_side() {
         insta::assert_snapshot!(draw_text(&fixtures::result(), 100, 30));
     }
 
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_shows_the_current_run() {
         let text = draw_text(&fixtures::result(), 50, 24);
-        assert!(text.contains("SMig") && !text.contains("HTTP/2"), "{text}");
+        assert!(text.contains("SMig at both ends") && !text.contains("HTTP/2"), "{text}");
     }
 
     #[test]

@@ -114,21 +114,35 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
             format!("{beginning}, it takes {median_text} ms{ratio}.")
         });
     }
-    if let (Some(plain), Some(smig)) = (summary_of(Variant::PlainHttp2), summary_of(Variant::Smig))
-        && let (Some(plain_s), Some(smig_s)) = (plain.big_file_s, smig.big_file_s)
-    {
-        let change = (smig_s / plain_s - 1.0) * 100.0;
-        let comparison = match change {
-            less if less <= -0.05 => format!(", {:.1} % less", -less),
-            more if more >= 0.05 => format!(", {more:.1} % more"),
-            _ => String::new(),
-        };
+    let plain_s = summary_of(Variant::PlainHttp2).and_then(|plain| plain.big_file_s);
+    let paced = [
+        (Variant::Paced, "at the rate of the path on one connection"),
+        (Variant::Smig, "with SMig at both ends"),
+    ];
+    let others: Vec<_> = paced
+        .into_iter()
+        .filter_map(|(variant, way)| Some((summary_of(variant)?.big_file_s?, way)))
+        .map(|(seconds, way)| {
+            let change = plain_s.map_or_else(String::new, |plain_s| change(plain_s, seconds));
+            format!("{seconds:.1} s {way}{change}")
+        })
+        .collect();
+    if let Some(plain_s) = plain_s.filter(|_| !others.is_empty()) {
         sentences.push(format!(
-            "The big file takes {plain_s:.1} s with plain HTTP/2 and {smig_s:.1} s with \
-             SMig{comparison}."
+            "The big file takes {plain_s:.1} s with plain HTTP/2, {}.",
+            others.join(", ")
         ));
     }
     sentences
+}
+
+/// Describes by how much a time differs from another one; empty if it hardly does.
+fn change(from_s: f64, to_s: f64) -> String {
+    match (to_s / from_s - 1.0) * 100.0 {
+        less if less <= -0.05 => format!(" ({:.1} % less)", -less),
+        more if more >= 0.05 => format!(" ({more:.1} % more)"),
+        _ => String::new(),
+    }
 }
 
 /// Returns the beginning of a sentence about a run.
@@ -138,10 +152,13 @@ const fn sentence_beginning(summary: &RunSummary) -> &'static str {
         Variant::NotsentLowat => {
             "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
         }
-        Variant::Smig if summary.migrations > 0 => {
-            "With SMig, where the server moved the big file to a connection of its own"
+        Variant::Paced => {
+            "With smig serve and any HTTP/2 client, where the server sends the big file at the rate of the path"
         }
-        Variant::Smig => "With SMig, but without a migration of the big file",
+        Variant::Smig if summary.migrations > 0 => {
+            "With SMig at both ends, where the server moved the big file to a connection of its own"
+        }
+        Variant::Smig => "With SMig at both ends, but without a migration of the big file",
     }
 }
 
@@ -318,7 +335,7 @@ mod tests {
     #[test]
     fn a_slower_smig_is_called_slower() {
         let mut result = fixtures::result();
-        let run = &mut result.runs[2];
+        let run = &mut result.runs[3];
         run.migrations.clear();
         run.big_file_finished_at = run.big_file_finished_at.map(|at| at * 2);
         let text = findings(&summaries(&result)).join("\n");

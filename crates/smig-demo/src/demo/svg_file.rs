@@ -1,4 +1,4 @@
-//! The runs side by side as one SVG file, for use in a document.
+//! The runs, two or three in a row, as one SVG file for use in a document.
 
 use std::fmt::Write;
 
@@ -10,6 +10,8 @@ use super::data::{DemoResult, DemoRun};
 use super::figures::run_figure;
 use super::summary::{RunSummary, describe_setup, summaries};
 
+/// Largest number of charts in one row.
+const MAX_COLUMNS: usize = 3;
 const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
 /// Height above each chart, for the run's name and numbers.
@@ -21,18 +23,26 @@ const FOOT_HEIGHT: f64 = 28.0;
 #[must_use]
 pub fn render_svg(result: &DemoResult) -> String {
     let summaries = summaries(result);
+    let figures: Vec<_> = result.runs.iter().zip(&summaries).collect();
+    // A row of four is too wide for a page.
+    let columns = if figures.len() > MAX_COLUMNS { 2 } else { figures.len().max(1) };
     let mut body = String::new();
-    let (mut left, mut max_figure_height) = (MARGIN, 0.0_f64);
-    for (run, summary) in result.runs.iter().zip(&summaries) {
-        let figure = run_figure(result, &summaries, run);
-        draw_head(&mut body, left, run, summary);
-        let (top, element) = (HEAD_HEIGHT + MARGIN, figure.to_element());
-        let _ = write!(body, "<g transform=\"translate({left} {top})\">{element}</g>");
-        left += figure.width + GAP;
-        max_figure_height = max_figure_height.max(figure.height());
+    let (mut width, mut top) = (2.0 * MARGIN, 0.0);
+    for row in figures.chunks(columns) {
+        let (mut left, mut row_height) = (MARGIN, 0.0_f64);
+        for (run, summary) in row {
+            let figure = run_figure(result, &summaries, run);
+            let (y, element) = (HEAD_HEIGHT + MARGIN, figure.to_element());
+            let _ = write!(body, "<g transform=\"translate({left} {top})\">");
+            draw_head(&mut body, run, summary);
+            let _ = write!(body, "<g transform=\"translate(0 {y})\">{element}</g></g>");
+            left += figure.width + GAP;
+            row_height = row_height.max(figure.height());
+        }
+        width = width.max(left - GAP + MARGIN);
+        top += MARGIN + HEAD_HEIGHT + row_height;
     }
-    let width = (left - GAP + MARGIN).max(2.0 * MARGIN);
-    let height = MARGIN + HEAD_HEIGHT + max_figure_height + FOOT_HEIGHT;
+    let height = top + FOOT_HEIGHT;
     let caption = escape(&describe_setup(&result.setup));
     let caption_y = height - MARGIN;
     with_colour_fallbacks(&format!(
@@ -51,7 +61,7 @@ const HEAD_STYLE: &str = "\
 .fig .found{fill:var(--ink);font-size:13px}\
 ";
 
-fn draw_head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
+fn draw_head(out: &mut String, run: &DemoRun, summary: &RunSummary) {
     let mut findings = Vec::new();
     if let Some(median) = summary.median_ms {
         findings.push(format!("small objects: median {} ms", format_ms(median)));
@@ -59,12 +69,11 @@ fn draw_head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
     if let Some(seconds) = summary.big_file_s {
         findings.push(format!("big file: {seconds:.1} s"));
     }
-    let x = left + 2.0;
     let (name, findings) = (escape(run.variant.title()), escape(&findings.join(", ")));
     let _ = write!(
         out,
-        "<text class=\"run\" x=\"{x}\" y=\"30\">{name}</text>\
-         <text class=\"found\" x=\"{x}\" y=\"51\">{findings}</text>"
+        "<text class=\"run\" x=\"2\" y=\"30\">{name}</text>\
+         <text class=\"found\" x=\"2\" y=\"51\">{findings}</text>"
     );
 }
 

@@ -62,7 +62,7 @@ impl Default for DemoOptions {
             object_bytes: 10_000,
             object_interval: Duration::from_millis(500),
             unloaded_objects: 6,
-            big_file_bytes: 36_000_000,
+            big_file_bytes: 30_000_000,
             variants: Variant::ALL.to_vec(),
         }
     }

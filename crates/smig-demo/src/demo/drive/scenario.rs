@@ -1,4 +1,4 @@
-//! The demonstration as a campaign of three trials: `scenarios/demo.toml`, with the options' values.
+//! The demonstration as a campaign of one trial for each variant: `scenarios/demo.toml`, with the options' values.
 
 use std::path::Path;
 
