@@ -23,6 +23,9 @@ const UNANSWERED_ROUNDS: u32 = 2;
 const FLAT_ROUNDS: u32 = 6;
 /// Rounds of a test at half of the rate, and the time between tests.
 const TEST_ROUNDS: u32 = 3;
+/// Tests after which their highest result counts as the path's rate: where others' windows fall during a test, its result
+/// is too low.
+const MIN_ESTIMATES: u32 = 3;
 const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -106,6 +109,10 @@ pub(crate) struct Sharing {
     flat_rounds: u32,
     flat_range: (Duration, Duration),
     max_queue: Duration,
+    /// The highest rate that the path has carried, or carries as tests have shown.
+    highest_rate: f64,
+    /// Tests that have shown the rate of the path.
+    estimates: u32,
     /// The bound in flight during the last round.
     last_bound: f64,
     test: Option<Test>,
@@ -122,6 +129,8 @@ impl Sharing {
             flat_rounds: 0,
             flat_range: (Duration::MAX, Duration::ZERO),
             max_queue: queue,
+            highest_rate: 0.0,
+            estimates: 0,
             last_bound: f64::INFINITY,
             test: None,
             next_test: now + first_test,
@@ -146,10 +155,18 @@ impl Sharing {
     /// Ends a round.
     pub(crate) fn on_round(&mut self, round: &SharedRound, alone: &mut AloneRate) -> Verdict {
         self.rounds += 1;
+        self.highest_rate = self.highest_rate.max(round.rate);
         let queue = round.rtt.saturating_sub(round.base);
-        let short = round.threshold.max(round.base / 8).max(self.max_queue / 8);
+        // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
+        // are a long queue.
+        let threshold = if alone.value() > 0.0 { round.threshold } else { Duration::ZERO };
+        let short = threshold.max(round.base / 8).max(self.max_queue / 8);
         self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
+            if self.highest_rate > alone.value() {
+                // At least this much the path has carried.
+                alone.reset(round.now, self.highest_rate);
+            }
             return Verdict::Alone { were_others: self.rounds > 8 };
         }
         let fair = alone.fair_share(round.now);
@@ -225,7 +242,11 @@ impl Sharing {
         }
         let whole = less / shrunk.as_secs_f64();
         if whole > test.rate && whole < test.rate * 8.0 {
-            alone.reset(round.now, whole);
+            self.estimates += 1;
+            self.highest_rate = self.highest_rate.max(whole);
+        }
+        if self.estimates >= MIN_ESTIMATES {
+            alone.reset(round.now, self.highest_rate);
         }
     }
 }

@@ -163,6 +163,27 @@ fn beside_a_download_each_has_its_part() {
 }
 
 #[test]
+fn beside_a_download_that_was_first_each_has_its_part() {
+    for (ours, theirs) in [
+        (Algorithm::Cubic, Algorithm::Cubic),
+        (Algorithm::Bbr, Algorithm::Bbr),
+        (Algorithm::Cubic, Algorithm::Bbr),
+        (Algorithm::Bbr, Algorithm::Cubic),
+        (Algorithm::Cubic, Algorithm::Reno),
+    ] {
+        let cell = matrix::beside("theirs-first-80", 80, ours, theirs, 0);
+        for sending in [OWN, SHARED] {
+            let share = run(&cell, sending, 1).cross_share();
+            assert!(
+                (0.38..0.70).contains(&share),
+                "{} {sending:?}: others have {share}",
+                cell.name
+            );
+        }
+    }
+}
+
+#[test]
 fn bulk_is_bounded_again_when_others_have_left() {
     let mut cell = matrix::beside("leave", 80, Algorithm::Cubic, Algorithm::Cubic, 8_000);
     if let Some(smig_tcp_sim::CrossTraffic::Download { end, .. }) = cell.cross.first_mut() {
