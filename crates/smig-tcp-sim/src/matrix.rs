@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use smig_link::{
-    DelayRamp, DirectionSpec, GilbertElliott, JitterSpec, LossSpec, LteSpec, NormalJitter, Qdisc,
-    QueueLimit, Rate, RateSpec, RateStep, RateSteps,
+    AggregationSpec, DelayRamp, DirectionSpec, GilbertElliott, JitterSpec, LossSpec, LteSpec,
+    NormalJitter, Qdisc, QueueLimit, Rate, RateSpec, RateStep, RateSteps, UniformJitter,
 };
 
 use crate::cell::{Cell, Responses};
@@ -73,6 +73,18 @@ fn aggregated(algorithm: Algorithm) -> Cell {
     cell
 }
 
+/// Packets arrive in bursts, and the delay varies in both directions, as in the lab's matrix.
+fn wifi(rtt_ms: u64, algorithm: Algorithm) -> Cell {
+    let packets = usize::try_from(rtt_ms * 10).unwrap_or(usize::MAX);
+    let mut cell = wired(&format!("wifi-{rtt_ms}ms"), 30_000, rtt_ms, packets, algorithm);
+    let jitter = UniformJitter { width: ms(8), redraw_interval: ms(20) };
+    for direction in [&mut cell.path.forward, &mut cell.path.reverse] {
+        direction.aggregation = Some(AggregationSpec { min: ms(2), max: ms(8) });
+        direction.jitter = Some(JitterSpec::Uniform(jitter));
+    }
+    cell
+}
+
 /// The rate changes each five seconds.
 fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
     let mut cell = wired(name, kbit[0], 50, 160, algorithm);
@@ -138,6 +150,8 @@ fn odd_cells() -> Vec<Cell> {
         cells.extend([
             lte(algorithm),
             aggregated(algorithm),
+            wifi(50, algorithm),
+            wifi(20, algorithm),
             steps("halve", [20_000, 10_000], algorithm),
             steps("tenth", [20_000, 2_000], algorithm),
             loss("loss-1%", LossSpec::Random(0.01)),
