@@ -241,7 +241,7 @@ impl Run<'_> {
             bulk_rate,
             bulk_time: (self.session.bulk_completed)
                 .map(|at| at.since(Time::ZERO + self.cell.bulk_start)),
-            info_at_move: self.session.info_at_move,
+            info_at_move: self.session.info_at_move(),
             cross_rate,
             queue: self.queue_sum as f64 / (self.now().as_secs_f64() * 1e3).max(1.0),
         }
