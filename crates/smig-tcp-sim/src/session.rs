@@ -9,6 +9,7 @@ use smig_proto::Instant;
 
 use crate::network::Network;
 use crate::packet::MSS;
+use crate::process::{Process, Schedule};
 use crate::sender::TcpInfo;
 
 /// How bulk is sent.
@@ -38,22 +39,11 @@ pub enum BulkConnection {
     },
 }
 
-/// A process that does not always run.
-#[derive(Clone, Copy, Debug)]
-pub struct Schedule {
-    /// It runs this long...
-    pub run: Duration,
-    /// ...of each such period.
-    pub period: Duration,
-}
-
 /// Unsent data in the socket, in milliseconds at the delivery rate: beside small responses, and on its own.
 const UNSENT_MS: [u64; 2] = [4, 24];
 const MIN_UNSENT_BYTES: u64 = 16 << 10;
 const BATCH_BYTES: u64 = 16 << 10;
 const MAX_DEFERRAL: Duration = Duration::from_millis(25);
-/// The resolution of the process's timer.
-const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
@@ -65,7 +55,7 @@ enum Content {
 pub(crate) struct Session {
     pacer: SessionPacer,
     release: Release,
-    schedule: Option<Schedule>,
+    process: Process,
     conns: Connections,
     response_bytes: u64,
     bulk_delivered: u64,
@@ -92,8 +82,12 @@ struct Connections {
     written: [VecDeque<(u64, Content)>; 2],
     arrived: [u64; 2],
     paced: [PacedConn; 2],
-    /// The connection of bulk takes no more while it has this unsent.
+    /// The connection of bulk takes no more while it has this unsent (TCP_NOTSENT_LOWAT).
     max_unsent: u64,
+    /// It took no more: the process runs when half of that is left.
+    is_blocked: bool,
+    /// The download was requested, and the process has not run since.
+    is_requested: bool,
 }
 
 impl Connections {
@@ -106,6 +100,11 @@ impl Connections {
         self.bulk_left.is_some_and(|left| left > 0)
     }
 
+    /// Returns whether a socket that took no more does now: Linux wakes its owner when half of the limit is unsent.
+    fn is_writable(&self, network: &Network) -> bool {
+        network.unsent(self.flows[self.bulk]) * 2 < self.max_unsent
+    }
+
     /// Writes bulk; returns the bytes.
     fn write_bulk(&mut self, network: &mut Network, bytes: u64) -> u64 {
         let left = self.bulk_left.unwrap_or(0);
@@ -116,7 +115,7 @@ impl Connections {
         self.bulk_left = Some(left - bytes);
         if self.bulk_written >= self.move_after && self.info_at_move.is_none() {
             self.info_at_move = Some(network.info(self.flows[self.bulk]));
-            self.bulk = 1;
+            (self.bulk, self.is_blocked) = (1, false);
             self.paced[1].set_for_bulk(true);
         }
         self.bulk_written += bytes;
@@ -160,13 +159,13 @@ impl PacedConns for ConnTurn<'_> {
     }
 
     fn can_write(&self, index: usize) -> bool {
-        let conns = &self.conns;
-        let unsent = self.network.unsent(conns.flows[index]);
-        index == conns.bulk && conns.has_bulk() && unsent < conns.max_unsent
+        index == self.conns.bulk && self.conns.has_bulk() && !self.conns.is_blocked
     }
 
     fn write(&mut self, _: usize, piece_bytes: u64) -> u64 {
-        self.conns.write_bulk(self.network, piece_bytes)
+        let unsent = self.network.unsent(self.conns.flows[self.conns.bulk]);
+        self.conns.is_blocked = unsent >= self.conns.max_unsent;
+        if self.conns.is_blocked { 0 } else { self.conns.write_bulk(self.network, piece_bytes) }
     }
 }
 
@@ -188,7 +187,7 @@ impl Session {
         Self {
             pacer: SessionPacer::new(MAX_DEFERRAL),
             release,
-            schedule,
+            process: Process::new(schedule),
             conns: Connections {
                 flows,
                 bulk,
@@ -200,6 +199,8 @@ impl Session {
                 arrived: [0; 2],
                 paced,
                 max_unsent: MIN_UNSENT_BYTES,
+                is_blocked: false,
+                is_requested: false,
             },
             response_bytes,
             bulk_delivered: 0,
@@ -210,6 +211,7 @@ impl Session {
 
     pub(crate) const fn start_bulk(&mut self, bytes: u64) {
         self.conns.bulk_left = Some(bytes);
+        self.conns.is_requested = true;
     }
 
     pub(crate) const fn bulk_delivered(&self) -> u64 {
@@ -226,29 +228,31 @@ impl Session {
     }
 
     /// Returns when it must run next.
-    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
-        let at = self.pacer.deadline()?;
-        let resolution = TIMER_RESOLUTION.as_nanos() as u64;
-        let next = Time::from_nanos(at.as_nanos().div_ceil(resolution) * resolution).max(now);
-        // Not before the process runs.
-        Some(self.next_run(next))
+    pub(crate) fn deadline(&self, network: &Network) -> Option<Time> {
+        self.process.next_run(network.now(), self.has_event(network))
     }
 
-    fn next_run(&self, at: Time) -> Time {
-        let Some(Schedule { run, period }) = self.schedule else { return at };
-        let offset = at.as_nanos() % period.as_nanos() as u64;
-        if offset < run.as_nanos() as u64 {
-            return at;
+    /// Returns whether an event wakes the process: a request, or a socket that takes more.
+    fn has_event(&self, network: &Network) -> bool {
+        let conns = &self.conns;
+        let is_writable = conns.is_blocked && conns.is_writable(network);
+        conns.is_requested || is_writable || network.has_requests()
+    }
+
+    /// Notes what the client has received, and runs the process if it is woken.
+    pub(crate) fn poll(&mut self, network: &mut Network) {
+        self.receive(network);
+        if self.process.runs(network.now(), self.has_event(network)) {
+            self.run(network);
+            self.process.arm(network.now(), self.pacer.deadline().map(time));
         }
-        Time::from_nanos(at.as_nanos() - offset + period.as_nanos() as u64)
     }
 
     /// Does what can be done now.
-    pub(crate) fn poll(&mut self, network: &mut Network) {
-        self.receive(network);
-        let now = network.now();
-        if self.next_run(now) > now {
-            return;
+    fn run(&mut self, network: &mut Network) {
+        self.conns.is_requested = false;
+        if self.conns.is_writable(network) {
+            self.conns.is_blocked = false;
         }
         let mut interactive_bytes = 0;
         for id in network.take_requests() {
@@ -259,7 +263,7 @@ impl Session {
         if self.conns.bulk_left.is_none() {
             return;
         }
-        let now = instant(now);
+        let now = instant(network.now());
         let has_bulk = self.conns.has_bulk();
         self.conns.paced[self.conns.bulk].set_has_bulk(now, has_bulk);
         let mut turn = ConnTurn { conns: &mut self.conns, network };
@@ -325,6 +329,9 @@ impl Session {
 
     /// Keeps the socket filled: with so many milliseconds' worth, or with what its send buffer takes.
     fn fill(&mut self, network: &mut Network, unsent_ms: u64) {
+        if self.conns.is_blocked {
+            return;
+        }
         let flow = self.conns.flows[self.conns.bulk];
         let info = network.info(flow);
         let max = if unsent_ms == u64::MAX {
@@ -335,6 +342,7 @@ impl Session {
         while self.conns.has_bulk() && network.unsent(flow) < max {
             self.conns.write_bulk(network, BATCH_BYTES);
         }
+        (self.conns.is_blocked, self.conns.max_unsent) = (self.conns.has_bulk(), max);
     }
 }
 
@@ -345,4 +353,8 @@ fn kernel_rate(bounds: Bounds) -> u64 {
 
 fn instant(at: Time) -> Instant {
     Instant::from_nanos(at.as_nanos())
+}
+
+fn time(at: Instant) -> Time {
+    Time::from_nanos(at.as_nanos())
 }
