@@ -1,12 +1,13 @@
 //! How much bulk a session may send, so that its interactive responses find a short queue on the path that both share.
 //!
 //! *Bulk* is what streams with many bytes send; *interactive* is everything else. Without I/O and without a clock;
-//! `smig`'s driver measures the sockets, and writes bulk as [`BulkBucket`] allows. An HTTP/1.1 connection, which carries
-//! one response at a time, keeps the rate alone, by SO_MAX_PACING_RATE.
+//! `smig`'s driver runs a [`SessionPacer`] over its sockets, and `smig-tcp-sim` over simulated ones. An HTTP/1.1
+//! connection, which carries one response at a time, keeps a [`Pacer`]'s rate alone, by SO_MAX_PACING_RATE.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `sample` | [`RateSample`]: what the driver measures |
+//! | `sample` | [`ConnSample`], [`RateSample`]: what the owner measures, of a connection and of a session |
+//! | `conn` | [`PacedConns`]: the connections as their owner writes to them; [`PacedConn`]: what pacing remembers of each |
 //! | `delivery_rate` | the rate and the round-trip time of a path, from counts of bytes sent and acknowledged |
 //! | `base_rtt` | the round-trip time without a queue: a minimum that ages |
 //! | `path_noise` | how much a path varies by itself, its losses, acknowledgements that come in bursts |
@@ -14,17 +15,22 @@
 //! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
 //! | `pacer` | [`Pacer`]: measures the path and sets the bounds, which keep the queue short in the long run |
 //! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written within the bounds; it yields to interactive data for as long as that occupies the path |
+//! | `session` | [`SessionPacer`]: measures when that is due, and writes the pieces that are allowed, the connections in turns |
 
 mod base_rtt;
 mod bounds;
 mod bucket;
+mod conn;
 mod delivery_rate;
 mod pacer;
 mod path_noise;
 mod sample;
+mod session;
 mod sharing;
 
 pub use bounds::Bounds;
 pub use bucket::BulkBucket;
+pub use conn::{PacedConn, PacedConns};
 pub use pacer::{MIN_PACED_RTT, Pacer};
-pub use sample::RateSample;
+pub use sample::{ConnSample, RateSample};
+pub use session::SessionPacer;

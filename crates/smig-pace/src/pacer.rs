@@ -262,8 +262,8 @@ impl Pacer {
         let packets = seconds(TARGET_QUEUE_PACKETS * f64::from(mss) / rate);
         let least = packets.max(MIN_TARGET_QUEUE).min(base).max(base / TARGET_QUEUE_DIVISOR);
         let variation = (VARIATION_GAIN * self.noise.rate_change()).min(MAX_VARIATION);
-        let jitter = self.noise.rtt_change().saturating_sub(base / 20).min(base / 2);
-        least + base.mul_f64(variation) + jitter
+        let packet = seconds(f64::from(mss) / rate);
+        least + base.mul_f64(variation) + self.noise.jitter(base, packet).min(base / 2)
     }
 
     /// The queue above which the delivery rate is the path's rate.
@@ -414,6 +414,9 @@ impl Pacer {
         let is_alone = matches!(self.state, PacerState::Bounded);
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
+        if let Some(rtt) = self.round.min_rtt.filter(|_| is_alone) {
+            self.noise.on_queue(rtt.saturating_sub(self.base.value()), self.base.value());
+        }
         self.round = Round {
             start: now,
             end: sample.sent,

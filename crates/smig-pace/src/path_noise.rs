@@ -12,6 +12,18 @@ const USUAL_RATE_CHANGE: f64 = 0.03;
 const AGGREGATION_ROUNDS: u32 = 5;
 /// Packets that are acknowledged together on an ordinary path.
 const USUAL_BURST_PACKETS: f64 = 3.0;
+/// Changes of the round-trip time up to these count as none: a part of it, what the process's timer causes, and this number of
+/// packets.
+const USUAL_RTT_CHANGE_DIVISOR: u32 = 20;
+const TIMER_NOISE: Duration = Duration::from_micros(1500);
+const USUAL_PACKETS: u32 = 2;
+/// This part of the rounds has less than the usual delay.
+const SHORT_SHARE: f64 = 0.2;
+/// In a round, the estimate of the usual delay changes by this part of the round trip at most.
+const DELAY_STEP: f64 = 0.02;
+/// Jitter is this multiple of the usual delay, and at most that of the change from round to round.
+const DELAY_GAIN: f64 = 1.3;
+const CHANGE_GAIN: u32 = 4;
 /// Above this share of lost packets, loss shows the path's rate as a queue does (a policer, or a short queue).
 const MAX_LOSS: f64 = 0.04;
 
@@ -21,6 +33,8 @@ pub(crate) struct PathNoise {
     rtt_change: Duration,
     rate_change: f64,
     last_rtt: Option<Duration>,
+    /// By how much the round-trip time exceeds its minimum in all but [`SHORT_SHARE`] of the rounds.
+    usual_delay: Duration,
     last_rate: Option<f64>,
     /// Share of packets retransmitted, and the counts at the last round.
     loss: f64,
@@ -87,8 +101,25 @@ impl PathNoise {
         self.last_rtt
     }
 
-    pub(crate) const fn rtt_change(&self) -> Duration {
-        self.rtt_change
+    /// Ends a round in which bulk was alone, with this delay beyond the minimum round-trip time `base`.
+    pub(crate) fn on_queue(&mut self, delay: Duration, base: Duration) {
+        let step = base.mul_f64(DELAY_STEP);
+        if delay > self.usual_delay {
+            self.usual_delay += step.mul_f64(SHORT_SHARE);
+        } else {
+            self.usual_delay = self.usual_delay.saturating_sub(step.mul_f64(1.0 - SHORT_SHARE));
+        }
+    }
+
+    /// Returns by how much the round-trip time varies without a queue, where a packet takes `packet`: a minimum of ten
+    /// seconds is then a rare event. Where only the queue varies, as on a cellular path, it is often empty, and the usual
+    /// delay short.
+    pub(crate) fn jitter(&self, base: Duration, packet: Duration) -> Duration {
+        let excess = self.rtt_change.saturating_sub(base / USUAL_RTT_CHANGE_DIVISOR);
+        let usual_change =
+            (base / USUAL_RTT_CHANGE_DIVISOR).max(TIMER_NOISE).max(packet * USUAL_PACKETS);
+        let most = self.rtt_change.saturating_sub(usual_change) * CHANGE_GAIN;
+        excess.max(self.usual_delay.mul_f64(DELAY_GAIN).min(most))
     }
 
     /// Returns the relative change of the rate beyond what every path shows.
@@ -104,5 +135,48 @@ impl PathNoise {
     pub(crate) fn aggregation(&self, mss: u32) -> f64 {
         let extra = self.extra_acked[0].max(self.extra_acked[1]);
         (extra - USUAL_BURST_PACKETS * f64::from(mss)).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_millis(50);
+    const PACKET: Duration = Duration::from_millis(1);
+    const SAMPLE: RateSample = RateSample {
+        acknowledged: 0,
+        sent: 0,
+        min_rtt: BASE,
+        rtt: BASE,
+        rtt_deviation: Duration::ZERO,
+        in_flight: 0,
+        retransmitted: 0,
+        mss: 1448,
+    };
+
+    /// Passes rounds with these delays, in ms, over and over.
+    fn after(delays_ms: &[u64]) -> PathNoise {
+        let mut noise = PathNoise::default();
+        for &delay in delays_ms.iter().cycle().take(200) {
+            let delay = Duration::from_millis(delay);
+            noise.on_round(&SAMPLE, Some(BASE + delay), None);
+            noise.on_queue(delay, BASE);
+        }
+        noise
+    }
+
+    #[test]
+    fn delays_that_vary_and_are_seldom_short_are_jitter() {
+        let jitter = after(&[0, 12, 6, 14, 8, 13, 7, 15, 9, 12]).jitter(BASE, PACKET);
+        assert!(jitter >= Duration::from_millis(7), "{jitter:?}");
+    }
+
+    #[test]
+    fn a_queue_that_is_often_empty_or_steady_is_not() {
+        let often_empty = after(&[0, 8, 0, 14, 6, 0, 12, 0, 9, 0]);
+        let excess = often_empty.rtt_change - BASE / USUAL_RTT_CHANGE_DIVISOR;
+        assert_eq!(often_empty.jitter(BASE, PACKET), excess);
+        assert_eq!(after(&[12, 13, 12, 11]).jitter(BASE, PACKET), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! What the driver measures.
+//! What the owner measures.
 
 use std::time::Duration;
 
@@ -21,4 +21,41 @@ pub struct RateSample {
     pub retransmitted: u64,
     /// Bytes per packet.
     pub mss: u32,
+}
+
+/// A measurement of one connection's socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnSample {
+    /// Bytes acknowledged so far, including those SACKed.
+    pub acknowledged: u64,
+    /// Bytes sent, and neither acknowledged nor SACKed.
+    pub in_flight: u64,
+    /// Bytes framed and not acknowledged: in flight, unsent in the socket, or not written to it yet.
+    pub outstanding: u64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub rtt_deviation: Duration,
+    /// The minimum round-trip time; zero if it is not known.
+    pub min_rtt: Duration,
+    /// Packets retransmitted so far.
+    pub retransmitted: u64,
+    /// Bytes per packet.
+    pub mss: u32,
+}
+
+/// What a session with this connection alone learns.
+impl From<ConnSample> for RateSample {
+    fn from(sample: ConnSample) -> Self {
+        Self {
+            acknowledged: sample.acknowledged,
+            sent: sample.acknowledged + sample.in_flight,
+            rtt: sample.rtt,
+            in_flight: sample.in_flight,
+            rtt_deviation: sample.rtt_deviation,
+            min_rtt: sample.min_rtt,
+            retransmitted: sample.retransmitted,
+            mss: sample.mss,
+        }
+    }
 }

@@ -8,8 +8,9 @@ use smig_pace::Pacer;
 use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
 use crate::network::{Network, PathSpec};
+use crate::process::Schedule;
 use crate::sender::TcpInfo;
-use crate::session::{BulkConnection, Release, Schedule, Session};
+use crate::session::{BulkConnection, Release, Session};
 
 /// Small responses during a run.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +203,7 @@ impl Run<'_> {
     fn advance(&mut self, latest: Duration) {
         let now = self.network.now();
         let cross = self.cross.iter().filter_map(CrossSource::deadline).min();
-        let events = [self.network.next_event(), self.session.deadline(now), cross];
+        let events = [self.network.next_event(), self.session.deadline(&self.network), cross];
         let latest = (Time::ZERO + latest).min(self.next_tick);
         let next = events.into_iter().flatten().min().map_or(latest, |at| at.min(latest));
         self.network.advance(next.max(now));
@@ -241,7 +242,7 @@ impl Run<'_> {
             bulk_rate,
             bulk_time: (self.session.bulk_completed)
                 .map(|at| at.since(Time::ZERO + self.cell.bulk_start)),
-            info_at_move: self.session.info_at_move,
+            info_at_move: self.session.info_at_move(),
             cross_rate,
             queue: self.queue_sum as f64 / (self.now().as_secs_f64() * 1e3).max(1.0),
         }

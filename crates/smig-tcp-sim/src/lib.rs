@@ -2,12 +2,15 @@
 //!
 //! A server's session sends small responses and a download to one client, on one connection or on two, over
 //! [`smig_link`]'s links, beside others' traffic. Congestion control, loss recovery, pacing and what TCP_INFO shows
-//! follow Linux. Not modelled: handshakes, receive windows, TLS records, more than one client.
+//! follow Linux. The server's process runs for requests, for sockets that take more and by its timer. Not modelled:
+//! handshakes, receive windows, TLS records, more than one client, and the client's other frames, which wake the process
+//! too.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `cell` | [`Cell`]: one condition, its run and results |
 //! | `matrix` | the cells by name |
+//! | `process` | [`Schedule`]: when the server's process runs |
 //! | `session` | the server's session, and the ways in which it sends bulk |
 //! | `cross` | others' traffic |
 //! | `network` | connections over a link; the next event |
@@ -20,6 +23,7 @@ mod cross;
 pub mod matrix;
 mod network;
 mod packet;
+mod process;
 mod receiver;
 mod sender;
 mod session;
@@ -29,5 +33,6 @@ pub use congestion::Algorithm;
 pub use cross::CrossTraffic;
 pub use network::{PathSpec, Policer};
 pub use packet::MSS;
+pub use process::Schedule;
 pub use sender::TcpInfo;
-pub use session::{BulkConnection, Release, Schedule};
+pub use session::{BulkConnection, Release};

@@ -11,7 +11,7 @@ use crate::cell::{Cell, Responses};
 use crate::congestion::Algorithm;
 use crate::cross::CrossTraffic;
 use crate::network::{PathSpec, Policer};
-use crate::session::Schedule;
+use crate::process::Schedule;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -118,6 +118,10 @@ impl Network {
         self.send_reverse(SimPacket { flow, payload: Payload::Request { id } });
     }
 
+    pub(crate) const fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     pub(crate) fn take_requests(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.requests)
     }

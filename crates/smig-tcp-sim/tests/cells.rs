@@ -79,9 +79,11 @@ fn loss_limits_cubic_more_than_bbr() {
 
 #[test]
 fn wired_links_are_full_and_their_queues_short() {
+    // A bound in flight without room for what a process that runs by its timer learns late gives 0.957.
     for name in ["10m-50ms-80/cubic", "10m-50ms-20/cubic"] {
-        check_both(name, 1, (1.2, 1.35, 0.98));
+        check_both(name, 1, (1.15, 1.3, 0.99));
     }
+    check_both("100m-20ms-300/cubic", 1, (1.25, 1.45, 0.99));
     check_both("10m-50ms-80/bbr", 1, (1.25, 1.6, 0.97));
     check_both("30m-10ms-200/cubic", 1, (1.3, 1.5, 0.97));
 }
@@ -112,9 +114,17 @@ fn aggregated_packets_and_thinned_acknowledgements_cost_little() {
 }
 
 #[test]
+fn jitter_is_no_queue() {
+    check_both("wifi-50ms/cubic", 2, (1.4, 1.55, 0.95));
+    check_both("wifi-20ms/cubic", 2, (1.4, 1.5, 0.87));
+    check_both("jitter/cubic", 2, (1.25, 1.6, 0.77));
+}
+
+#[test]
 fn a_tenth_of_the_rate_is_followed() {
+    // A response that falls into the change waits for what was in flight: few do, so the percentile varies.
     for name in ["tenth/cubic", "tenth/bbr"] {
-        check_both(name, 2, (1.7, 3.0, 0.9));
+        check_both(name, 2, (1.7, 4.0, 0.9));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_pace::{Bounds, BulkBucket};
+use smig_pace::{Bounds, BulkBucket, ConnSample, PacedConn};
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
     TransmitLimits, Transmitted,
@@ -38,9 +38,6 @@ const BULK_UNSENT_MS: u64 = 24;
 const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
 /// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
 const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
-/// A connection whose peer acknowledges nothing for four round trips, and for this time, does not count for the bounds
-/// of the others.
-const MIN_UNDELIVERED_TIME: Duration = Duration::from_secs(1);
 /// Maximum value for TCP_NOTSENT_LOWAT.
 const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
@@ -111,17 +108,11 @@ pub(crate) struct DriverConn {
     pacing_rate: PacingRate,
     /// The bounds within which bulk is released, if it is limited.
     bounds: Option<Bounds>,
-    /// When a sample last showed a delivery, and the bytes acknowledged then.
-    delivered_at: Option<(Instant, u64)>,
-    /// Acknowledged bytes at the last call of [`DriverConn::take_acknowledged`].
-    last_acknowledged: Option<u64>,
     /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
     interactive_sent: u64,
     /// Bytes of interactive data since the last bulk.
     interactive_run: usize,
-    /// When the connection last had bulk to send, and whether it still has some that was not taken.
-    pub(super) last_bulk_at: Option<Instant>,
-    has_bulk_waiting: bool,
+    pub(super) paced: PacedConn,
     blocked: bool,
     peer_state: PeerState,
 }
@@ -133,8 +124,13 @@ pub(super) enum Release<'a> {
     All,
     /// Everything but bulk. If that does not end, a piece of bulk now and then, as the bucket allows.
     Interactive(&'a mut BulkBucket),
-    /// A piece of bulk, if the bucket allows one.
-    Bulk(&'a mut BulkBucket),
+    /// A piece of bulk.
+    Piece {
+        /// Its size, with all framing.
+        bytes: u64,
+        /// What was taken of it.
+        written: &'a mut u64,
+    },
 }
 
 impl DriverConn {
@@ -155,12 +151,9 @@ impl DriverConn {
             applied_lowat: 0,
             pacing_rate: PacingRate::new(None),
             bounds: None,
-            delivered_at: None,
-            last_acknowledged: None,
             interactive_sent: 0,
             interactive_run: 0,
-            last_bulk_at: None,
-            has_bulk_waiting: false,
+            paced: PacedConn::default(),
             blocked: false,
             peer_state: PeerState::Open,
         }
@@ -174,6 +167,7 @@ impl DriverConn {
     /// Sets the connection's role, and the role's socket options.
     pub(super) fn set_role(&mut self, role: ConnectionRole, options: &SocketOptions) {
         self.role = role;
+        self.paced.set_for_bulk(role == ConnectionRole::Bulk);
         self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
         self.applied_lowat = self.notsent_lowat;
         self.pacing_rate.lift(self.transport.tcp());
@@ -184,7 +178,7 @@ impl DriverConn {
     /// Sets the bounds of bulk, if the connection has any now. What is written ahead must not be sent at once: then the
     /// kernel paces it, but no slower than the path, because it paces other data of the connection too.
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
-        let has_bulk = self.role == ConnectionRole::Bulk || self.has_bulk_waiting;
+        let has_bulk = self.role == ConnectionRole::Bulk || self.paced.has_bulk();
         let is_bounded = bounds.rate != u64::MAX && has_bulk;
         let tcp = self.transport.tcp();
         if is_bounded && bounds.write_ahead > 0 {
@@ -200,14 +194,6 @@ impl DriverConn {
         self.bounds = is_bounded.then_some(bounds);
     }
 
-    /// Returns the bytes acknowledged between the samples of the previous call and of this one.
-    pub(super) fn take_acknowledged(&mut self) -> u64 {
-        let total = self.sample.acknowledged;
-        let last = self.last_acknowledged.unwrap_or(total);
-        self.last_acknowledged = Some(total.max(last));
-        total.saturating_sub(last)
-    }
-
     /// Returns the bytes of interactive data that were sent since the previous call.
     pub(super) fn take_interactive_sent(&mut self) -> u64 {
         core::mem::take(&mut self.interactive_sent)
@@ -215,41 +201,21 @@ impl DriverConn {
 
     /// Records whether the connection has bulk to send; returns it.
     pub(super) fn note_bulk(&mut self, session: &Session, now: Instant) -> bool {
-        self.has_bulk_waiting = session.transmit_demand(self.id).bulk;
-        if self.has_bulk_waiting {
-            self.last_bulk_at = Some(now);
-        }
-        self.has_bulk_waiting
+        self.paced.set_has_bulk(now, session.transmit_demand(self.id).bulk);
+        self.paced.has_bulk()
     }
 
     /// Returns whether bulk waits to be sent, and the socket accepts it as far as is known.
     pub(super) const fn has_bulk_to_write(&self) -> bool {
-        self.has_bulk_waiting && !self.blocked
+        self.paced.has_bulk() && !self.blocked
     }
 
-    /// Returns whether bulk waits to be sent.
-    pub(super) const fn has_bulk_waiting(&self) -> bool {
-        self.has_bulk_waiting
-    }
-
-    /// Returns the bytes that were framed and not acknowledged at the last sample.
-    pub(super) fn outstanding(&self) -> u64 {
-        let unwritten = self.output.len() + self.transport.sealed_unwritten();
-        self.sample.in_flight + u64::from(self.sample.unsent) + unwritten as u64
-    }
-
-    /// Notes whether the peer has acknowledged anything by the last sample.
-    pub(super) fn note_delivery(&mut self, now: Instant) {
-        let is_idle = self.sample.in_flight == 0;
-        if is_idle || self.delivered_at.is_none_or(|(_, bytes)| bytes != self.sample.acknowledged) {
-            self.delivered_at = Some((now, self.sample.acknowledged));
-        }
-    }
-
-    /// Returns whether the peer has acknowledged nothing for so long that the connection's bytes do not show the path.
-    pub(super) fn is_undelivered(&self, now: Instant) -> bool {
-        let limit = (self.sample.rtt * 4).max(MIN_UNDELIVERED_TIME);
-        self.delivered_at.is_some_and(|(at, _)| now.saturating_duration_since(at) > limit)
+    /// Measures the socket for the pacing.
+    pub(super) fn measure(&mut self) -> ConnSample {
+        self.take_sample();
+        let mut sample = self.sample.conn_sample();
+        sample.outstanding += (self.output.len() + self.transport.sealed_unwritten()) as u64;
+        sample
     }
 
     /// Reads what has arrived and passes it to the engine.
@@ -357,23 +323,20 @@ impl DriverConn {
                     }
                 }
             }
-            let is_piece_sent = matches!(release, Release::Bulk(_)) && total_taken > 0;
+            let is_piece_sent = matches!(release, Release::Piece { .. }) && total_taken > 0;
             if total_taken >= MAX_SENT_BYTES_PER_TURN || is_piece_sent {
                 break;
             }
             let demand = session.transmit_demand(self.id);
-            self.has_bulk_waiting = demand.bulk;
+            self.paced.set_has_bulk(now, demand.bulk);
             let limits = match &release {
                 Release::All if !demand.is_none() => TransmitLimits::any(self.batch_bytes),
                 Release::Interactive(bucket) if demand.interactive => TransmitLimits {
                     bytes: self.batch_bytes,
                     bulk_bytes: self.bulk_beside_interactive(bucket),
                 },
-                Release::Bulk(bucket) if demand.bulk => {
-                    let Some(limits) = self.bulk_limits(bucket) else { break };
-                    limits
-                }
-                Release::All | Release::Interactive(_) | Release::Bulk(_) => break,
+                Release::Piece { bytes, .. } if demand.bulk => self.piece_limits(*bytes),
+                Release::All | Release::Interactive(_) | Release::Piece { .. } => break,
             };
             let taken = session.poll_transmit(now, self.id, limits, &mut self.output);
             if taken.bytes == 0 && self.output.is_empty() {
@@ -392,8 +355,8 @@ impl DriverConn {
         self.interactive_run =
             if taken.bulk_bytes > 0 { 0 } else { self.interactive_run + interactive_bytes };
         match release {
-            Release::Bulk(bucket) => {
-                bucket.consume(self.transport.sealed_bytes(taken.bytes) as u64);
+            Release::Piece { written, .. } => {
+                **written += self.transport.sealed_bytes(taken.bytes) as u64;
                 return;
             }
             Release::Interactive(bucket) => bucket.consume(taken.bulk_bytes as u64),
@@ -411,14 +374,14 @@ impl DriverConn {
         if self.interactive_run < MAX_INTERACTIVE_RUN_BYTES {
             return 0;
         }
-        self.bulk_limits(bucket).map_or(0, |limits| limits.bulk_bytes)
+        bucket.piece().map_or(0, |piece| self.piece_limits(piece).bulk_bytes)
     }
 
-    /// Returns the limits for the next piece of bulk, if the bucket allows one: with its framing it fills packets.
-    fn bulk_limits(&self, bucket: &BulkBucket) -> Option<TransmitLimits> {
-        let piece = usize::try_from(bucket.piece()?).unwrap_or(MAX_BATCH_BYTES);
+    /// Returns the limits for a piece of bulk: with its framing it fills packets.
+    fn piece_limits(&self, piece_bytes: u64) -> TransmitLimits {
+        let piece = usize::try_from(piece_bytes).unwrap_or(MAX_BATCH_BYTES);
         let bytes = self.transport.unsealed_bytes(piece.min(MAX_BATCH_BYTES));
-        Some(TransmitLimits { bytes, bulk_bytes: bytes })
+        TransmitLimits { bytes, bulk_bytes: bytes }
     }
 
     /// Releases excess output memory, before the session's task goes idle.

@@ -13,7 +13,7 @@ use smig_proto::{
 };
 
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress, Release};
-use super::pacing::{BulkPacing, Pacing};
+use super::pacing::{BulkPacing, ConnTurn, Pacing};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
@@ -35,14 +35,12 @@ pub(crate) struct ConnSet {
     conns: Vec<DriverConn>,
     options: Arc<ConnOptions>,
     pacing: BulkPacing,
-    /// Where the search for a connection with bulk begins: they take turns.
-    next_bulk_conn: usize,
 }
 
 impl ConnSet {
     pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
         let pacing = BulkPacing::new(Arc::clone(&options));
-        Self { conns: Vec::with_capacity(1), options, pacing, next_bulk_conn: 0 }
+        Self { conns: Vec::with_capacity(1), options, pacing }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -180,21 +178,35 @@ impl ConnSet {
             has_bulk |= conn.note_bulk(session, now);
         }
         if has_bulk {
-            self.pacing.on_bulk(now, &mut self.conns);
+            let (pacing, mut conns) = self.turn(session, now, cx);
+            pacing.on_bulk(now, &mut conns);
         }
         let was_limiting = self.pacing.is_limiting();
         let (mut progress, interactive_bytes) = self.transmit_first(session, now, cx);
-        self.pacing.update(now, &mut self.conns, interactive_bytes);
-        if was_limiting && has_bulk {
-            progress = progress.or(match self.pacing.is_limiting() {
-                true => self.transmit_bulk(session, now, cx),
-                // The update has lifted the limit.
-                false => self.transmit_first(session, now, cx).0,
-            });
+        let (pacing, mut conns) = self.turn(session, now, cx);
+        pacing.update(now, &mut conns, interactive_bytes);
+        if !was_limiting {
+            return progress;
         }
-        let is_waiting = was_limiting && self.conns.iter().any(DriverConn::has_bulk_to_write);
-        self.pacing.bucket().set_waiting(is_waiting);
+        if pacing.is_limiting() {
+            pacing.release(now, &mut conns);
+            progress = progress.or(conns.progress);
+        } else if has_bulk {
+            // The update has lifted the limit.
+            progress = progress.or(self.transmit_first(session, now, cx).0);
+        }
         progress
+    }
+
+    /// Returns the pacing, and the connections as it sees them.
+    fn turn<'a, 'cx>(
+        &'a mut self,
+        session: &'a mut Session,
+        now: Instant,
+        cx: &'a mut Context<'cx>,
+    ) -> (&'a mut BulkPacing, ConnTurn<'a, 'cx>) {
+        let conns = &mut self.conns;
+        (&mut self.pacing, ConnTurn { conns, session, now, cx, progress: Progress::No })
     }
 
     /// Sends what is not bulk, or everything if bulk is not limited. Returns the bytes that were not bulk too.
@@ -217,31 +229,6 @@ impl ConnSet {
             }
         }
         (progress, interactive_bytes)
-    }
-
-    /// Sends bulk piece by piece, the connections in turns.
-    fn transmit_bulk(
-        &mut self,
-        session: &mut Session,
-        now: Instant,
-        cx: &mut Context<'_>,
-    ) -> Progress {
-        let mut progress = Progress::No;
-        let count = self.conns.len();
-        let mut fruitless = 0;
-        while fruitless < count && self.pacing.allows_piece(now, &mut self.conns) {
-            let index = self.next_bulk_conn % count;
-            self.next_bulk_conn = index + 1;
-            let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.has_bulk_to_write())
-            else {
-                fruitless += 1;
-                continue;
-            };
-            let sent = conn.transmit(session, now, cx, Release::Bulk(self.pacing.bucket()));
-            fruitless = if sent == Progress::Yes { 0 } else { fruitless + 1 };
-            progress = progress.or(sent);
-        }
-        progress
     }
 
     /// Advances connections that are being closed, and removes those that are closed.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use smig_pace::RateSample;
+use smig_pace::ConnSample;
 use smig_proto::Instant;
 use tokio::net::TcpStream;
 
@@ -72,13 +72,13 @@ impl PacingRate {
 }
 
 impl PathSample {
-    /// Returns what the pacer learns from this socket, if it is the only one.
-    pub(crate) fn rate_sample(&self) -> RateSample {
-        RateSample {
+    /// Returns what pacing measures of this socket.
+    pub(crate) fn conn_sample(&self) -> ConnSample {
+        ConnSample {
             acknowledged: self.acknowledged,
-            sent: self.acknowledged + self.in_flight,
-            rtt: self.rtt,
             in_flight: self.in_flight,
+            outstanding: self.in_flight + u64::from(self.unsent),
+            rtt: self.rtt,
             rtt_deviation: self.rtt_deviation,
             min_rtt: self.min_rtt,
             retransmitted: u64::from(self.retransmitted),

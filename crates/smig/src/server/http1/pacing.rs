@@ -142,7 +142,7 @@ impl ResponsePacing {
         if sample.in_flight == 0 || has_paused {
             pacer.on_idle(now);
         } else {
-            pacer.on_sample(now, sample.rate_sample());
+            pacer.on_sample(now, sample.conn_sample().into());
         }
     }
 
