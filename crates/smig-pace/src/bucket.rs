@@ -10,6 +10,7 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use super::bounds::Bounds;
+use super::rate::{bytes_in, earned, time_of};
 
 /// The time that a piece takes on the path. Also the resolution of the owner's timer.
 const PIECE_TIME: Duration = Duration::from_millis(1);
@@ -29,7 +30,6 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const FULL_SHARE_DIVISOR: u64 = 4;
 /// While interactive data is being paid off, bulk gets this part of what the bucket earns.
 const DEFERRED_SHARE_DIVISOR: u64 = 4;
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// The allowance for bulk, in bytes.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct BulkBucket {
     debt: u64,
     max_deferral: Duration,
     refilled_at: Instant,
-    /// Earned since then and less than a byte, in bytes divided by [`NANOS_PER_SECOND`].
+    /// Earned since then and less than a byte, as of [`earned`].
     fraction: u128,
     /// Bytes written to all connections and not acknowledged: what the owner has measured, and written since.
     outstanding: u64,
@@ -79,9 +79,7 @@ impl BulkBucket {
         let elapsed = now.saturating_duration_since(self.refilled_at);
         self.refilled_at = self.refilled_at.max(now);
         if self.bounds.rate != u64::MAX {
-            let earned = u128::from(self.bounds.rate) * elapsed.as_nanos() + self.fraction;
-            self.fraction = earned % NANOS_PER_SECOND;
-            let earned = u64::try_from(earned / NANOS_PER_SECOND).unwrap_or(u64::MAX);
+            let earned = earned(self.bounds.rate, elapsed, &mut self.fraction);
             let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
             self.debt -= paid;
             self.allowance = self.allowance.saturating_add(earned - paid).min(self.capacity());
@@ -189,18 +187,6 @@ impl BulkBucket {
         };
         Some(self.refilled_at + time_of(bytes, self.bounds.rate))
     }
-}
-
-/// Returns the time in which `rate` bytes per second send `bytes`, rounded up.
-fn time_of(bytes: u64, rate: u64) -> Duration {
-    let nanos = (u128::from(bytes) * NANOS_PER_SECOND).div_ceil(u128::from(rate.max(1)));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// Returns the bytes that `rate` bytes per second send in `time`.
-fn bytes_in(rate: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate) * time.as_nanos() / NANOS_PER_SECOND;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -60,6 +60,11 @@ impl PacedConn {
         self.is_for_bulk = is_for_bulk;
     }
 
+    /// Returns whether the connection is one for bulk.
+    pub const fn is_for_bulk(&self) -> bool {
+        self.is_for_bulk
+    }
+
     /// Returns whether the connection carries bulk, or has until recently.
     pub(crate) fn carries_bulk(&self, now: Instant) -> bool {
         let is_recent = |at| now.saturating_duration_since(at) < KEEP_TIME;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
+use super::rate::rate_of;
+
 /// Maximum number of samples; the oldest are dropped. They span one and a half round trips through a queue of
 /// two seconds.
 const MAX_SAMPLES: usize = 512;
@@ -57,11 +59,8 @@ impl DeliveryRate {
     pub(crate) fn rate(&self, window: Duration) -> Option<u64> {
         let last = self.samples.back()?;
         let first = self.sample_before(last.at, window)?;
-        Some(bytes_per_second(
-            last.acknowledged - first.acknowledged.min(last.acknowledged),
-            first.at,
-            last.at,
-        ))
+        let bytes = last.acknowledged - first.acknowledged.min(last.acknowledged);
+        Some(rate_of(bytes, last.at.saturating_duration_since(first.at)))
     }
 
     /// Returns the shortest round trip in the samples of the last `window`: not smoothed, and without the time
@@ -91,12 +90,6 @@ impl DeliveryRate {
         let reaches = |sample: &&DeliverySample| at.saturating_duration_since(sample.at) >= by;
         self.samples.iter().rev().find(reaches)
     }
-}
-
-/// Returns bytes per second.
-fn bytes_per_second(bytes: u64, from: Instant, to: Instant) -> u64 {
-    let micros = to.saturating_duration_since(from).as_micros().max(1);
-    u64::try_from(u128::from(bytes) * 1_000_000 / micros).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

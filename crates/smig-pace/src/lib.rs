@@ -6,6 +6,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `rate` | bytes, time, and bytes per second |
 //! | `sample` | [`ConnSample`], [`RateSample`]: what the owner measures, of a connection and of a session |
 //! | `conn` | [`PacedConns`]: the connections as their owner writes to them; [`PacedConn`]: what pacing remembers of each |
 //! | `delivery_rate` | the rate and the round-trip time of a path, from counts of bytes sent and acknowledged |
@@ -24,6 +25,7 @@ mod conn;
 mod delivery_rate;
 mod pacer;
 mod path_noise;
+mod rate;
 mod sample;
 mod session;
 mod sharing;

@@ -8,6 +8,7 @@ use smig_proto::Instant;
 use super::SessionPacer;
 use crate::bounds::Bounds;
 use crate::conn::{PacedConn, PacedConns};
+use crate::rate::time_of;
 use crate::sample::ConnSample;
 
 const RATE: u64 = 1_250_000;
@@ -50,8 +51,7 @@ impl Path {
 
     fn send(&mut self, index: usize, bytes: u64) {
         self.conns[index].in_flight += bytes;
-        let nanos = bytes * 1_000_000_000 / RATE;
-        self.busy_until = self.busy_until.max(self.now) + Duration::from_nanos(nanos);
+        self.busy_until = self.busy_until.max(self.now) + time_of(bytes, RATE);
         self.flight.push_back((self.busy_until + RTT, index, bytes));
     }
 

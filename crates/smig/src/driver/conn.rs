@@ -7,39 +7,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_pace::{Bounds, BulkBucket, ConnSample, PacedConn};
+use smig_pace::{Bounds, BulkBucket, ConnSample};
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
     TransmitLimits, Transmitted,
 };
 
+use super::conn_pacing::{ConnPacing, MAX_BATCH_BYTES};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
-use crate::socket::{self, PacingRate, PathSample, SocketOptions};
+use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{ReceiveOutcome, Transport};
 
-/// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
-/// reordered.
-const MIN_BATCH_BYTES: usize = 16 << 10;
-/// Bytes taken at a time while the socket accepts everything.
-const MAX_BATCH_BYTES: usize = 256 << 10;
 /// Largest output buffer that an idle connection keeps.
 const MAX_IDLE_OUTPUT_BYTES: usize = 4 << 10;
 /// Bytes sent on one connection per turn, before the others are served.
 const MAX_SENT_BYTES_PER_TURN: usize = 512 << 10;
 /// Reads from one connection per turn.
 const MAX_READS_PER_TURN: usize = 4;
-/// Unsent data that the socket may hold, where it cannot be reordered, in milliseconds at the delivery rate.
-const UNSENT_MS: u64 = 4;
-/// The same where only bulk is sent, and it is not bounded: it must not run dry while this process waits for a CPU.
-const BULK_UNSENT_MS: u64 = 24;
-/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released piece by piece: hardly anything waits in the socket
-/// then, and what does should be short if congestion control allows less.
-const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
-/// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
-const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
-/// Maximum value for TCP_NOTSENT_LOWAT.
-const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
 /// would cause an RST.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -99,20 +84,7 @@ pub(crate) struct DriverConn {
     pub(super) close_state: CloseState,
     pub(super) sample: PathSample,
     output: OutputBuffer,
-    batch_bytes: usize,
-    min_batch_bytes: usize,
-    bytes_since_sample: usize,
-    /// TCP_NOTSENT_LOWAT: the role's, and the current one. Zero is the system's default.
-    notsent_lowat: u32,
-    applied_lowat: u32,
-    pacing_rate: PacingRate,
-    /// The bounds within which bulk is released, if it is limited.
-    bounds: Option<Bounds>,
-    /// Bytes of interactive data since the last call of [`DriverConn::take_interactive_sent`].
-    interactive_sent: u64,
-    /// Bytes of interactive data since the last bulk.
-    interactive_run: usize,
-    pub(super) paced: PacedConn,
+    pub(super) pacing: ConnPacing,
     blocked: bool,
     peer_state: PeerState,
 }
@@ -144,16 +116,7 @@ impl DriverConn {
             close_state: CloseState::Open,
             sample: PathSample::default(),
             output,
-            batch_bytes: MIN_BATCH_BYTES,
-            min_batch_bytes: MIN_BATCH_BYTES,
-            bytes_since_sample: 0,
-            notsent_lowat: 0,
-            applied_lowat: 0,
-            pacing_rate: PacingRate::new(None),
-            bounds: None,
-            interactive_sent: 0,
-            interactive_run: 0,
-            paced: PacedConn::default(),
+            pacing: ConnPacing::default(),
             blocked: false,
             peer_state: PeerState::Open,
         }
@@ -167,47 +130,24 @@ impl DriverConn {
     /// Sets the connection's role, and the role's socket options.
     pub(super) fn set_role(&mut self, role: ConnectionRole, options: &SocketOptions) {
         self.role = role;
-        self.paced.set_for_bulk(role == ConnectionRole::Bulk);
-        self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
-        self.applied_lowat = self.notsent_lowat;
-        self.pacing_rate.lift(self.transport.tcp());
-        socket::apply(self.transport.tcp(), options);
-        (self.pacing_rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
+        self.pacing.set_role(self.transport.tcp(), role, options);
     }
 
-    /// Sets the bounds of bulk, if the connection has any now. What is written ahead must not be sent at once: then the
-    /// kernel paces it, but no slower than the path, because it paces other data of the connection too.
+    /// Sets the bounds of bulk, if the connection has any now.
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
-        let has_bulk = self.role == ConnectionRole::Bulk || self.paced.has_bulk();
-        let is_bounded = bounds.rate != u64::MAX && has_bulk;
-        let tcp = self.transport.tcp();
-        if is_bounded && bounds.write_ahead > 0 {
-            self.pacing_rate.set(tcp, bounds.rate.max(bounds.path_rate));
-        } else {
-            self.pacing_rate.lift(tcp);
-        }
-        if bounds.rate == u64::MAX && self.bounds.is_some() && self.notsent_lowat > 0 {
-            // The next sample may be far: this one was set for the bounds.
-            self.applied_lowat = self.notsent_lowat;
-            socket::set_notsent_lowat(tcp, self.notsent_lowat);
-        }
-        self.bounds = is_bounded.then_some(bounds);
-    }
-
-    /// Returns the bytes of interactive data that were sent since the previous call.
-    pub(super) fn take_interactive_sent(&mut self) -> u64 {
-        core::mem::take(&mut self.interactive_sent)
+        self.pacing.set_bounds(self.transport.tcp(), bounds);
     }
 
     /// Records whether the connection has bulk to send; returns it.
     pub(super) fn note_bulk(&mut self, session: &Session, now: Instant) -> bool {
-        self.paced.set_has_bulk(now, session.transmit_demand(self.id).bulk);
-        self.paced.has_bulk()
+        let paced = &mut self.pacing.paced;
+        paced.set_has_bulk(now, session.transmit_demand(self.id).bulk);
+        paced.has_bulk()
     }
 
     /// Returns whether bulk waits to be sent, and the socket accepts it as far as is known.
     pub(super) const fn has_bulk_to_write(&self) -> bool {
-        self.paced.has_bulk() && !self.blocked
+        self.pacing.paced.has_bulk() && !self.blocked
     }
 
     /// Measures the socket for the pacing.
@@ -328,11 +268,11 @@ impl DriverConn {
                 break;
             }
             let demand = session.transmit_demand(self.id);
-            self.paced.set_has_bulk(now, demand.bulk);
+            self.pacing.paced.set_has_bulk(now, demand.bulk);
             let limits = match &release {
-                Release::All if !demand.is_none() => TransmitLimits::any(self.batch_bytes),
+                Release::All if !demand.is_none() => TransmitLimits::any(self.pacing.batch_bytes()),
                 Release::Interactive(bucket) if demand.interactive => TransmitLimits {
-                    bytes: self.batch_bytes,
+                    bytes: self.pacing.batch_bytes(),
                     bulk_bytes: self.bulk_beside_interactive(bucket),
                 },
                 Release::Piece { bytes, .. } if demand.bulk => self.piece_limits(*bytes),
@@ -344,37 +284,28 @@ impl DriverConn {
             }
             self.record_taken(&mut release, taken);
             total_taken += taken.bytes;
-            self.bytes_since_sample += taken.bytes;
         }
         if total_taken > 0 { Progress::Yes } else { Progress::No }
     }
 
     /// Records what was taken from the engine.
     fn record_taken(&mut self, release: &mut Release<'_>, taken: Transmitted) {
-        let interactive_bytes = taken.bytes - taken.bulk_bytes;
-        self.interactive_run =
-            if taken.bulk_bytes > 0 { 0 } else { self.interactive_run + interactive_bytes };
         match release {
             Release::Piece { written, .. } => {
                 **written += self.transport.sealed_bytes(taken.bytes) as u64;
-                return;
+                return self.pacing.on_piece(taken);
             }
             Release::Interactive(bucket) => bucket.consume(taken.bulk_bytes as u64),
             Release::All => {}
         }
-        if taken.bytes >= self.batch_bytes {
-            self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
-        }
-        self.interactive_sent += interactive_bytes as u64;
+        self.pacing.on_taken(taken);
     }
 
     /// Returns how much bulk may be sent together with interactive data: none, unless that has occupied the socket
     /// for long. Otherwise bulk could wait for so long that its stream counts as stalled.
     fn bulk_beside_interactive(&self, bucket: &BulkBucket) -> usize {
-        if self.interactive_run < MAX_INTERACTIVE_RUN_BYTES {
-            return 0;
-        }
-        bucket.piece().map_or(0, |piece| self.piece_limits(piece).bulk_bytes)
+        let piece = if self.pacing.is_piece_overdue() { bucket.piece() } else { None };
+        piece.map_or(0, |piece| self.piece_limits(piece).bulk_bytes)
     }
 
     /// Returns the limits for a piece of bulk: with its framing it fills packets.
@@ -392,41 +323,19 @@ impl DriverConn {
     /// Handles a full socket: smaller batches from now on, and a sample of how fast it drains.
     fn on_socket_full(&mut self) {
         self.blocked = true;
-        if self.bytes_since_sample >= MAX_BATCH_BYTES || self.sample.delivery_rate.is_none() {
+        if self.pacing.is_sample_old() || self.sample.delivery_rate.is_none() {
             self.take_sample();
         }
-        self.batch_bytes = self.min_batch_bytes;
+        self.pacing.on_socket_full();
     }
 
     /// Reads TCP_INFO and sets TCP_NOTSENT_LOWAT to what the delivery rate sends in a few milliseconds.
     pub(super) fn take_sample(&mut self) {
-        self.bytes_since_sample = 0;
-        let Some(info) = socket::tcp_info(self.transport.tcp()) else { return };
-        self.sample = PathSample::from(&info);
-        let Some(rate) = self.sample.delivery_rate else { return };
-        if self.notsent_lowat == 0 {
-            return;
+        let tcp = self.transport.tcp();
+        if let Some(info) = socket::tcp_info(tcp) {
+            self.sample = PathSample::from(&info);
         }
-        let millis = match (self.role, self.bounds) {
-            (ConnectionRole::Bulk, None) => BULK_UNSENT_MS,
-            (ConnectionRole::Bulk, Some(_)) | (ConnectionRole::Interactive, _) => UNSENT_MS,
-        };
-        let lowat = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let (min_lowat, ahead) = match self.bounds {
-            Some(bounds) => (self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES), bounds.write_ahead),
-            None => (self.notsent_lowat, 0),
-        };
-        let ahead = u32::try_from(ahead).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let target = lowat
-            .saturating_add(ahead)
-            .clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
-        // Follow changes of the rate, not its noise.
-        let current = self.applied_lowat;
-        if target > current.saturating_mul(2) || target < current / 2 {
-            self.applied_lowat = target;
-            socket::set_notsent_lowat(self.transport.tcp(), target);
-            self.min_batch_bytes = (target as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
-        }
+        self.pacing.on_sample(tcp, self.sample.delivery_rate);
     }
 
     /// Returns a snapshot of the connection.
@@ -448,10 +357,7 @@ impl DriverConn {
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,
-            pacing_cap: Some(
-                self.bounds.map_or_else(|| self.pacing_rate.applied(), |bounds| bounds.rate),
-            )
-            .filter(|&cap| cap != u64::MAX),
+            pacing_cap: self.pacing.cap(),
             sent: view.data_bytes_sent,
             received: view.data_bytes_received,
             streams: view.stream_count,

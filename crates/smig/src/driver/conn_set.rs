@@ -225,7 +225,7 @@ impl ConnSet {
                     false => Release::All,
                 };
                 progress = progress.or(conn.transmit(session, now, cx, release));
-                interactive_bytes += conn.take_interactive_sent();
+                interactive_bytes += conn.pacing.take_interactive_sent();
             }
         }
         (progress, interactive_bytes)

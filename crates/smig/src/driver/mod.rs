@@ -3,11 +3,12 @@
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses; `server::session` and `client::session` implement it.
 //!
-//! [`conn_set`] holds the connections, each a [`conn`]; [`pacing`] limits the rate of bulk.
+//! [`conn_set`] holds the connections, each a [`conn`] with its [`conn_pacing`]; [`pacing`] limits the rate of bulk.
 //! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the session's timer; [`report`] reports events
 //! to the observer.
 
 mod conn;
+mod conn_pacing;
 mod conn_set;
 mod pacing;
 mod report;

@@ -113,7 +113,7 @@ impl PacedConns for ConnTurn<'_, '_> {
     }
 
     fn conn(&mut self, index: usize) -> &mut PacedConn {
-        &mut self.conns[index].paced
+        &mut self.conns[index].pacing.paced
     }
 
     fn measure(&mut self, index: usize) -> ConnSample {

@@ -1,0 +1,100 @@
+//! Whether others fill the queue: when bulk begins to share the path with them, and when it ends.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+use super::estimate::ESTIMATE_GAIN;
+use super::limits::TARGET_QUEUE_PACKETS;
+use super::{Pacer, PacerState, seconds};
+use crate::base_rtt::BaseRtt;
+use crate::sample::RateSample;
+use crate::sharing::{SharedRound, Sharing, Verdict};
+
+/// Number of rounds with a queue, although bulk yields, after which others are taken to fill it. For
+/// [`SUSPICION_TIME`] after others have left, one such round is enough.
+const CROWDED_ROUNDS: u32 = 8;
+const SUSPICION_TIME: Duration = Duration::from_secs(5);
+/// Time until the first test of who fills the queue: if it was full at startup, and if it filled later.
+pub(super) const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+impl Pacer {
+    pub(super) fn update_sharing(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        rtt: Duration,
+        is_round_end: bool,
+    ) {
+        if let Some(rate) = self.delivery.rate(rtt) {
+            self.rate = rate as f64;
+            self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN / 2.0;
+        }
+        if !is_round_end {
+            return;
+        }
+        let round = SharedRound {
+            now,
+            base: self.base.value(),
+            rtt: self.round.min_rtt.unwrap_or(rtt),
+            threshold: self.threshold(sample),
+            rate: self.rate,
+            in_flight: sample.in_flight as f64,
+            mss: sample.mss,
+        };
+        let PacerState::Sharing(sharing) = &mut self.state else { return };
+        match sharing.on_round(&round, &mut self.alone) {
+            Verdict::Share => {}
+            Verdict::Alone { were_others } => {
+                self.others_left_at = were_others.then_some(now);
+                self.stop_sharing();
+            }
+            Verdict::LongerPath(rtt) => {
+                self.base = BaseRtt::new(now, rtt);
+                self.stop_sharing();
+            }
+        }
+    }
+
+    pub(super) fn start_sharing(&mut self, now: Instant, queue: Duration, first_test: Duration) {
+        self.state = PacerState::Sharing(Sharing::new(now, queue, first_test));
+        self.crowded_rounds = 0;
+    }
+
+    fn stop_sharing(&mut self) {
+        self.state = PacerState::Bounded;
+        self.capacity = self.capacity.max(self.rate);
+        self.free_rounds = 0;
+        self.crowded_rounds = 0;
+    }
+
+    /// Others were there a short time ago.
+    pub(super) fn is_suspicious(&self, now: Instant) -> bool {
+        let left_at = self.others_left_at;
+        left_at.is_some_and(|at| now.saturating_duration_since(at) < SUSPICION_TIME)
+    }
+
+    /// Notes a queue that does not shrink although bulk keeps its bound and its estimate does not fall any more: others
+    /// feed it, and nothing is gained if bulk alone yields.
+    pub(super) fn note_crowded(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+        let base = self.base.value();
+        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+        let before = self.noise.last_rtt().map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base));
+        let rate = self.alone.value().max(self.capacity).max(1.0);
+        let packets = seconds(2.0 * TARGET_QUEUE_PACKETS * f64::from(sample.mss) / rate);
+        let is_long =
+            shortest > packets.max(base / 8) + self.target_queue(sample.mss).min(base / 4);
+        let in_flight = sample.in_flight as f64;
+        let yields = in_flight <= self.max_in_flight.max(self.round.max_in_flight) * 1.2
+            || in_flight < self.alone.value() * base.as_secs_f64() * 0.75;
+        let is_falling = self.capacity < self.round.capacity * 0.6;
+        let is_shrinking = shortest * 4 <= before * 3;
+        if is_long && yields && !is_falling && !is_shrinking {
+            self.crowded_rounds += 1;
+        }
+        let limit = if self.is_suspicious(now) { 1 } else { CROWDED_ROUNDS };
+        if self.crowded_rounds >= limit {
+            self.start_sharing(now, queue, FIRST_TEST[1]);
+        }
+    }
+}

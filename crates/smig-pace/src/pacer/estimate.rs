@@ -1,0 +1,97 @@
+//! How the estimate of the path's rate follows measurements, while nothing suggests that others fill its queue.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+use super::crowding::FIRST_TEST;
+use super::{Pacer, PacerState};
+use crate::sample::RateSample;
+use crate::sharing::AloneRate;
+
+/// The estimate follows half of the difference to a measurement, and falls at most to a quarter of itself in a round
+/// trip.
+pub(super) const ESTIMATE_GAIN: f64 = 0.5;
+const MIN_ROUND_RATIO: f64 = 0.25;
+/// While it is not known who fills the queue, the estimate falls at most to this part of the highest rate.
+const MIN_CROWDED_SHARE: f64 = 0.06;
+/// In flight, in units of the bandwidth-delay product, with which the path shows its rate.
+const MIN_FILL: f64 = 0.6;
+
+impl Pacer {
+    pub(super) fn update_startup(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        queue: Duration,
+        is_round_end: bool,
+    ) {
+        let base = self.base.value();
+        let Some(rate) = self.delivery.rate(base) else { return };
+        self.rate = rate as f64;
+        let threshold = self.threshold(sample);
+        // Windows that double arrive in bursts, which queue for a moment before the path is full.
+        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+        let is_full = queue > threshold + base / 16 || (is_round_end && shortest > threshold);
+        if !is_full {
+            self.capacity = self.capacity.max(self.rate);
+            return;
+        }
+        self.capacity = self.rate;
+        if queue > threshold + base {
+            // More than bulk alone can have queued.
+            self.start_sharing(now, queue, FIRST_TEST[0]);
+            return;
+        }
+        self.state = PacerState::Bounded;
+        self.alone = AloneRate::new(now);
+        if queue <= threshold + base / 2 {
+            self.alone.update(now, self.rate);
+        }
+    }
+
+    pub(super) fn update_bounded(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        queue: Duration,
+        is_round_end: bool,
+    ) {
+        let base = self.base.value();
+        // The last round trip alone shows growth; a longer time is steadier.
+        let window = if self.free_rounds > 2 { base } else { (base * 3 / 2).max(base + queue) };
+        let Some(rate) = self.delivery.rate(window) else { return };
+        self.rate = rate as f64;
+        // What was delivered is possible. Less than the estimate shows nothing without a queue: the application may have
+        // sent less.
+        self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
+        let is_lossy = self.noise.is_lossy();
+        if queue > self.threshold(sample) || is_lossy {
+            self.free_rounds = 0;
+            if self.rate < self.capacity && self.fills_path() {
+                self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
+                self.capacity = self.capacity.max(self.round.capacity * MIN_ROUND_RATIO);
+                if self.crowded_rounds >= 2 {
+                    // Where others may be the cause: BBR forgets its own estimate if it is held lower.
+                    self.capacity = self.capacity.max(self.alone.value() * MIN_CROWDED_SHARE);
+                }
+            }
+        } else {
+            if is_round_end {
+                self.crowded_rounds = self.crowded_rounds.saturating_sub(1);
+                self.free_rounds += 1;
+            }
+        }
+        if self.crowded_rounds == 0 && !self.is_suspicious(now) {
+            self.alone.update(now, self.capacity.min(self.rate));
+        }
+    }
+
+    /// Returns whether bulk had about a bandwidth-delay product in flight when what was acknowledged last was sent, and
+    /// since. If congestion control sends less on its own, as BBR does in PROBE_RTT and loss recovery does, delayed ACKs
+    /// look like a queue.
+    fn fills_path(&self) -> bool {
+        let in_flight = self.round.min_in_flight.min(self.round.last_min_in_flight);
+        in_flight as f64 >= self.capacity * self.base.value().as_secs_f64() * MIN_FILL
+    }
+}

@@ -1,0 +1,176 @@
+//! How much of one connection's data is taken from the engine at a time, and how much of it waits in the socket.
+//!
+//! What is in the socket can no longer be reordered, so little is written ahead of what the path carries, and less while
+//! bulk is bounded. The kernel paces only what the bounds allow to be written before it is due.
+
+use smig_pace::{Bounds, PacedConn};
+use smig_proto::{ConnectionRole, Transmitted};
+use tokio::net::TcpStream;
+
+use crate::socket::{self, PacingRate, SocketOptions};
+
+/// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
+/// reordered.
+const MIN_BATCH_BYTES: usize = 16 << 10;
+/// Bytes taken at a time while the socket accepts everything.
+pub(super) const MAX_BATCH_BYTES: usize = 256 << 10;
+/// Unsent data that the socket may hold, where it cannot be reordered, in milliseconds at the delivery rate.
+const UNSENT_MS: u64 = 4;
+/// The same where only bulk is sent, and it is not bounded: it must not run dry while this process waits for a CPU.
+const BULK_UNSENT_MS: u64 = 24;
+/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released piece by piece: hardly anything waits in the socket
+/// then, and what does should be short if congestion control allows less.
+const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
+/// Maximum value for TCP_NOTSENT_LOWAT.
+const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
+/// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
+const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct ConnPacing {
+    pub(super) paced: PacedConn,
+    /// The bounds within which bulk is released, if it is limited.
+    bounds: Option<Bounds>,
+    rate: PacingRate,
+    /// TCP_NOTSENT_LOWAT: the role's, and the current one. Zero is the system's default.
+    notsent_lowat: u32,
+    applied_lowat: u32,
+    batch_bytes: usize,
+    min_batch_bytes: usize,
+    bytes_since_sample: usize,
+    /// Bytes of interactive data since the last call of [`Self::take_interactive_sent`].
+    interactive_sent: u64,
+    /// Bytes of interactive data since the last bulk.
+    interactive_run: usize,
+}
+
+impl Default for ConnPacing {
+    fn default() -> Self {
+        Self {
+            paced: PacedConn::default(),
+            bounds: None,
+            rate: PacingRate::new(None),
+            notsent_lowat: 0,
+            applied_lowat: 0,
+            batch_bytes: MIN_BATCH_BYTES,
+            min_batch_bytes: MIN_BATCH_BYTES,
+            bytes_since_sample: 0,
+            interactive_sent: 0,
+            interactive_run: 0,
+        }
+    }
+}
+
+impl ConnPacing {
+    /// Sets the socket options of the connection's role. There are no bounds until the next call of
+    /// [`Self::set_bounds`].
+    pub(super) fn set_role(
+        &mut self,
+        tcp: &TcpStream,
+        role: ConnectionRole,
+        options: &SocketOptions,
+    ) {
+        self.paced.set_for_bulk(role == ConnectionRole::Bulk);
+        self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
+        self.applied_lowat = self.notsent_lowat;
+        self.rate.lift(tcp);
+        socket::apply(tcp, options);
+        (self.rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
+    }
+
+    /// Sets the bounds of bulk, if the connection has any now. What is written ahead must not be sent at once: then the
+    /// kernel paces it, but no slower than the path, because it paces other data of the connection too.
+    pub(super) fn set_bounds(&mut self, tcp: &TcpStream, bounds: Bounds) {
+        let has_bulk = self.paced.is_for_bulk() || self.paced.has_bulk();
+        let is_bounded = bounds.rate != u64::MAX && has_bulk;
+        if is_bounded && bounds.write_ahead > 0 {
+            self.rate.set(tcp, bounds.rate.max(bounds.path_rate));
+        } else {
+            self.rate.lift(tcp);
+        }
+        if bounds.rate == u64::MAX && self.bounds.is_some() && self.notsent_lowat > 0 {
+            // The next sample may be far: this one was set for the bounds.
+            self.applied_lowat = self.notsent_lowat;
+            socket::set_notsent_lowat(tcp, self.notsent_lowat);
+        }
+        self.bounds = is_bounded.then_some(bounds);
+    }
+
+    /// Returns what limits the sending rate, in bytes per second.
+    pub(super) fn cap(&self) -> Option<u64> {
+        let cap = self.bounds.map_or_else(|| self.rate.applied(), |bounds| bounds.rate);
+        (cap != u64::MAX).then_some(cap)
+    }
+
+    /// Returns how many bytes to take from the engine at a time.
+    pub(super) const fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
+    /// Records what was taken from the engine, unless it is a piece of bulk.
+    pub(super) fn on_taken(&mut self, taken: Transmitted) {
+        let interactive_bytes = self.count(taken);
+        if taken.bytes >= self.batch_bytes {
+            self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
+        }
+        self.interactive_sent += interactive_bytes as u64;
+    }
+
+    /// Records that a piece of bulk was taken from the engine.
+    pub(super) fn on_piece(&mut self, taken: Transmitted) {
+        self.count(taken);
+    }
+
+    /// Returns the bytes of it that are interactive.
+    fn count(&mut self, taken: Transmitted) -> usize {
+        let interactive_bytes = taken.bytes - taken.bulk_bytes;
+        self.interactive_run =
+            if taken.bulk_bytes > 0 { 0 } else { self.interactive_run + interactive_bytes };
+        self.bytes_since_sample += taken.bytes;
+        interactive_bytes
+    }
+
+    /// Returns whether interactive data has occupied the socket for so long that a piece of bulk is due beside it.
+    pub(super) const fn is_piece_overdue(&self) -> bool {
+        self.interactive_run >= MAX_INTERACTIVE_RUN_BYTES
+    }
+
+    /// Returns the bytes of interactive data that were sent since the previous call.
+    pub(super) fn take_interactive_sent(&mut self) -> u64 {
+        core::mem::take(&mut self.interactive_sent)
+    }
+
+    /// Records that the socket is full: smaller batches from now on.
+    pub(super) const fn on_socket_full(&mut self) {
+        self.batch_bytes = self.min_batch_bytes;
+    }
+
+    /// Returns whether much was sent since the last sample.
+    pub(super) const fn is_sample_old(&self) -> bool {
+        self.bytes_since_sample >= MAX_BATCH_BYTES
+    }
+
+    /// Takes the delivery rate, bytes per second, and sets TCP_NOTSENT_LOWAT to what it sends in a few milliseconds.
+    pub(super) fn on_sample(&mut self, tcp: &TcpStream, delivery_rate: Option<u64>) {
+        self.bytes_since_sample = 0;
+        let Some(rate) = delivery_rate.filter(|_| self.notsent_lowat > 0) else { return };
+        let is_unbounded_bulk = self.paced.is_for_bulk() && self.bounds.is_none();
+        let millis = if is_unbounded_bulk { BULK_UNSENT_MS } else { UNSENT_MS };
+        let lowat = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
+        let (min_lowat, ahead) = match self.bounds {
+            Some(bounds) => (self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES), bounds.write_ahead),
+            None => (self.notsent_lowat, 0),
+        };
+        let ahead = u32::try_from(ahead).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
+        let target = lowat
+            .saturating_add(ahead)
+            .clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
+        // Follow changes of the rate, not its noise.
+        let current = self.applied_lowat;
+        if target > current.saturating_mul(2) || target < current / 2 {
+            self.applied_lowat = target;
+            socket::set_notsent_lowat(tcp, target);
+            self.min_batch_bytes = (target as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
+        }
+    }
+}
