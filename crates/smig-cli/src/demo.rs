@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::terminal::{OutputMode, Screen};
+use smig_demo::browser::BrowserVariant;
 use smig_demo::demo::{
     DemoError, DemoOptions, DemoResult, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
@@ -42,16 +43,20 @@ use target::OutputTarget;
         All series are shown while they run; at the end there is a table, and a web page with \
         the chart. Nothing else is left on the machine. The demo needs Linux, and root or user \
         namespaces.\n\n\
-        With --browser, the small objects are the 234 images of a page, which Chromium loads through \
-        smig agent and smig gateway while another program downloads through the same agent. The web \
-        page then shows the browser's screen at the same moments of each variant.",
+        With --browser, the small objects are the 234 images of a page, which Chromium loads while it \
+        downloads a big file from the same server, over its one HTTP/2 connection: from smig serve with \
+        everything off, with TCP_NOTSENT_LOWAT, as it is by default, and from smig gateway. The \
+        browser does not support SMig. With --browser --agent, page and download go through smig agent and \
+        smig gateway instead. The web page then shows the browser's screen at the same moments of each \
+        variant.",
     after_help = "\
 Examples:
   smig demo                                  the chart of the README, in two minutes
   smig demo --big-file 5MB                   a quick look
   smig demo --rate 50mbit --rtt 20ms --big-file 150MB
   smig demo --variants plain,smig --bulk-congestion-control bbr
-  smig demo --browser --link ftth            a page in Chromium, through agent and gateway
+  smig demo --browser --link ftth            a page and a download in Chromium, from one server
+  smig demo --browser --agent                through agent and gateway
   smig demo --json - --output /dev/null | jq '.summary[] | {variant, median_ms, big_file_s}'"
 )]
 pub(crate) struct DemoArgs {
@@ -64,10 +69,12 @@ pub(crate) struct DemoArgs {
     /// Also write the chart to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), paced (any client), smig
-    /// [default: all; with --browser plain,smig]
+    /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), serve (smig serve, any
+    /// client), smig (both ends) [default: all]; with --browser plain, lowat, serve, gateway (smig
+    /// gateway), nginx [default: plain,lowat,serve,gateway]; with --browser --agent plain, lowat, smig
+    /// [default: plain,smig]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_variant)]
-    variants: Option<Vec<Variant>>,
+    variants: Option<Vec<BrowserVariant>>,
 
     /// Use a named link profile instead, such as 3g, wifi, ftth (smig lab profiles lists them)
     #[arg(long, value_name = "PROFILE", value_parser = parse_profile, conflicts_with_all = ["rate", "rtt", "queue"], help_heading = "Link")]
@@ -118,16 +125,28 @@ impl DemoArgs {
         self.link.clone().unwrap_or_else(|| LinkSpec::symmetric(self.rate, self.rtt, queue))
     }
 
-    /// Returns the variants to compare: `--variants` or the default. Fails if a variant is named twice.
-    fn variants(&self, default: &[Variant]) -> Result<Vec<Variant>, CliError> {
-        let variants = self.variants.as_deref().unwrap_or(default);
-        for (index, variant) in variants.iter().enumerate() {
-            if variants[..index].contains(variant) {
-                let text = format!("--variants: {variant} is given twice; name each once");
-                return Err(CliError::new(Exit::Usage, text));
+    /// Returns the variants to compare: `--variants` or the default. `in_mode` returns a variant of the
+    /// mode, or `None` if the mode does not have it. Fails if a variant is named twice.
+    fn variants<V: Copy + PartialEq>(
+        &self,
+        default: &[V],
+        in_mode: impl Fn(BrowserVariant) -> Option<V>,
+    ) -> Result<Vec<V>, CliError> {
+        let Some(names) = &self.variants else { return Ok(default.to_vec()) };
+        let usage_error = |text: String| CliError::new(Exit::Usage, format!("--variants: {text}"));
+        let mut variants = Vec::new();
+        for &name in names {
+            let variant = in_mode(name).ok_or_else(|| {
+                let here = VARIANTS.iter().filter(|(_, variant)| in_mode(*variant).is_some());
+                let words: Vec<_> = here.map(|(word, _)| *word).collect();
+                usage_error(format!("{name} is not compared here; expected {}", words.join(", ")))
+            })?;
+            if variants.contains(&variant) {
+                return Err(usage_error(format!("{name} is given twice; name each once")));
             }
+            variants.push(variant);
         }
-        Ok(variants.to_vec())
+        Ok(variants)
     }
 
     fn options(&self) -> Result<DemoOptions, CliError> {
@@ -143,7 +162,7 @@ impl DemoArgs {
             object_bytes: self.object,
             object_interval: self.interval,
             big_file_bytes: self.big_file,
-            variants: self.variants(&Variant::ALL)?,
+            variants: self.variants(&Variant::ALL, without_browser)?,
             ..DemoOptions::default()
         })
     }
@@ -213,13 +232,32 @@ fn parse_profile(name: &str) -> Result<LinkSpec, String> {
     profile.map(|profile| profile.spec).ok_or_else(unknown)
 }
 
-fn parse_variant(text: &str) -> Result<Variant, String> {
-    match text.trim() {
-        "plain" => Ok(Variant::PlainHttp2),
-        "lowat" => Ok(Variant::NotsentLowat),
-        "paced" => Ok(Variant::Paced),
-        "smig" => Ok(Variant::Smig),
-        _ => Err("expected plain, lowat, paced or smig".into()),
+/// The variants of all modes, with their names on the command line.
+const VARIANTS: [(&str, BrowserVariant); 6] = [
+    ("plain", BrowserVariant::PlainHttp2),
+    ("lowat", BrowserVariant::NotsentLowat),
+    ("smig", BrowserVariant::Smig),
+    ("serve", BrowserVariant::Serve),
+    ("gateway", BrowserVariant::Gateway),
+    ("nginx", BrowserVariant::Nginx),
+];
+
+fn parse_variant(text: &str) -> Result<BrowserVariant, String> {
+    let found = VARIANTS.iter().find(|(word, _)| *word == text.trim());
+    found.map(|(_, variant)| *variant).ok_or_else(|| {
+        let words: Vec<_> = VARIANTS.iter().map(|(word, _)| *word).collect();
+        format!("expected some of {}", words.join(", "))
+    })
+}
+
+/// Returns the variant without a browser.
+const fn without_browser(variant: BrowserVariant) -> Option<Variant> {
+    match variant {
+        BrowserVariant::PlainHttp2 => Some(Variant::PlainHttp2),
+        BrowserVariant::NotsentLowat => Some(Variant::NotsentLowat),
+        BrowserVariant::Smig => Some(Variant::Smig),
+        BrowserVariant::Serve => Some(Variant::Serve),
+        BrowserVariant::Gateway | BrowserVariant::Nginx => None,
     }
 }
 
@@ -263,6 +301,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use smig_demo::browser::{BrowserOptions, Route};
 
     use super::*;
 
@@ -321,19 +360,36 @@ mod tests {
         assert!(options(&["--link=wifi", "--rate=1mbit"]).is_err());
     }
 
+    fn browser_options(flags: &[&str]) -> Result<BrowserOptions, String> {
+        let args = ["demo", "--browser"].iter().chain(flags);
+        let cli = TestCli::try_parse_from(args).map_err(|error| error.to_string())?;
+        browser::options(&cli.args).map_err(|error| error.to_string())
+    }
+
     #[test]
     fn browser_mode_has_its_own_flags() {
-        let command_line = ["demo", "--browser", "--loads=2", "--link=ftth"];
-        let args = TestCli::try_parse_from(command_line).unwrap().args;
-        let options = browser::options(&args).unwrap();
+        let options = browser_options(&["--loads=2", "--link=ftth"]).unwrap();
         assert_eq!(options.loads_per_background, 2);
         assert_eq!(options.link.to_client.rate, Rate::mbit(30));
-        assert_eq!(options.variants, [Variant::PlainHttp2, Variant::Smig]);
-        for invalid in [["--browser", "--object=1kB"], ["--loads=2", "--rtt=1s"]] {
-            assert!(
-                TestCli::try_parse_from(["demo"].iter().chain(&invalid)).is_err(),
-                "{invalid:?}"
-            );
+        assert_eq!(
+            (options.route, &options.variants[..]),
+            (Route::Direct, Route::Direct.default_variants())
+        );
+        let agent = browser_options(&["--agent", "--variants=smig,lowat"]).unwrap();
+        assert_eq!(agent.route, Route::Agent);
+        assert_eq!(agent.variants, [BrowserVariant::Smig, BrowserVariant::NotsentLowat]);
+        for (invalid, expected) in [
+            (&["--variants=smig"][..], "expected plain, lowat, serve, gateway, nginx"),
+            (&["--agent", "--variants=nginx"], "expected plain, lowat, smig"),
+            (&["--variants=serve,serve"], "twice"),
+            (&["--object=1kB"], "--object"),
+        ] {
+            let error = browser_options(invalid).unwrap_err();
+            assert!(error.contains(expected), "{invalid:?}: {error}");
+        }
+        for invalid in [["--loads=2", "--rtt=1s"], ["--agent", "--rtt=1s"]] {
+            let command_line = ["demo"].iter().chain(&invalid);
+            assert!(TestCli::try_parse_from(command_line).is_err(), "{invalid:?}");
         }
     }
 
@@ -349,6 +405,7 @@ mod tests {
             ("--interval=1ms", "10ms"),
             ("--variants=plain,quic", "quic"),
             ("--variants=smig,smig", "twice"),
+            ("--variants=nginx", "expected plain, lowat, smig"),
             ("--link=5g", "smig lab profiles"),
         ] {
             let error = options(&[flag]).unwrap_err();

@@ -2,7 +2,7 @@
 //! Linux only.
 //!
 //! - [`demo`]: small objects beside one big file, in three variants;
-//! - [`browser`]: page loads of a browser through agent and gateway, beside a download.
+//! - [`browser`]: page loads of a browser beside a download, over its own connection or through an agent.
 
 #![cfg(target_os = "linux")]
 

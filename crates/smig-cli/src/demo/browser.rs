@@ -1,4 +1,4 @@
-//! `smig demo --browser`: a page in Chromium, through agent and gateway, beside a download.
+//! `smig demo --browser`: a page in Chromium beside a download, over its own connection or through an agent.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::terminal::Screen;
 use smig_demo::browser::{
-    BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, describe_setup, drive,
+    BrowserError, BrowserEvent, BrowserOptions, BrowserResult, Route, check, describe_setup, drive,
     render_html, render_json, render_svg, render_text,
 };
-use smig_demo::demo::{BackgroundLoad, Variant};
+use smig_demo::demo::BackgroundLoad;
 use smig_testbed::netns::{Privilege, enter_user_namespace};
 use tokio_util::sync::CancellationToken;
 
@@ -25,16 +25,21 @@ use crate::stderr;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Browser")]
 pub(super) struct BrowserArgs {
-    /// Load a page of 234 images in Chromium, through smig agent and smig gateway
+    /// Load a page of 234 images in Chromium while it downloads from the same server, over its one
+    /// HTTP/2 connection
     #[arg(long)]
     pub(super) browser: bool,
+    /// Load it through smig agent and smig gateway instead, while another program downloads through the
+    /// same agent
+    #[arg(long, requires = "browser")]
+    agent: bool,
     /// Number of page loads alone, and again during the download
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value = "5", requires = "browser")]
     loads: u32,
     /// Path of the browser, if it is not in PATH
     #[arg(long, value_name = "FILE", requires = "browser")]
     chromium: Option<PathBuf>,
-    /// Path of the smig to run as gateway, agent and web server [default: this one]
+    /// Path of the smig to run as web server, gateway and agent [default: this one]
     #[arg(long, value_name = "FILE", requires = "browser")]
     program: Option<PathBuf>,
 }
@@ -44,13 +49,16 @@ pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
         Some(program) => program.clone(),
         None => std::env::current_exe().context("cannot find the path of this program")?,
     };
+    let route = if args.browser.agent { Route::Agent } else { Route::Direct };
+    let defaults = BrowserOptions::new(&smig, route);
     Ok(BrowserOptions {
         link: args.link(),
         congestion_control: args.congestion_control.clone(),
-        variants: args.variants(&[Variant::PlainHttp2, Variant::Smig])?,
+        variants: args
+            .variants(&defaults.variants, |variant| route.has(variant).then_some(variant))?,
         loads_per_background: args.browser.loads,
         browser: args.browser.chromium.clone(),
-        ..BrowserOptions::new(&smig)
+        ..defaults
     })
 }
 

@@ -20,7 +20,7 @@ mod linux {
 
     use anyhow::{Context as _, Result, ensure};
     use libtest_mimic::{Arguments, Failed, Trial};
-    use smig_demo::browser::{self, BrowserEvent, BrowserOptions};
+    use smig_demo::browser::{self, BrowserEvent, BrowserOptions, BrowserVariant, Route};
     use smig_demo::demo::{
         DemoError, DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, Variant, drive,
         render_html, render_json,
@@ -162,7 +162,7 @@ mod linux {
     fn a_browser_that_does_not_start_is_reported(privilege: Privilege) -> Result<()> {
         let smig = env!("CARGO_BIN_EXE_smig").as_ref();
         let browser = Some("/bin/false".into());
-        let options = BrowserOptions { browser, ..BrowserOptions::new(smig) };
+        let options = BrowserOptions { browser, ..BrowserOptions::new(smig, Route::Direct) };
         let build = Build::of(smig, None)?;
         let mut started = Vec::new();
         let ended = browser::drive(
@@ -179,7 +179,7 @@ mod linux {
         );
         let error = ended.map(drop).unwrap_err().to_string();
         ensure!(error.contains("browser"), "{error}");
-        ensure!(started == [Variant::PlainHttp2], "{started:?}");
+        ensure!(started == [BrowserVariant::PlainHttp2], "{started:?}");
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub(super) struct BrowserLaunch {
 
 impl BrowserLaunch {
     /// Starts the browser in the calling thread's host, headless. The proxy is a URL.
-    pub(super) fn start(&self, proxy_url: &str) -> Result<Browser, BrowserError> {
+    pub(super) fn start(&self, proxy_url: Option<&str>) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
         // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
@@ -60,7 +60,7 @@ impl BrowserLaunch {
         Ok(Browser { devtools, name, _process: process })
     }
 
-    fn arguments(&self, proxy_url: &str) -> Vec<String> {
+    fn arguments(&self, proxy_url: Option<&str>) -> Vec<String> {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
@@ -79,13 +79,18 @@ impl BrowserLaunch {
             "--disable-extensions",
             "--disable-sync",
             "--disable-features=MediaRouter,OptimizationHints,Translate",
-            // Loopback addresses go through the proxy too.
-            "--proxy-bypass-list=<-loopback>",
         ]
         .map(str::to_owned)
         .to_vec();
+        match proxy_url {
+            Some(proxy_url) => arguments.extend([
+                format!("--proxy-server={proxy_url}"),
+                // Loopback addresses go through the proxy too.
+                "--proxy-bypass-list=<-loopback>".to_owned(),
+            ]),
+            None => arguments.push("--no-proxy-server".to_owned()),
+        }
         arguments.extend([
-            format!("--proxy-server={proxy_url}"),
             format!("--ignore-certificate-errors-spki-list={}", self.trusted_key_sha256),
             format!("--user-data-dir={}", self.home.join("profile").display()),
             format!("--window-size={PAGE_WIDTH_PX},{PAGE_HEIGHT_PX}"),

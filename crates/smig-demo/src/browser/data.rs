@@ -1,18 +1,23 @@
 //! The measurement's record. Serialised, it is the `--json` output: names end in their unit.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use smig_lab::trial::TrialResult;
 use smig_link::{LinkReport, LinkSpec};
 
-use crate::demo::{BackgroundLoad, Variant};
+use super::variant::{BrowserVariant, Route};
+use crate::demo::BackgroundLoad;
 
 /// The setup that all page loads share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrowserSetup {
+    /// The route from the browser to the server.
+    pub route: Route,
     /// The emulated link.
     pub link: LinkSpec,
     /// The variants, in the order of the runs.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<BrowserVariant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
     /// Number of page loads without the download, and again during it.
@@ -26,6 +31,9 @@ pub struct BrowserSetup {
     pub browser: String,
     /// The `smig` program and its version.
     pub program: String,
+    /// nginx and its version, if it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nginx: Option<String>,
     /// The kernel's name and version.
     pub kernel: String,
 }
@@ -69,7 +77,8 @@ pub struct ScreencastFrame {
     pub jpeg: String,
 }
 
-/// One load of the page, by a browser with an empty cache and no open connections.
+/// One load of the page. Through an agent, the browser has no open connection and an empty cache; otherwise
+/// it has one connection, and stores nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageLoad {
     /// The concurrent load on the link.
@@ -98,15 +107,40 @@ impl PageLoad {
     }
 }
 
+/// Requests that arrived at the server on one connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionRequests {
+    /// The protocol of its first request.
+    pub protocol: String,
+    /// Requests for the page and its images, also those of the warm-up.
+    pub page_requests: u64,
+    /// Requests for the big file.
+    pub downloads: u64,
+}
+
+impl fmt::Display for ConnectionRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, page_requests, downloads } = self;
+        let plural = if *downloads == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{page_requests} requests of the page and {downloads} download{plural} ({protocol})"
+        )
+    }
+}
+
 /// All loads of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariantRun {
     /// The variant.
-    pub variant: Variant,
+    pub variant: BrowserVariant,
     /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
     /// Number of stream migrations that the agent counted.
     pub migrations: u64,
+    /// The connections that carried requests, by the server's access log; only if the route is direct.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionRequests>,
     /// Rate of the download during the page loads beside it, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
     /// Problems, in complete sentences.
@@ -118,11 +152,12 @@ pub struct VariantRun {
 impl VariantRun {
     /// Returns an empty run.
     #[must_use]
-    pub const fn new(variant: Variant) -> Self {
+    pub const fn new(variant: BrowserVariant) -> Self {
         Self {
             variant,
             loads: Vec::new(),
             migrations: 0,
+            connections: Vec::new(),
             download_mbit_per_s: None,
             problems: Vec::new(),
             link: None,
@@ -164,7 +199,7 @@ pub enum BrowserEvent {
     /// The measurement begins; its setup does not name the browser yet.
     Started(Box<BrowserSetup>),
     /// The run of a variant begins.
-    RunStarted(Variant),
+    RunStarted(BrowserVariant),
     /// Its browser has started: name and version.
     BrowserStarted(String),
     /// A page was loaded: the load on the link, and the time in ms.

@@ -22,6 +22,7 @@ use super::error::BrowserError;
 use super::scenario::BIG_FILE_NAME;
 
 /// A running download. It ends on drop.
+#[derive(Debug)]
 pub(super) struct Download {
     received_bytes: Arc<AtomicU64>,
     fetch_task: JoinHandle<Result<(), String>>,

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{KeyPair, PublicKeyData as _};
 use sha2::{Digest as _, Sha256};
-use smig_lab::servers::is_executable_file;
+use smig_lab::servers::{find_in_path, is_executable_file};
 use smig_lab::trial::{self, Build, Machine, Programs, TrialSetup};
 use smig_link::LinkSpec;
 use smig_testbed::netns::Privilege;
@@ -22,36 +22,41 @@ use tokio_util::sync::CancellationToken;
 use super::chromium::{self, BrowserLaunch};
 use super::clients::BrowserClients;
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup};
+use super::direct::{DOWNLOAD_PAGE_NAME, download_page};
 use super::error::BrowserError;
 use super::mosaic::Mosaic;
-use super::scenario::{BIG_FILE_BYTES, BIG_FILE_NAME};
-use crate::demo::{Variant, start_testbed};
+use super::scenario::{BIG_FILE_BYTES, BIG_FILE_NAME, WEB_SERVER};
+use super::variant::{BrowserVariant, Route};
+use crate::demo::start_testbed;
 
 /// Options of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserOptions {
+    /// The route from the browser to the server.
+    pub route: Route,
     /// The emulated link.
     pub link: LinkSpec,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// The variants, in the order of the runs.
-    pub variants: Vec<Variant>,
+    /// The variants, in the order of the runs; all must exist on the route.
+    pub variants: Vec<BrowserVariant>,
     /// Number of page loads alone, and of those beside the download.
     pub loads_per_background: u32,
-    /// The `smig` program that runs as gateway, agent and web server.
+    /// The `smig` program that runs as web server, gateway and agent.
     pub smig_program: PathBuf,
     /// The browser; searched in PATH if `None`.
     pub browser: Option<PathBuf>,
 }
 
 impl BrowserOptions {
-    /// Returns options for plain HTTP/2 and SMig over the demonstration's link.
+    /// Returns options for the route's default variants over the demonstration's link.
     #[must_use]
-    pub fn new(smig: &Path) -> Self {
+    pub fn new(smig: &Path, route: Route) -> Self {
         Self {
+            route,
             link: LinkSpec::paper_wired(),
             congestion_control: "cubic".into(),
-            variants: vec![Variant::PlainHttp2, Variant::Smig],
+            variants: route.default_variants().to_vec(),
             loads_per_background: 5,
             smig_program: smig.to_owned(),
             browser: None,
@@ -69,9 +74,21 @@ impl BrowserOptions {
         }
     }
 
+    /// Returns the version of nginx if it is to be measured.
+    fn nginx_version(&self) -> Result<Option<String>, BrowserError> {
+        if !self.variants.contains(&BrowserVariant::Nginx) {
+            return Ok(None);
+        }
+        let program = find_in_path("nginx").ok_or(BrowserError::NoNginx)?;
+        let output = Command::new(program).arg("-v").stdin(Stdio::null()).output()?;
+        let line = String::from_utf8_lossy(&output.stderr);
+        Ok(Some(line.trim().trim_start_matches("nginx version: ").to_owned()))
+    }
+
     /// Returns the setup to record, without the browser's name.
-    fn setup(&self, mosaic: &Mosaic, program: String) -> BrowserSetup {
+    fn setup(&self, mosaic: &Mosaic, program: String, nginx: Option<String>) -> BrowserSetup {
         BrowserSetup {
+            route: self.route,
             link: self.link.clone(),
             variants: self.variants.clone(),
             congestion_control: self.congestion_control.clone(),
@@ -80,6 +97,7 @@ impl BrowserOptions {
             tiles_bytes: mosaic.tiles_bytes(),
             browser: String::new(),
             program,
+            nginx,
             kernel: Machine::current(1).kernel,
         }
     }
@@ -92,6 +110,7 @@ impl BrowserOptions {
 pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
     options.find_browser()?;
     program_version(&options.smig_program)?;
+    options.nginx_version()?;
     start_testbed(&options.link, &options.congestion_control)?;
     Ok(())
 }
@@ -117,7 +136,8 @@ pub fn drive(
     // Without trials: their big file would be written, not sparse.
     let trial_setup = TrialSetup::create(programs, &[], 1)?;
     let trusted_key_sha256 = add_files(&trial_setup, &mosaic)?;
-    let mut result = BrowserResult { setup: options.setup(&mosaic, version), runs: Vec::new() };
+    let setup = options.setup(&mosaic, version, options.nginx_version()?);
+    let mut result = BrowserResult { setup, runs: Vec::new() };
     on_event(&BrowserEvent::Started(Box::new(result.setup.clone())))?;
     for &variant in &options.variants {
         on_event(&BrowserEvent::RunStarted(variant))?;
@@ -125,6 +145,7 @@ pub fn drive(
         let (event_sender, event_receiver) = mpsc::channel();
         let stop_run = stop.child_token();
         let clients = BrowserClients {
+            route: options.route,
             variant,
             launch: BrowserLaunch {
                 program: options.find_browser()?,
@@ -133,6 +154,7 @@ pub fn drive(
             },
             mosaic: Arc::clone(&mosaic),
             loads_per_background: options.loads_per_background,
+            server_output: request.server_output(WEB_SERVER),
             event_sender,
             stop: stop_run.clone(),
         };
@@ -164,11 +186,12 @@ pub fn drive(
     Ok(result)
 }
 
-/// Adds the page and the big file, which is sparse, to the files to serve. Returns the SHA-256 of the
-/// servers' key in base64.
+/// Adds the page, the page that downloads, and the big file, which is sparse, to the files to serve. Returns
+/// the SHA-256 of the servers' key in base64.
 fn add_files(trial_setup: &TrialSetup, mosaic: &Mosaic) -> io::Result<String> {
     let server_files = trial_setup.server_files();
     mosaic.write(&server_files.files_dir)?;
+    fs::write(server_files.files_dir.join(DOWNLOAD_PAGE_NAME), download_page())?;
     File::create(server_files.files_dir.join(BIG_FILE_NAME))?.set_len(BIG_FILE_BYTES)?;
     let key =
         KeyPair::from_pem(&fs::read_to_string(&server_files.key)?).map_err(io::Error::other)?;

@@ -19,6 +19,12 @@ pub enum BrowserError {
          chromium; or name the program with --chromium"
     )]
     NoBrowser,
+    /// nginx is to be measured, and there is none.
+    #[error(
+        "no nginx was found. Install it: apt-get install --no-install-recommends nginx-light; or leave \
+         it out of --variants"
+    )]
+    NoNginx,
     /// The program named as `smig` is another one, or none.
     #[error("{} is not a smig program", .0.display())]
     NotSmig(PathBuf),
@@ -34,6 +40,9 @@ pub enum BrowserError {
     /// A run failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
+    /// Page and download did not share one connection, or not all requests arrived.
+    #[error("the browser's connections: {0}")]
+    Connections(String),
     /// The download beside the page failed.
     #[error("the download failed: {0}")]
     Download(String),
@@ -46,4 +55,10 @@ pub enum BrowserError {
     /// A thread panicked. This is a bug: please report it.
     #[error("the {0}'s thread panicked; this is a bug, please report it")]
     Panicked(&'static str),
+}
+
+impl BrowserError {
+    pub(super) fn unexpected_response(what: impl std::fmt::Display) -> Self {
+        Self::Browser(format!("unexpected response: {what}"))
+    }
 }

@@ -3,43 +3,81 @@
 use smig_link::LinkSpec;
 
 use super::data::{
-    BrowserResult, BrowserSetup, NavigationTiming, PageLoad, ScreencastFrame, TileTiming,
-    VariantRun,
+    BrowserResult, BrowserSetup, ConnectionRequests, NavigationTiming, PageLoad, ScreencastFrame,
+    TileTiming, VariantRun,
 };
+use super::variant::{BrowserVariant, Route};
+use crate::demo::BackgroundLoad;
 use crate::demo::fixtures::link_report;
-use crate::demo::{BackgroundLoad, Variant};
 
 const TILE_COUNT: usize = 234;
 
-/// A result with two variants, three loads each alone and beside the download.
+/// A result through an agent with two variants, three loads each alone and beside the download.
 pub fn result() -> BrowserResult {
-    let setup = BrowserSetup {
+    let runs = vec![
+        VariantRun {
+            download_mbit_per_s: Some(9.4),
+            ..run(BrowserVariant::PlainHttp2, [3_200.0, 3_100.0, 3_700.0])
+        },
+        VariantRun {
+            migrations: 1,
+            download_mbit_per_s: Some(8.9),
+            ..run(BrowserVariant::Smig, [700.0, 760.0, 720.0])
+        },
+    ];
+    BrowserResult { setup: setup(Route::Agent, &runs), runs }
+}
+
+/// A result of the direct route with the five variants.
+pub fn direct_result() -> BrowserResult {
+    let runs = [
+        (BrowserVariant::PlainHttp2, [2_200.0, 2_100.0, 2_700.0], 9.4),
+        (BrowserVariant::NotsentLowat, [1_200.0, 1_100.0, 1_300.0], 9.3),
+        (BrowserVariant::Serve, [630.0, 640.0, 650.0], 8.8),
+        (BrowserVariant::Gateway, [640.0, 630.0, 660.0], 8.7),
+        (BrowserVariant::Nginx, [2_300.0, 2_100.0, 2_800.0], 9.5),
+    ];
+    let direct_run = |(variant, during_download_ms, rate)| VariantRun {
+        download_mbit_per_s: Some(rate),
+        connections: vec![ConnectionRequests {
+            protocol: "HTTP/2.0".into(),
+            page_requests: 7 * (1 + TILE_COUNT as u64),
+            downloads: 1,
+        }],
+        ..run(variant, during_download_ms)
+    };
+    let runs: Vec<_> = runs.map(direct_run).into();
+    let nginx = Some("nginx/1.2.3".into());
+    BrowserResult { setup: BrowserSetup { nginx, ..setup(Route::Direct, &runs) }, runs }
+}
+
+fn setup(route: Route, runs: &[VariantRun]) -> BrowserSetup {
+    BrowserSetup {
+        route,
         link: LinkSpec::paper_wired(),
-        variants: vec![Variant::PlainHttp2, Variant::Smig],
+        variants: runs.iter().map(|run| run.variant).collect(),
         congestion_control: "cubic".into(),
         loads: 3,
         tile_count: TILE_COUNT,
         tiles_bytes: 100_000,
         browser: "Chrome 1.2.3".into(),
         program: "smig 0.1.0".into(),
+        nginx: None,
         kernel: "Linux 6.18".into(),
-    };
-    let run = |variant, during_download_ms: [f64; 3], migrations, rate| VariantRun {
+    }
+}
+
+/// A run with the times of three loads beside the download in ms.
+fn run(variant: BrowserVariant, during_download_ms: [f64; 3]) -> VariantRun {
+    VariantRun {
         loads: [610.0, 640.0, 620.0]
             .map(|took| page_load(BackgroundLoad::Unloaded, took))
             .into_iter()
             .chain(during_download_ms.map(|took| page_load(BackgroundLoad::BigFile, took)))
             .collect(),
-        migrations,
-        download_mbit_per_s: Some(rate),
         link: Some(link_report()),
         ..VariantRun::new(variant)
-    };
-    let runs = vec![
-        run(Variant::PlainHttp2, [3_200.0, 3_100.0, 3_700.0], 0, 9.4),
-        run(Variant::Smig, [700.0, 760.0, 720.0], 1, 8.9),
-    ];
-    BrowserResult { setup, runs }
+    }
 }
 
 /// A page load: tiles arrive evenly during the last two thirds; the display changes eight times.

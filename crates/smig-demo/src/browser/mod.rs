@@ -1,4 +1,5 @@
-//! A real browser through `smig agent` and `smig gateway`, over an emulated link, beside a download.
+//! A page in a real browser, over an emulated link, beside a download: both on the browser's own connection
+//! to a server, or through `smig agent` and `smig gateway`.
 //!
 //! Owns the mosaic (a page of many small images), the browser and its control over the DevTools
 //! protocol, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
@@ -9,10 +10,12 @@
 //!
 //! All times of a page load count from the beginning of its navigation.
 
+mod access_log;
 mod chromium;
 mod clients;
 mod data;
 mod devtools;
+mod direct;
 mod download;
 mod drive;
 mod error;
@@ -24,12 +27,15 @@ mod scenario;
 mod strip;
 mod summary;
 mod svg_file;
+mod tab;
+mod through_agent;
+mod variant;
 mod visit;
 
 pub use chromium::find as find_browser;
 pub use data::{
-    BrowserEvent, BrowserResult, BrowserSetup, NavigationTiming, PageLoad, ScreencastFrame,
-    TileTiming, VariantRun,
+    BrowserEvent, BrowserResult, BrowserSetup, ConnectionRequests, NavigationTiming, PageLoad,
+    ScreencastFrame, TileTiming, VariantRun,
 };
 pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;
@@ -37,3 +43,4 @@ pub use mosaic::{Mosaic, Tile};
 pub use page::{render_html, render_json};
 pub use summary::{VariantSummary, describe_setup, findings, render_text, summaries};
 pub use svg_file::render_svg;
+pub use variant::{BrowserVariant, Route};

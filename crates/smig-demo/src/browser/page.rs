@@ -10,7 +10,7 @@ use smig_chart::{format_bytes, format_number};
 use super::data::BrowserResult;
 use super::strip::{self, FrameRow};
 use super::summary::{self, VariantSummary};
-use crate::demo::{Variant, colour};
+use super::variant::{BrowserVariant, Route};
 
 /// Renders the result with its summary as a JSON document, without the frames.
 ///
@@ -53,7 +53,7 @@ pub fn render_html(result: &BrowserResult) -> String {
         "Images received completely, by Resource Timing, in the median load of each kind.",
     );
     page.heading("In numbers");
-    page.table(&summary::summary_table(&summaries));
+    page.table(&summary::summary_table(result.setup.route, &summaries));
     page.heading("How it was measured");
     page.facts(&facts(result));
     page.finish()
@@ -68,7 +68,7 @@ fn bars(summaries: &[VariantSummary]) -> Vec<Bar> {
     let mut bars: Vec<_> =
         alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
     bars.extend(summaries.iter().filter_map(|summary| {
-        Some(bar(summary.variant.title(), summary.median_ms?, colour(summary.variant)))
+        Some(bar(summary.variant.title(), summary.median_ms?, summary.variant.colour()))
     }));
     bars
 }
@@ -123,7 +123,7 @@ fn arrivals_figure(rows: &[FrameRow<'_>], width: f64) -> Figure {
         let steps = [(0.0, 0.0)].into_iter().chain(steps).chain([(end_s, count)]).collect();
         Layer {
             name: row.title().to_owned(),
-            colour: row.variant.map_or(Colour::Slate, colour),
+            colour: row.variant.map_or(Colour::Slate, BrowserVariant::colour),
             shape: Shape::Steps(steps),
         }
     };
@@ -147,9 +147,90 @@ fn arrivals_figure(rows: &[FrameRow<'_>], width: f64) -> Figure {
 
 fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
     let setup = &result.setup;
+    let mut facts = match setup.route {
+        Route::Direct => direct_facts(result),
+        Route::Agent => agent_facts(result),
+    };
+    facts.extend([
+        ("Congestion control", setup.congestion_control.clone()),
+        (
+            "Page",
+            format!(
+                "{} PNG files of {} in total, and HTML",
+                setup.tile_count,
+                format_bytes(setup.tiles_bytes)
+            ),
+        ),
+        ("Time", "Navigation Timing: from navigation start to the end of the load event".into()),
+        ("Browser", format!("{}, headless, controlled over the DevTools protocol", setup.browser)),
+        ("Program", setup.program.clone()),
+        ("Kernel", setup.kernel.clone()),
+    ]);
+    facts
+}
+
+/// When the download begins and ends.
+const DOWNLOAD_SPAN: &str = "it begins at least 4 s and 2 MB before the first page load during it, \
+                             and continues to the last one";
+
+fn direct_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
+    let setup = &result.setup;
+    let has = |variant| setup.variants.contains(&variant);
+    let mut facts = vec![
+        ("Link", format!("{}, emulated below TCP, between browser and server", setup.link)),
+        (
+            "Path",
+            "browser → link → server. No proxy, no agent; the browser does not support SMig".into(),
+        ),
+        (
+            "Download",
+            format!(
+                "fetch() in another tab of the same browser context, read and discarded; \
+                 {DOWNLOAD_SPAN}"
+            ),
+        ),
+        (
+            "Connection",
+            "in each run one HTTP/2 connection carried all pages and the download: the server's \
+             access log has no request from another one, otherwise the measurement fails"
+                .into(),
+        ),
+        (
+            "Page loads",
+            format!(
+                "{} alone and {} during the download for each variant; each in a new tab, over the \
+                 open connection, nothing from a cache (Cache-Control: no-store), and all images \
+                 received. The first load, which opens the connection, is not counted",
+                setup.loads, setup.loads
+            ),
+        ),
+        (
+            "Plain HTTP/2",
+            "smig serve without pacing and extension, and with the system's send buffers".into(),
+        ),
+    ];
+    if has(BrowserVariant::NotsentLowat) {
+        let text = "the same with TCP_NOTSENT_LOWAT of 16 KiB";
+        facts.push(("TCP_NOTSENT_LOWAT", text.into()));
+    }
+    if has(BrowserVariant::Serve) {
+        facts.push(("smig serve", "as it is by default".into()));
+    }
+    if has(BrowserVariant::Gateway) {
+        let text = "as it is by default, in front of smig serve over HTTP/1.1 without TLS";
+        facts.push(("smig gateway", text.into()));
+    }
+    if let Some(version) = &setup.nginx {
+        let text = format!("{version}, as it is by default, except for keepalive_requests");
+        facts.push(("nginx", text));
+    }
+    facts
+}
+
+fn agent_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
+    let setup = &result.setup;
     let mut facts = vec![
         ("Link", format!("{}, emulated below TCP, between browser and gateway", setup.link)),
-        ("Congestion control", setup.congestion_control.clone()),
         (
             "Path",
             "browser → smig agent → link → smig gateway → web server (smig serve). The page uses \
@@ -159,16 +240,8 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         ),
         (
             "Download",
-            "HTTPS through another tunnel of the same agent, in the same session; it begins at \
-             least 4 s and 2 MB before the first page load during it, and continues to the last one"
-                .into(),
-        ),
-        (
-            "Page",
             format!(
-                "{} PNG files of {} in total, and HTML",
-                setup.tile_count,
-                format_bytes(setup.tiles_bytes)
+                "HTTPS through another tunnel of the same agent, in the same session; {DOWNLOAD_SPAN}"
             ),
         ),
         (
@@ -179,21 +252,15 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
                 setup.loads, setup.loads
             ),
         ),
-        ("Time", "Navigation Timing: from navigation start to the end of the load event".into()),
         (
             "Plain HTTP/2",
             "the same programs without the extension, and with the system's send buffers".into(),
         ),
     ];
-    if setup.variants.contains(&Variant::NotsentLowat) {
+    if setup.variants.contains(&BrowserVariant::NotsentLowat) {
         let text = "plain HTTP/2 with TCP_NOTSENT_LOWAT of 16 KiB at the gateway";
         facts.push(("TCP_NOTSENT_LOWAT", text.into()));
     }
-    facts.extend([
-        ("Browser", format!("{}, headless, controlled over the DevTools protocol", setup.browser)),
-        ("Program", setup.program.clone()),
-        ("Kernel", setup.kernel.clone()),
-    ]);
     facts
 }
 
@@ -214,6 +281,9 @@ mod tests {
         }
         result.runs.clear();
         assert_balanced(&render_html(&result));
+        let direct = render_html(&fixtures::direct_result());
+        assert_balanced(&direct);
+        assert!(direct.contains("smig gateway") && direct.contains("nginx/1.2.3"));
     }
 
     #[test]
@@ -223,6 +293,10 @@ mod tests {
         assert_eq!(json["summary"][1]["median_ms"], 720.0);
         assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
         assert!(!text.contains("/9j/"));
+        assert_eq!(json["setup"]["route"], "agent");
+        let direct: serde_json::Value =
+            serde_json::from_str(&render_json(&fixtures::direct_result())).unwrap();
+        assert_eq!(direct["runs"][1]["connections"][0]["downloads"], 1);
         let parsed: BrowserResult = serde_json::from_str(&text).unwrap();
         assert_eq!(summary::summaries(&parsed), summary::summaries(&fixtures::result()));
     }

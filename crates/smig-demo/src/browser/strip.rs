@@ -1,7 +1,8 @@
 //! The rows of frames to show: selects page loads and moments.
 
 use super::data::{BrowserResult, PageLoad};
-use crate::demo::{BackgroundLoad, Variant};
+use super::variant::BrowserVariant;
+use crate::demo::BackgroundLoad;
 
 /// Number of frames in a row.
 pub(super) const FRAMES_PER_ROW: usize = 4;
@@ -10,7 +11,7 @@ pub(super) const FRAMES_PER_ROW: usize = 4;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameRow<'a> {
     /// `None` for the load without a download.
-    pub(super) variant: Option<Variant>,
+    pub(super) variant: Option<BrowserVariant>,
     /// The median load of its kind.
     pub(super) page_load: &'a PageLoad,
 }

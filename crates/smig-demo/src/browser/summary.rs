@@ -7,13 +7,14 @@ use smig_link::millis;
 use smig_stats::{quantile, sorted_finite};
 
 use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
-use crate::demo::{BackgroundLoad, Variant, wrap};
+use super::variant::{BrowserVariant, Route};
+use crate::demo::{BackgroundLoad, wrap};
 
 /// One variant as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariantSummary {
     /// The variant.
-    pub variant: Variant,
+    pub variant: BrowserVariant,
     /// Median of the page loads without a download, in ms.
     #[serde(rename = "alone_ms")]
     pub unloaded_median_ms: Option<f64>,
@@ -76,9 +77,14 @@ pub(super) fn unloaded_median(summaries: &[VariantSummary]) -> Option<f64> {
 /// Describes the measurement in one sentence.
 #[must_use]
 pub fn describe_setup(setup: &BrowserSetup) -> String {
+    let download = match setup.route {
+        Route::Direct => {
+            "while it downloads a big file, both over one ordinary HTTP/2 connection to one server"
+        }
+        Route::Agent => "while a big file downloads, both through one agent and one gateway",
+    };
     format!(
-        "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
-         one agent and one gateway, over an emulated link: {}.",
+        "Chromium loads a page of {} images ({} in total) {download}, over an emulated link: {}.",
         setup.tile_count,
         format_bytes(setup.tiles_bytes),
         setup.link,
@@ -108,34 +114,42 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
             format!(", {} times as long as alone", format_number(median / alone))
         });
         let variant_phrase = match summary.variant {
-            Variant::PlainHttp2 => "plain HTTP/2",
-            Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
-            Variant::Paced => "one connection, the download at the rate of the path",
-            Variant::Smig if summary.migrations > 0 => {
+            BrowserVariant::Smig if summary.migrations > 0 => {
                 "SMig, where the download migrated to a connection of its own"
             }
-            Variant::Smig => "SMig, but without a migration",
+            BrowserVariant::Smig => "SMig, but without a migration",
+            variant => phrase(variant),
         };
         let median_text = format_seconds(median);
         sentences.push(format!(
             "During the download, with {variant_phrase}, it takes {median_text}{ratio}."
         ));
     }
-    let rate = |variant| {
-        summaries.iter().find(|s| s.variant == variant).and_then(|s| s.download_mbit_per_s)
-    };
-    if let (Some(plain), Some(smig)) = (rate(Variant::PlainHttp2), rate(Variant::Smig)) {
-        sentences.push(format!(
-            "During the page loads the download gets {plain:.1} Mbit/s with plain HTTP/2 and \
-             {smig:.1} Mbit/s with SMig."
-        ));
+    let rates: Vec<_> = summaries.iter().filter_map(rate_phrase).collect();
+    if let [first, middle @ .., last] = &rates[..] {
+        let middle: String = middle.iter().map(|rate| format!(", {rate}")).collect();
+        let text = format!("During the page loads the download gets {first}{middle} and {last}.");
+        sentences.push(text);
     }
     sentences
 }
 
+const fn phrase(variant: BrowserVariant) -> &'static str {
+    match variant {
+        BrowserVariant::PlainHttp2 => "plain HTTP/2",
+        BrowserVariant::NotsentLowat => "TCP_NOTSENT_LOWAT",
+        _ => variant.title(),
+    }
+}
+
+fn rate_phrase(summary: &VariantSummary) -> Option<String> {
+    let rate = summary.download_mbit_per_s?;
+    Some(format!("{rate:.1} Mbit/s with {}", phrase(summary.variant)))
+}
+
 /// Returns the final table.
-pub(super) fn summary_table(summaries: &[VariantSummary]) -> Table {
-    let columns = [
+pub(super) fn summary_table(route: Route, summaries: &[VariantSummary]) -> Table {
+    let mut columns = vec![
         ("", Align::Left),
         ("alone", Align::Right),
         ("median", Align::Right),
@@ -143,13 +157,16 @@ pub(super) fn summary_table(summaries: &[VariantSummary]) -> Table {
         ("slowest", Align::Right),
         ("first byte", Align::Right),
         ("download", Align::Right),
-        ("migrations", Align::Right),
     ];
+    if route == Route::Agent {
+        columns.push(("migrations", Align::Right));
+    }
+    let column_count = columns.len();
     let time =
         |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", format_ms(v)));
     let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
     let row = |s: &VariantSummary| {
-        vec![
+        let mut cells = vec![
             s.variant.short_title().to_owned(),
             time(s.unloaded_median_ms),
             time(s.median_ms),
@@ -158,10 +175,12 @@ pub(super) fn summary_table(summaries: &[VariantSummary]) -> Table {
             time(s.first_byte_ms),
             rate(s.download_mbit_per_s),
             s.migrations.to_string(),
-        ]
+        ];
+        cells.truncate(column_count);
+        cells
     };
     Table {
-        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        columns: columns.into_iter().map(|(name, align)| (name.to_owned(), align)).collect(),
         rows: summaries.iter().map(row).collect(),
     }
 }
@@ -192,7 +211,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
 #[must_use]
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);
-    let mut out = table::to_text(&summary_table(&summaries));
+    let mut out = table::to_text(&summary_table(result.setup.route, &summaries));
     for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
         out.push('\n');
         out.push_str(&wrap(&sentence, 79));
@@ -224,6 +243,15 @@ mod tests {
         let result = fixtures::result();
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        insta::assert_snapshot!(format!("{}\n\n{text}", describe_setup(&result.setup)));
+    }
+
+    #[test]
+    fn the_direct_comparison_counts_no_migrations() {
+        let result = fixtures::direct_result();
+        let text = render_text(&result);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(!text.contains("migration"), "{text}");
         insta::assert_snapshot!(format!("{}\n\n{text}", describe_setup(&result.setup)));
     }
 

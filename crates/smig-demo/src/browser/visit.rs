@@ -10,6 +10,7 @@ use super::data::{NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
 use super::devtools::{DevTools, DevToolsEvent};
 use super::error::BrowserError;
 use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_WIDTH_PX, TILE_SIDE_PX};
+use super::tab::{BrowserContext, Tab};
 use crate::demo::BackgroundLoad;
 use tokio_util::sync::CancellationToken;
 
@@ -51,48 +52,29 @@ const TIMINGS_SCRIPT: &str = "JSON.stringify({\
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
-    pub(super) proxy_url: &'a str,
     pub(super) mosaic: &'a Mosaic,
     pub(super) background: BackgroundLoad,
     pub(super) stop: &'a CancellationToken,
 }
 
 impl Visit<'_> {
-    /// Loads the page without any state of an earlier load: cache, connections, sessions.
+    /// Loads the page in a new tab of a context.
     pub(super) fn run<W: Write>(
         self,
         devtools: &mut DevTools<W>,
+        context: &BrowserContext,
     ) -> Result<PageLoad, BrowserError> {
-        let context_params = json!({"disposeOnDetach": true, "proxyServer": self.proxy_url,
-            "proxyBypassList": "<-loopback>"});
-        let context_id = string_field(
-            &devtools.call("", "Target.createBrowserContext", context_params)?,
-            "browserContextId",
-        )?;
-        let target_params = json!({"url": "about:blank", "browserContextId": context_id,
-            "width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX});
-        let target_id =
-            string_field(&devtools.call("", "Target.createTarget", target_params)?, "targetId")?;
-        let attach = json!({"targetId": target_id, "flatten": true});
-        let session_id =
-            string_field(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
-        devtools.call(&session_id, "Page.enable", json!({}))?;
+        let tab = Tab::open(devtools, context)?;
         let size = json!({"width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": false});
-        devtools.call(&session_id, "Emulation.setDeviceMetricsOverride", size)?;
+        devtools.call(&tab.session_id, "Emulation.setDeviceMetricsOverride", size)?;
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
-        devtools.call(&session_id, "Page.startScreencast", screencast)?;
-        let raw_frames = self.record_frames(devtools, &session_id)?;
-        let evaluate = json!({"expression": TIMINGS_SCRIPT, "returnByValue": true});
-        let response = devtools.call(&session_id, "Runtime.evaluate", evaluate)?;
-        let timings_json = response["result"]["value"].as_str().unwrap_or_default();
-        let timings: PageTimings =
-            serde_json::from_str(timings_json).map_err(unexpected_response)?;
-        devtools.call(
-            "",
-            "Target.disposeBrowserContext",
-            json!({"browserContextId": context_id}),
-        )?;
+        devtools.call(&tab.session_id, "Page.startScreencast", screencast)?;
+        let raw_frames = self.record_frames(devtools, &tab.session_id)?;
+        let timings_json = tab.evaluate(devtools, TIMINGS_SCRIPT)?;
+        let timings: PageTimings = serde_json::from_str(timings_json.as_str().unwrap_or_default())
+            .map_err(BrowserError::unexpected_response)?;
+        tab.close(devtools)?;
         let frame = |(seconds, jpeg): (f64, String)| ScreencastFrame {
             at_ms: seconds * 1e3 - timings.origin,
             jpeg,
@@ -181,20 +163,11 @@ fn parse_frame(mut event: DevToolsEvent) -> Option<(f64, String)> {
     }
 }
 
-fn string_field(response: &Value, name: &str) -> Result<String, BrowserError> {
-    response[name]
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| unexpected_response(format!("no {name}")))
-}
-
-fn unexpected_response(what: impl std::fmt::Display) -> BrowserError {
-    BrowserError::Browser(format!("unexpected response: {what}"))
-}
-
 fn navigation_timing(navigation: &Value) -> Result<NavigationTiming, BrowserError> {
     let field = |name: &str| {
-        navigation[name].as_f64().ok_or_else(|| unexpected_response(format!("no {name}")))
+        navigation[name]
+            .as_f64()
+            .ok_or_else(|| BrowserError::unexpected_response(format!("no {name}")))
     };
     Ok(NavigationTiming {
         connect_start_ms: field("connectStart")?,
@@ -230,13 +203,8 @@ mod tests {
     #[test]
     fn a_page_counts_only_if_every_image_is_complete() {
         let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
-        let visit = Visit {
-            url: "",
-            proxy_url: "",
-            mosaic: &mosaic,
-            background: BackgroundLoad::Unloaded,
-            stop: &stop,
-        };
+        let visit =
+            Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded, stop: &stop };
         let tiles = visit.tile_timings(&page_timings(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);

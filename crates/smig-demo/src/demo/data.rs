@@ -17,14 +17,14 @@ pub enum Variant {
     /// The same with `TCP_NOTSENT_LOWAT` on the server's socket.
     NotsentLowat,
     /// The big file is sent at the rate of the path, on the one connection of any client.
-    Paced,
+    Serve,
     /// The client has the extension, too: the big file migrates to a connection of its own.
     Smig,
 }
 
 impl Variant {
     /// All variants, in the order of the runs.
-    pub const ALL: [Self; 4] = [Self::PlainHttp2, Self::NotsentLowat, Self::Paced, Self::Smig];
+    pub const ALL: [Self; 4] = [Self::PlainHttp2, Self::NotsentLowat, Self::Serve, Self::Smig];
 
     /// Returns the name in scenarios and results.
     #[must_use]
@@ -32,7 +32,7 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "plain-http2",
             Self::NotsentLowat => "notsent-lowat",
-            Self::Paced => "paced",
+            Self::Serve => "serve",
             Self::Smig => "smig",
         }
     }
@@ -43,7 +43,7 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "Plain HTTP/2",
             Self::NotsentLowat => "HTTP/2 + TCP_NOTSENT_LOWAT",
-            Self::Paced => "smig serve, any client",
+            Self::Serve => "smig serve, any client",
             Self::Smig => "SMig at both ends",
         }
     }
@@ -54,7 +54,7 @@ impl Variant {
         match self {
             Self::PlainHttp2 => "plain HTTP/2",
             Self::NotsentLowat => "NOTSENT_LOWAT",
-            Self::Paced => "any client",
+            Self::Serve => "any client",
             Self::Smig => "SMig",
         }
     }

@@ -194,7 +194,7 @@ pub(crate) const fn colour(variant: Variant) -> Colour {
     match variant {
         Variant::PlainHttp2 => Colour::Vermilion,
         Variant::NotsentLowat => Colour::Purple,
-        Variant::Paced => Colour::Teal,
+        Variant::Serve => Colour::Teal,
         Variant::Smig => Colour::Blue,
     }
 }
@@ -203,7 +203,7 @@ const fn marker(variant: Variant) -> Marker {
     match variant {
         Variant::PlainHttp2 => Marker::Triangle,
         Variant::NotsentLowat => Marker::Square,
-        Variant::Paced => Marker::Ring,
+        Variant::Serve => Marker::Ring,
         Variant::Smig => Marker::Circle,
     }
 }

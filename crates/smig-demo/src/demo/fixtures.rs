@@ -62,7 +62,7 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
                 90.0 + 1_200.0 * (steps_since_big_file / 10.0).min(1.0) + 900.0 * noise.next()
             }
             (_, Variant::NotsentLowat) => 120.0 + 120.0 * noise.next(),
-            (_, Variant::Paced | Variant::Smig) => 64.0 + 25.0 * noise.next() * noise.next(),
+            (_, Variant::Serve | Variant::Smig) => 64.0 + 25.0 * noise.next() * noise.next(),
         };
         let duration = Duration::from_secs_f64(duration_ms / 1e3);
         events.push(DemoEvent::Object(SmallObject { requested_at: now, duration, load }));

@@ -215,7 +215,7 @@ const fn variant_paint(variant: Variant) -> Paint {
     match variant {
         Variant::PlainHttp2 => Paint::Red,
         Variant::NotsentLowat => Paint::Magenta,
-        Variant::Paced => Paint::Green,
+        Variant::Serve => Paint::Green,
         Variant::Smig => Paint::Cyan,
     }
 }

@@ -116,7 +116,7 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     }
     let plain_s = summary_of(Variant::PlainHttp2).and_then(|plain| plain.big_file_s);
     let paced = [
-        (Variant::Paced, "at the rate of the path on one connection"),
+        (Variant::Serve, "at the rate of the path on one connection"),
         (Variant::Smig, "with SMig at both ends"),
     ];
     let others: Vec<_> = paced
@@ -152,7 +152,7 @@ const fn sentence_beginning(summary: &RunSummary) -> &'static str {
         Variant::NotsentLowat => {
             "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
         }
-        Variant::Paced => {
+        Variant::Serve => {
             "With smig serve and any HTTP/2 client, where the server sends the big file at the rate of the path"
         }
         Variant::Smig if summary.migrations > 0 => {

@@ -326,8 +326,7 @@ fn server_addrs(
 fn read_server_events(request: &TrialRequest) -> BTreeMap<String, Vec<serde_json::Value>> {
     let is_smig = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
     let events = |(name, _): (&String, &ServerSpec)| {
-        let path = request.scratch.join(format!("server-{name}.out"));
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let text = fs::read_to_string(request.server_output(name)).unwrap_or_default();
         // The file also contains warnings.
         let events = text.lines().filter(|line| line.starts_with('{'));
         (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())

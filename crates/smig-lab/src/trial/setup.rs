@@ -69,6 +69,14 @@ pub struct TrialRequest {
     pub timeline: Option<PathBuf>,
 }
 
+impl TrialRequest {
+    /// Returns the file with a server's standard output and standard error.
+    #[must_use]
+    pub fn server_output(&self, server: &str) -> PathBuf {
+        self.scratch.join(format!("server-{server}.out"))
+    }
+}
+
 /// Returns the servers' address on a link of a testbed.
 const fn server_address(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link, 1)

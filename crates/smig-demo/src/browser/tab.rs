@@ -1,0 +1,110 @@
+//! Browser contexts and their tabs, over the DevTools protocol.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::devtools::DevTools;
+use super::error::BrowserError;
+use super::mosaic::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
+
+/// Timeout of [`Tab::load`].
+const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A browser context: a cache and connections of its own.
+#[derive(Debug)]
+pub(super) struct BrowserContext {
+    id: String,
+}
+
+impl BrowserContext {
+    /// Creates a context. The proxy is a URL.
+    pub(super) fn create<W: Write>(
+        devtools: &mut DevTools<W>,
+        proxy_url: Option<&str>,
+    ) -> Result<Self, BrowserError> {
+        let mut params = json!({"disposeOnDetach": true});
+        if let Some(proxy_url) = proxy_url {
+            params["proxyServer"] = proxy_url.into();
+            params["proxyBypassList"] = "<-loopback>".into();
+        }
+        let response = devtools.call("", "Target.createBrowserContext", params)?;
+        Ok(Self { id: string_field(&response, "browserContextId")? })
+    }
+
+    /// Closes its tabs and its connections.
+    pub(super) fn dispose<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
+        let params = json!({"browserContextId": self.id});
+        devtools.call("", "Target.disposeBrowserContext", params)?;
+        Ok(())
+    }
+}
+
+/// A tab in a window of its own, so that it is visible beside others.
+#[derive(Debug)]
+pub(super) struct Tab {
+    target_id: String,
+    /// The DevTools session.
+    pub(super) session_id: String,
+}
+
+impl Tab {
+    /// Opens an empty tab.
+    pub(super) fn open<W: Write>(
+        devtools: &mut DevTools<W>,
+        context: &BrowserContext,
+    ) -> Result<Self, BrowserError> {
+        let params = json!({"url": "about:blank", "browserContextId": context.id,
+            "newWindow": true, "width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX});
+        let target_id =
+            string_field(&devtools.call("", "Target.createTarget", params)?, "targetId")?;
+        let attach = json!({"targetId": target_id, "flatten": true});
+        let session_id =
+            string_field(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
+        devtools.call(&session_id, "Page.enable", json!({}))?;
+        Ok(Self { target_id, session_id })
+    }
+
+    /// Navigates and waits for the load event.
+    pub(super) fn load<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+        url: &str,
+    ) -> Result<(), BrowserError> {
+        devtools.send(&self.session_id, "Page.navigate", json!({"url": url}))?;
+        let deadline = Instant::now() + LOAD_TIMEOUT;
+        while let Some(event) =
+            devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
+        {
+            if event.session_id == self.session_id && event.method == "Page.loadEventFired" {
+                return Ok(());
+            }
+        }
+        let text = format!("no load event of {url} within {} s", LOAD_TIMEOUT.as_secs());
+        Err(BrowserError::Incomplete(text))
+    }
+
+    /// Evaluates an expression in the page.
+    pub(super) fn evaluate<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+        expression: &str,
+    ) -> Result<Value, BrowserError> {
+        let params = json!({"expression": expression, "returnByValue": true});
+        let mut response = devtools.call(&self.session_id, "Runtime.evaluate", params)?;
+        Ok(response["result"]["value"].take())
+    }
+
+    pub(super) fn close<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
+        devtools.call("", "Target.closeTarget", json!({"targetId": self.target_id}))?;
+        Ok(())
+    }
+}
+
+fn string_field(response: &Value, name: &str) -> Result<String, BrowserError> {
+    response[name]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| BrowserError::unexpected_response(format!("no {name}")))
+}
