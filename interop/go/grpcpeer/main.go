@@ -1,9 +1,11 @@
 // Command grpcpeer is a gRPC client and server without smig, for interop/gateway. The messages are protobuf's
-// well-known wrappers: no code is generated. interop/tonic is the equivalent in Rust.
+// well-known wrappers: no code is generated. interop/tonic is the equivalent in Rust, but for `beside`, which
+// interop/one-connection calls.
 //
 //	grpcpeer server ADDRESS
 //	grpcpeer client URL checks
 //	grpcpeer client URL load BIGS CHUNKS
+//	grpcpeer client URL beside COUNT BIGS CHUNKS
 //
 // URL is http://ADDRESS, or https://ADDRESS with the CA's file in GRPCPEER_CA.
 package main
@@ -48,7 +50,7 @@ func run(words []string) (any, error) {
 		return nil, serve(words[1])
 	}
 	if len(words) < 3 || words[0] != "client" {
-		return nil, errors.New("server ADDRESS, client URL checks, or client URL load BIGS CHUNKS")
+		return nil, errors.New("server ADDRESS, client URL checks, client URL load BIGS CHUNKS, or client URL beside COUNT BIGS CHUNKS")
 	}
 	conn, err := connect(words[1])
 	if err != nil {
@@ -59,18 +61,21 @@ func run(words []string) (any, error) {
 	if words[2] == "checks" {
 		return checks(ctx, conn)
 	}
-	if words[2] != "load" || len(words) != 5 {
-		return nil, errors.New("checks, or load BIGS CHUNKS")
+	var numbers []int
+	for _, word := range words[3:] {
+		number, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, number)
 	}
-	bigs, err := strconv.Atoi(words[3])
-	if err != nil {
-		return nil, err
+	switch {
+	case words[2] == "load" && len(numbers) == 2:
+		return load(ctx, conn, numbers[0], uint64(numbers[1]))
+	case words[2] == "beside" && len(numbers) == 3:
+		return beside(ctx, conn, numbers[0], numbers[1], uint64(numbers[2]))
 	}
-	chunks, err := strconv.ParseUint(words[4], 10, 64)
-	if err != nil {
-		return nil, err
-	}
-	return load(ctx, conn, bigs, chunks)
+	return nil, errors.New("checks, load BIGS CHUNKS, or beside COUNT BIGS CHUNKS")
 }
 
 func main() {

@@ -42,6 +42,13 @@ func (p *peer) small(_ context.Context, request *wrapperspb.BytesValue) (any, er
 	return request, nil
 }
 
+func (p *peer) object(_ context.Context, request *wrapperspb.UInt64Value) (any, error) {
+	if request.Value < 8 || request.Value > 1<<20 {
+		return nil, status.Error(codes.InvalidArgument, "8 bytes to 1 MiB")
+	}
+	return wrapperspb.Bytes(chunk(0, int(request.Value))), nil
+}
+
 func (p *peer) endedHolds(context.Context, *emptypb.Empty) (any, error) {
 	return wrapperspb.UInt64(p.endedHoldCount.Load()), nil
 }
@@ -52,6 +59,24 @@ func (p *peer) watch(_ *emptypb.Empty, stream grpc.ServerStream) error {
 	defer timer.Stop()
 	for number := uint64(0); ; number++ {
 		if err := stream.SendMsg(wrapperspb.UInt64(number)); err != nil {
+			return err
+		}
+		select {
+		case <-timer.C:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// ticks sends an event with its number and the time of sending ten times per second, indefinitely.
+func (p *peer) ticks(_ *emptypb.Empty, stream grpc.ServerStream) error {
+	timer := time.NewTicker(eventEvery)
+	defer timer.Stop()
+	for number := uint64(0); ; number++ {
+		event := binary.BigEndian.AppendUint64(nil, number)
+		event = binary.BigEndian.AppendUint64(event, uint64(time.Now().UnixNano()))
+		if err := stream.SendMsg(wrapperspb.Bytes(event)); err != nil {
 			return err
 		}
 		select {
@@ -142,9 +167,12 @@ func streaming[Q any](name string, call func(*peer, *Q, grpc.ServerStream) error
 var description = grpc.ServiceDesc{
 	ServiceName: "smig.interop.Peer",
 	HandlerType: (*any)(nil),
-	Methods:     []grpc.MethodDesc{unary("Small", (*peer).small), unary("EndedHolds", (*peer).endedHolds)},
+	Methods: []grpc.MethodDesc{
+		unary("Small", (*peer).small), unary("Object", (*peer).object), unary("EndedHolds", (*peer).endedHolds),
+	},
 	Streams: []grpc.StreamDesc{
 		streaming("Watch", (*peer).watch),
+		streaming("Ticks", (*peer).ticks),
 		streaming("Big", (*peer).big),
 		streaming("Fail", (*peer).fail),
 		streaming("Hold", (*peer).hold),
