@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use smig_link::{LinkReport, Scheduling};
 
 use super::origin::Origin;
-use crate::scenario::{Scenario, TrialId, ValidityBounds};
-use crate::workload::Observation;
+use crate::scenario::{ArrivalProcess, ClientKind, Scenario, TrialId};
+use crate::workload::{ObjectResult, Observation};
 
 /// Format version of the lines; readers reject greater ones.
 pub const FORMAT_VERSION: u32 = 2;
@@ -75,13 +75,22 @@ pub struct Machine {
     pub jobs: usize,
 }
 
+/// The machine stood still if a client's request is this much later than scheduled.
+const MAX_REQUEST_LATENESS: Duration = Duration::from_millis(500);
+
 /// Returns why a run is invalid; empty if it is valid.
 pub(super) fn disturbances(
-    bounds: &ValidityBounds,
+    scenario: &Scenario,
+    observation: &Observation,
     links: &[LinkReport],
     device_drops: u64,
 ) -> Vec<String> {
+    let bounds = &scenario.accept;
     let mut reasons = Vec::new();
+    let request_lateness = request_lateness(scenario, &observation.objects);
+    if request_lateness > MAX_REQUEST_LATENESS {
+        reasons.push(format!("a request was {request_lateness:.1?} late"));
+    }
     let lateness = links.iter().map(|link| link.lateness.p99).max().unwrap_or_default();
     let bound = bounds.lateness_p99.0;
     if lateness > bound {
@@ -100,4 +109,68 @@ pub(super) fn disturbances(
         reasons.push(format!("the hosts' network devices dropped {device_drops} packets"));
     }
     reasons
+}
+
+/// Returns by how much a request was later than scheduled, at most. Only periodic requests of the lab's own clients have
+/// a known time.
+fn request_lateness(scenario: &Scenario, objects: &[ObjectResult]) -> Duration {
+    let lateness = objects.iter().filter_map(|object| {
+        let transfer = scenario.workload.transfers.get(&object.name)?;
+        let is_command = scenario.clients.get(&object.client)?.kind == ClientKind::Command;
+        if is_command || transfer.arrival != ArrivalProcess::Periodic {
+            return None;
+        }
+        let interval = transfer.every.map_or(Duration::ZERO, |every| every.0);
+        let due = transfer.start.0 + interval * object.number;
+        Some(Duration::from_nanos(object.started_ns).saturating_sub(due))
+    });
+    lateness.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::{SizeClass, TransferDirection, parse};
+    use crate::workload::Outcome;
+
+    fn object(number: u32, started_ms: u64) -> ObjectResult {
+        ObjectResult {
+            name: "small".into(),
+            number,
+            client: "user".into(),
+            size_class: SizeClass::Small,
+            direction: TransferDirection::Download,
+            size: 1000,
+            started_ns: started_ms * 1_000_000,
+            head_ns: None,
+            first_byte_ns: None,
+            ended_ns: started_ms * 1_000_000,
+            bytes: 1000,
+            connections: Vec::new(),
+            migrations: Vec::new(),
+            outcome: Outcome::Complete,
+
+            cancel: None,
+            progress: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_much_too_late_disturbs_a_run() {
+        let text = "link = 'paper-wired'\n[servers.main]\nkind = 'smig'\n[clients.user]\nkind = 'h2'\n\
+             [workload.transfers.small]\nsize = 1000\nstart = '1s'\nevery = '500ms'\ncount = 3\n";
+        let campaign = parse(text, "late", Path::new("/"), &|_| Ok(())).unwrap();
+        let scenario = &campaign.trials()[0].scenario;
+        let reasons = |started_ms: [u64; 3]| {
+            let objects =
+                (0..).zip(started_ms).map(|(number, at)| object(number, at)).collect::<Vec<_>>();
+            let observation =
+                Observation { start_monotonic_ns: 0, ended_ns: 0, objects, connections: vec![] };
+            disturbances(scenario, &observation, &[], 0)
+        };
+        assert!(reasons([1000, 1501, 2400]).is_empty());
+        assert_eq!(reasons([1000, 1501, 13_900]), ["a request was 11.9s late"]);
+    }
 }

@@ -107,7 +107,7 @@ pub fn run(
         recorder.write(&observation, &request.scratch).map_err(io_error("writing the timeline"))?;
     }
     let device_drops = drops - drops_before;
-    let disturbance_reasons = disturbances(&scenario.accept, &links, device_drops);
+    let disturbance_reasons = disturbances(scenario, &observation, &links, device_drops);
     let mut links = links.into_iter();
     let link = links.next().ok_or(TrialError::Panicked)?;
     Ok(TrialResult {
