@@ -119,10 +119,19 @@ def go(job):
 
 
 def grpc_go(job):
-    """grpc-go: small calls and a watch; large responses one after the other."""
-    bigs = 0 if job.alone else job.size.bigs
-    text = job.run([os.environ["INTEROP_GRPC_GO"], "client", job.serving.url.rstrip("/"), "beside", str(job.count),
-                    str(bigs), str(job.size.chunks)], env={**os.environ, "GRPCPEER_CA": job.ca})
+    """grpc-go: small calls and a watch; large responses one after the other, each of many messages."""
+    return of_grpc_go(job, job.size.bigs, [str(job.size.chunks)])
+
+
+def grpc_go_unary(job):
+    """The same with ten times as many responses of a tenth, each of one message."""
+    return of_grpc_go(job, job.size.bigs * 10, [str(job.size.chunks // 10), "unary"])
+
+
+def of_grpc_go(job, bigs, words):
+    bigs = "0" if job.alone else str(bigs)
+    text = job.run([os.environ["INTEROP_GRPC_GO"], "client", job.serving.url.rstrip("/"), "beside", str(job.count), bigs,
+                    *words], env={**os.environ, "GRPCPEER_CA": job.ca})
     return of_go(text)
 
 
@@ -145,4 +154,5 @@ CLIENTS = {
     "nghttp-wide": (nghttp_wide, ["serve", "gateway"]),
     "go": (go, ["serve", "gateway"]),
     "grpc-go": (grpc_go, ["grpc"]),
+    "grpc-go-unary": (grpc_go_unary, ["grpc"]),
 }

@@ -10,7 +10,7 @@ use crate::priority::Priority;
 /// The thresholds from which a stream is bulk. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkPolicy {
-    /// A body of known length is bulk from this length.
+    /// A body of known length is bulk from this length, one of unknown length if at least this is left.
     pub min_size: u64,
     /// Minimum of the other thresholds in bytes for a stream whose urgency is higher than the default.
     /// A script that a page waits for must not yield to its pictures, but some clients request large
@@ -86,6 +86,8 @@ impl BulkReason {
 pub struct BulkInput {
     /// The length of the body, if it was announced.
     pub length: Option<u64>,
+    /// What is certainly left to send of a body of unknown length, with what is queued: its current message, say.
+    pub min_left: u64,
     /// Bytes sent since the direction last had nothing to send, and those queued.
     pub bytes_without_pause: u64,
     /// The decision so far.
@@ -117,6 +119,7 @@ impl BulkPolicy {
             Some(length) if length >= urgent_or(self.min_size) => Some(BulkReason::Size),
             Some(_) => input.has_migrated.then_some(BulkReason::Migrated),
             None if input.current.is_some() => input.current,
+            None if input.min_left >= urgent_or(self.min_size) => Some(BulkReason::Size),
             None if input.has_migrated && bytes >= self.migrated_after => {
                 Some(BulkReason::Migrated)
             }
@@ -136,6 +139,7 @@ mod tests {
 
     const PICTURE: BulkInput = BulkInput {
         length: Some(10_000),
+        min_left: 0,
         bytes_without_pause: 10_000,
         current: None,
         is_tunnel: false,
@@ -177,6 +181,19 @@ mod tests {
         let tunnel = |bytes| BulkInput { is_tunnel: true, ..sent(bytes) };
         assert_eq!(decide(tunnel(100 << 10)), None);
         assert_eq!(decide(tunnel(256 << 10)), Some(BulkReason::Tunnel));
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_is_bulk_if_much_is_certainly_left() {
+        let left =
+            |min_left| BulkInput { length: None, min_left, bytes_without_pause: 5, ..PICTURE };
+        assert_eq!(decide(left((256 << 10) - 1)), None);
+        assert_eq!(decide(left(256 << 10)), Some(BulkReason::Size));
+        let urgent = |bytes| BulkInput { priority: Priority::sequential(1), ..left(bytes) };
+        assert_eq!(decide(urgent((4 << 20) - 1)), None);
+        assert_eq!(decide(urgent(4 << 20)), Some(BulkReason::Size));
+        let known = BulkInput { length: Some(10_000), ..left(1 << 20) };
+        assert_eq!(decide(known), None, "the announced length is right");
     }
 
     #[test]

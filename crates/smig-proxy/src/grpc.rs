@@ -1,5 +1,5 @@
-//! gRPC through the proxy: how calls are recognized, and how the proxy reports its own errors to
-//! their clients.
+//! gRPC through the proxy: how calls are recognized, how long their messages are, and how the proxy
+//! reports its own errors to their clients.
 //!
 //! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's
 //! timeouts do not apply.
@@ -23,6 +23,51 @@ pub fn has_no_idle_limit(headers: &HeaderMap) -> bool {
         value.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
     };
     is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
+}
+
+/// Bytes before each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// Follows the messages of a call in one direction. A body of gRPC has no content-length, but each of its messages
+/// begins with its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageTracker {
+    prefix: [u8; PREFIX_BYTES],
+    /// How much of the prefix has been read.
+    prefix_bytes: usize,
+    /// What is left of the current message.
+    remaining_bytes: u32,
+}
+
+impl MessageTracker {
+    /// Reads the next bytes of the body.
+    pub fn on_data(&mut self, mut data: &[u8]) {
+        while let Some((&first, rest)) = data.split_first() {
+            if self.remaining_bytes > 0 {
+                let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                let taken = self.remaining_bytes.min(length);
+                self.remaining_bytes -= taken;
+                data = data.get(taken as usize..).unwrap_or_default();
+                continue;
+            }
+            data = rest;
+            if let Some(byte) = self.prefix.get_mut(self.prefix_bytes) {
+                *byte = first;
+            }
+            self.prefix_bytes += 1;
+            if self.prefix_bytes == PREFIX_BYTES {
+                let [_compressed, length @ ..] = self.prefix;
+                self.remaining_bytes = u32::from_be_bytes(length);
+                self.prefix_bytes = 0;
+            }
+        }
+    }
+
+    /// Returns how many bytes of the current message have not been read; 0 between two messages.
+    #[must_use]
+    pub const fn remaining_bytes(&self) -> u32 {
+        self.remaining_bytes
+    }
 }
 
 /// Extension of an error response that the gateway generates: the server reset the call with
@@ -104,6 +149,30 @@ mod tests {
             has_no_idle_limit(&head("Text/Event-Stream; charset=utf-8"))
                 && !has_no_idle_limit(&HeaderMap::new())
         );
+    }
+
+    #[test]
+    fn messages_are_followed_however_they_are_divided() {
+        let mut body = Vec::new();
+        for length in [300_000_u32, 0, 7] {
+            body.push(0);
+            body.extend(length.to_be_bytes());
+            body.resize(body.len() + length as usize, 0xff);
+        }
+        for piece_bytes in [1, 2, 3, 1000, body.len()] {
+            let mut tracker = MessageTracker::default();
+            let mut read = 0;
+            for piece in body.chunks(piece_bytes) {
+                tracker.on_data(piece);
+                read += piece.len();
+                let expected = match read {
+                    5..=300_005 => 300_005 - read,
+                    300_015.. => 300_022 - read,
+                    _ => 0,
+                };
+                assert_eq!(tracker.remaining_bytes() as usize, expected, "{piece_bytes}, {read}");
+            }
+        }
     }
 
     #[test]

@@ -179,6 +179,27 @@ fn the_policy_decides_by_content_length_and_by_bytes_without_a_pause() {
 }
 
 #[test]
+fn a_body_of_unknown_length_is_bulk_while_much_of_it_was_announced() {
+    let (mut peer, keys) = server_with_responses(&[BulkHint::None]);
+    let bulk = |peer: &Peer| peer.session().stream(keys[0]).unwrap().bulk;
+    peer.advance(std::time::Duration::from_secs(1));
+    peer.with_session(|session, _| session.announce_min_body(keys[0], 256 << 10));
+    peer.send_body(keys[0], vec![0; 10_000], EndStream::No);
+    assert_eq!(bulk(&peer), Some(BulkReason::Size));
+    assert_eq!(demand(&peer, C1), ONLY_BULK);
+    peer.take_output_within(C1, ALL);
+    assert_eq!(bulk(&peer), Some(BulkReason::Size), "after a long pause, too");
+    peer.send_body(keys[0], vec![0; (256 << 10) - 10_000], EndStream::No);
+    peer.take_output_within(C1, ALL);
+    // All that was announced has been queued: what follows after a long pause is not bulk.
+    peer.advance(std::time::Duration::from_secs(1));
+    for bulk_bytes in [2009, 0] {
+        peer.send_body(keys[0], vec![0; 2000], EndStream::No);
+        assert_eq!(peer.take_output_within(C1, ALL).bulk_bytes, bulk_bytes);
+    }
+}
+
+#[test]
 fn a_stream_is_bulk_wherever_a_migration_takes_it() {
     let (mut peer, keys) = server_with_responses(&[BulkHint::Bulk]);
     peer.pause(C2);

@@ -52,25 +52,38 @@ func millisBetween(from, to time.Time) float64 {
 	return float64(to.UnixNano()-from.UnixNano()) / 1e6
 }
 
-// object fetches a small object.
-func object(ctx context.Context, conn *grpc.ClientConn, began time.Time) (timed, error) {
+// object fetches an object in one message.
+func object(ctx context.Context, conn *grpc.ClientConn, name string, size uint64, began time.Time) (timed, error) {
 	start, got := time.Now(), new(wrapperspb.BytesValue)
-	if err := conn.Invoke(ctx, "/smig.interop.Peer/Object", wrapperspb.UInt64(objectSize), got); err != nil {
+	if err := conn.Invoke(ctx, "/smig.interop.Peer/Object", wrapperspb.UInt64(size), got); err != nil {
 		return timed{}, err
 	}
-	if !bytes.Equal(got.Value, chunk(0, objectSize)) {
+	end := time.Now()
+	if !bytes.Equal(got.Value, chunk(0, int(size))) {
 		return timed{}, fmt.Errorf("an object has %d other bytes", len(got.Value))
 	}
-	return timed{"small", millisBetween(began, start), millisBetween(began, time.Now()), objectSize}, nil
+	return timed{name, millisBetween(began, start), millisBetween(began, end), size}, nil
 }
 
-// beside fetches small objects at intervals during a watch: count of them alone, or as long as bigs responses of chunks messages
-// take, one after the other.
-func beside(ctx context.Context, conn *grpc.ClientConn, count, bigs int, chunks uint64) (any, error) {
+// large fetches a response of chunks messages, or of one message with as many bytes.
+func large(ctx context.Context, conn *grpc.ClientConn, chunks uint64, isUnary bool, began time.Time) (timed, error) {
+	if isUnary {
+		return object(ctx, conn, "big", chunks*chunkSize, began)
+	}
+	start := time.Now()
+	if _, err := big(ctx, conn, chunks); err != nil {
+		return timed{}, err
+	}
+	return timed{"big", millisBetween(began, start), millisBetween(began, time.Now()), chunks * chunkSize}, nil
+}
+
+// beside fetches small objects at intervals during a watch: count of them alone, or as long as bigs large responses take, one
+// after the other.
+func beside(ctx context.Context, conn *grpc.ClientConn, count, bigs int, chunks uint64, isUnary bool) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := time.Now()
-	if _, err := object(ctx, conn, began); err != nil {
+	if _, err := object(ctx, conn, "small", objectSize, began); err != nil {
 		return nil, err
 	}
 	events, err := open(ctx, conn, "Ticks", new(emptypb.Empty))
@@ -89,20 +102,19 @@ func beside(ctx context.Context, conn *grpc.ClientConn, count, bigs int, chunks 
 	go func() {
 		var found []timed
 		for range make([]struct{}, bigs) {
-			start := time.Now()
-			if _, err := big(ctx, conn, chunks); err != nil {
+			one, err := large(ctx, conn, chunks, isUnary, began)
+			if err != nil {
 				downloaded <- outcome{nil, err}
 				return
 			}
-			bytes := chunks * chunkSize
-			found = append(found, timed{"big", millisBetween(began, start), millisBetween(began, time.Now()), bytes})
+			found = append(found, one)
 		}
 		downloaded <- outcome{found, nil}
 	}()
 	var found []timed
 	calls := make(chan outcome)
 	fetch := func() {
-		one, err := object(ctx, conn, began)
+		one, err := object(ctx, conn, "small", objectSize, began)
 		calls <- outcome{[]timed{one}, err}
 	}
 	timer := time.NewTicker(objectInterval)

@@ -5,7 +5,7 @@
 //	grpcpeer server ADDRESS
 //	grpcpeer client URL checks
 //	grpcpeer client URL load BIGS CHUNKS
-//	grpcpeer client URL beside COUNT BIGS CHUNKS
+//	grpcpeer client URL beside COUNT BIGS CHUNKS [unary]
 //
 // URL is http://ADDRESS, or https://ADDRESS with the CA's file in GRPCPEER_CA.
 package main
@@ -50,7 +50,7 @@ func run(words []string) (any, error) {
 		return nil, serve(words[1])
 	}
 	if len(words) < 3 || words[0] != "client" {
-		return nil, errors.New("server ADDRESS, client URL checks, client URL load BIGS CHUNKS, or client URL beside COUNT BIGS CHUNKS")
+		return nil, errors.New("server ADDRESS, client URL checks, client URL load BIGS CHUNKS, or client URL beside COUNT BIGS CHUNKS [unary]")
 	}
 	conn, err := connect(words[1])
 	if err != nil {
@@ -62,7 +62,11 @@ func run(words []string) (any, error) {
 		return checks(ctx, conn)
 	}
 	var numbers []int
-	for _, word := range words[3:] {
+	arguments, isUnary := words[3:], words[len(words)-1] == "unary"
+	if isUnary {
+		arguments = arguments[:len(arguments)-1]
+	}
+	for _, word := range arguments {
 		number, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, err
@@ -73,9 +77,9 @@ func run(words []string) (any, error) {
 	case words[2] == "load" && len(numbers) == 2:
 		return load(ctx, conn, numbers[0], uint64(numbers[1]))
 	case words[2] == "beside" && len(numbers) == 3:
-		return beside(ctx, conn, numbers[0], numbers[1], uint64(numbers[2]))
+		return beside(ctx, conn, numbers[0], numbers[1], uint64(numbers[2]), isUnary)
 	}
-	return nil, errors.New("checks, load BIGS CHUNKS, or beside COUNT BIGS CHUNKS")
+	return nil, errors.New("checks, load BIGS CHUNKS, or beside COUNT BIGS CHUNKS [unary]")
 }
 
 func main() {

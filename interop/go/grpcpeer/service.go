@@ -43,8 +43,8 @@ func (p *peer) small(_ context.Context, request *wrapperspb.BytesValue) (any, er
 }
 
 func (p *peer) object(_ context.Context, request *wrapperspb.UInt64Value) (any, error) {
-	if request.Value < 8 || request.Value > 1<<20 {
-		return nil, status.Error(codes.InvalidArgument, "8 bytes to 1 MiB")
+	if request.Value < 8 || request.Value > 2<<20 {
+		return nil, status.Error(codes.InvalidArgument, "8 bytes to 2 MiB")
 	}
 	return wrapperspb.Bytes(chunk(0, int(request.Value))), nil
 }

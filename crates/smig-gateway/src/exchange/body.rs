@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Incoming, Reset, throttled};
 use smig_proxy::conn_pool::Lease;
+use smig_proxy::grpc::MessageTracker;
 use smig_proxy::head::validate_response_frame;
 use smig_proxy::is_cancel;
 use smig_proxy::upload::WeakUpload;
@@ -55,6 +56,8 @@ struct Http2Body {
     idle_timeout: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
+    /// The messages, if it is a gRPC call's.
+    messages: Option<MessageTracker>,
 }
 
 /// The upstream sent nothing for too long.
@@ -137,7 +140,17 @@ impl Body {
             idle_timeout,
             timer,
             is_waiting,
+            messages: None,
         }))
+    }
+
+    /// Makes the size hint of a gRPC call's body at least what is left of its current message, so that a large
+    /// one is bulk from its beginning.
+    pub(super) fn with_grpc_messages(mut self) -> Self {
+        if let BodyKind::Http2(body) = &mut self.0 {
+            body.messages = Some(MessageTracker::default());
+        }
+        self
     }
 }
 
@@ -215,11 +228,26 @@ impl Http2Body {
         self.is_waiting = false;
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(BoxError::from).and_then(validate_response_frame);
+            if let (Some(messages), Ok(frame)) = (&mut self.messages, &frame)
+                && let Some(data) = frame.data_ref()
+            {
+                messages.on_data(data);
+            }
             frame.map_err(|error| {
                 self.record_failure(&error);
                 downstream_error(error)
             })
         }))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = self.incoming.size_hint();
+        if let Some(messages) = &self.messages
+            && hint.upper().is_none()
+        {
+            hint.set_lower(messages.remaining_bytes().into());
+        }
+        hint
     }
 
     fn record_failure(&self, error: &BoxError) {
@@ -296,7 +324,7 @@ impl http_body::Body for Body {
             BodyKind::Empty => SizeHint::with_exact(0),
             BodyKind::Text(text) => SizeHint::with_exact(text.len() as u64),
             BodyKind::Http1(body) => body.incoming.size_hint(),
-            BodyKind::Http2(body) => body.incoming.size_hint(),
+            BodyKind::Http2(body) => body.size_hint(),
             BodyKind::Boxed(body) => body.size_hint(),
         }
     }

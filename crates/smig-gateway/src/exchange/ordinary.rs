@@ -210,12 +210,12 @@ impl OrdinaryExchange<'_> {
             weak_upload.hold_guard(active_request);
             Body::empty()
         } else {
-            Body::http2(
-                incoming,
-                active_request,
-                weak_upload,
-                timeouts.stream_idle_of(&parts.headers),
-            )
+            let idle_timeout = timeouts.stream_idle_of(&parts.headers);
+            let body = Body::http2(incoming, active_request, weak_upload, idle_timeout);
+            match grpc::is_grpc(&parts.headers) {
+                true => body.with_grpc_messages(),
+                false => body,
+            }
         };
         Ok(Response::from_parts(parts, body))
     }

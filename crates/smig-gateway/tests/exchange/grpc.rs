@@ -11,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{CleartextTrust, Incoming, Server};
+use smig::{BulkReason, CleartextTrust, Incoming, Server};
 use smig_gateway::upstream::{Timeouts, UpstreamSpec};
 use tokio::sync::{mpsc, watch};
 use tower::Service as _;
@@ -112,6 +112,33 @@ async fn grpc_calls_and_event_streams_may_idle_while_others_time_out() {
             }
             assert_eq!(rest.to_bytes(), "b", "{scheme}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_large_message_of_a_call_is_bulk_from_its_beginning() {
+    let begin_message = async |request: Request<Incoming>| {
+        let (sender, body) = channel();
+        let mut beginning = vec![0];
+        beginning.extend(300_000_u32.to_be_bytes());
+        beginning.extend([7; 100]);
+        sender.send(Frame::data(beginning.into())).await.unwrap();
+        tokio::task::spawn_local(async move { sender.closed().await });
+        let mut response = Response::new(body);
+        response.headers_mut().insert(CONTENT_TYPE, request.headers()[CONTENT_TYPE].clone());
+        Ok::<_, Infallible>(response)
+    };
+    let server = Server::builder()
+        .listen_cleartext(loopback(), CleartextTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(begin_message))
+        .unwrap();
+    for (media_type, bulk) in [("application/grpc", Some(BulkReason::Size)), ("text/plain", None)] {
+        let (gateway, client) = (gateway_for(&server, "h2c", Timeouts::default()), client());
+        let request = client.request(request_of_type(media_type, "/", &gateway));
+        let mut body = request.await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 105);
+        assert_eq!(gateway.sessions().await.sessions[0].streams[0].bulk, bulk, "{media_type}");
     }
 }
 

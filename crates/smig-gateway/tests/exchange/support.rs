@@ -12,7 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use smig::{Cleartext, CleartextTrust, Client, ConnectionInfo, Incoming, Resolver, Server};
+use smig::{
+    Cleartext, CleartextTrust, Client, ConnectionInfo, Incoming, Resolver, Server, Snapshot,
+};
 use smig_gateway::exchange::{self, Body};
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
 use smig_proxy::tunnel::TunnelRegistry;
@@ -94,6 +96,11 @@ impl Gateway {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr())
+    }
+
+    /// Returns the sessions of its clients.
+    pub(crate) async fn sessions(&self) -> Snapshot {
+        self.server.view().sessions().await
     }
 
     /// Shuts down gracefully, however long that takes.

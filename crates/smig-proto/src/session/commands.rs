@@ -429,6 +429,14 @@ impl Session {
         }
     }
 
+    /// Announces that at least `bytes` bytes of body will be queued from now on, on a stream whose body has no
+    /// content-length: such a body is bulk before it has sent much. Nothing is sent, and nothing fails if it is less.
+    pub fn announce_min_body(&mut self, key: StreamKey, bytes: u64) {
+        if let Some(stream) = self.streams.find_mut(key) {
+            stream.send.announce_min(bytes);
+        }
+    }
+
     /// Server: promises the response to `head` on the stream `parent` (RFC 9113 section 8.4). The
     /// promised stream is answered like any other.
     ///

@@ -58,6 +58,8 @@ pub(crate) struct SendHalf {
     pub(crate) window: SendWindow,
     /// Bytes that the application may still queue according to content-length.
     unqueued_bytes: Option<u64>,
+    /// Bytes that the application will certainly queue, if there is no content-length.
+    min_unqueued_bytes: u32,
     /// Bytes of body that were framed, without those that a declined migration returned to the
     /// queue.
     sent_bytes: u64,
@@ -86,6 +88,7 @@ impl SendHalf {
             end: SendEnd::Open,
             window: SendWindow::new(window),
             unqueued_bytes: None,
+            min_unqueued_bytes: 0,
             sent_bytes: 0,
             has_sent_body: false,
             awaits_capacity: false,
@@ -147,6 +150,8 @@ impl SendHalf {
                 None => return false,
             }
         }
+        let queued = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.min_unqueued_bytes = self.min_unqueued_bytes.saturating_sub(queued);
         if !data.is_empty() {
             self.queued_bytes += data.len();
             self.queue.push_back(data);
@@ -185,6 +190,11 @@ impl SendHalf {
         self.bulk = None;
     }
 
+    /// Records how many bytes the application will certainly queue.
+    pub(crate) fn announce_min(&mut self, bytes: u64) {
+        self.min_unqueued_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    }
+
     /// Decides whether the direction is bulk.
     pub(crate) fn classify(
         &mut self,
@@ -196,6 +206,7 @@ impl SendHalf {
         let queued = self.queued_bytes as u64;
         self.bulk = policy.decide(&BulkInput {
             length: self.unqueued_bytes.map(|left| self.sent_bytes + queued + left),
+            min_left: u64::from(self.min_unqueued_bytes) + queued,
             bytes_without_pause: u64::from(self.bytes_since_pause) + queued,
             current: self.bulk,
             is_tunnel,
@@ -214,10 +225,11 @@ impl SendHalf {
     }
 
     /// Records how many bytes were framed, and whether more are queued: a direction of unknown
-    /// length that pauses is not bulk, or not any more after a long pause.
+    /// length that pauses is not bulk, or not any more after a long pause, unless more was announced.
     pub(crate) fn track_pauses(&mut self, now: Instant, policy: &BulkPolicy, bytes: usize) {
         if self.bytes_since_pause == 0 {
-            let is_quiet = now.saturating_duration_since(self.paused_at) >= policy.quiet_time;
+            let is_quiet = self.min_unqueued_bytes == 0
+                && now.saturating_duration_since(self.paused_at) >= policy.quiet_time;
             self.bulk = self.bulk.filter(|_| !is_quiet);
         }
         self.bytes_since_pause =

@@ -51,6 +51,9 @@ where
             Ok(mut data) => {
                 let data = data.copy_to_bytes(data.remaining());
                 let is_last = body.is_end_stream();
+                if let BodyLength::Unknown = length {
+                    announce_min_body(session, key, &data, body.size_hint().lower());
+                }
                 match send_chunk(session, key, data, is_last, length) {
                     None => continue,
                     Some(end) => return end,
@@ -69,6 +72,13 @@ where
         }
     }
     SendProgress::Pending
+}
+
+/// Announces what certainly follows `data`, before it is queued: whether it is bulk is decided then.
+fn announce_min_body(session: &mut Session, key: StreamKey, data: &Bytes, following_bytes: u64) {
+    if following_bytes > 0 {
+        session.announce_min_body(key, following_bytes.saturating_add(data.len() as u64));
+    }
 }
 
 /// Sends one chunk. Returns `Some` if nothing more is to be sent: it was the last, or it failed.

@@ -70,6 +70,7 @@ impl ResponsePacing {
         self.response = response;
         self.bulk = policy.decide(&BulkInput {
             length: response.length,
+            min_left: 0,
             bytes_without_pause: self.bytes_since_pause,
             current: self.bulk,
             is_tunnel: response.is_tunnel,
