@@ -12,7 +12,9 @@ free of start-up, handshakes and closes.
 
     bench/instructions                            `smig serve` and h2o, all columns
     bench/instructions --what gateway             `smig gateway`, nginx, haproxy and nghttpx
-    bench/instructions --columns 1,5              these columns of bench/serve or bench/gateway only
+    bench/instructions --columns 1,5              these columns of bench/serve or bench/gateway only; with --what gateway
+                                                  there is a sixth, 10 KB -m 1
+    bench/instructions --what gateway --peers smig --crates    also the instructions of each crate
     bench/instructions --peers smig,nghttpd       these only
     SMIG_BEFORE=PROGRAM bench/instructions --peers smig,smig-before    against an earlier build
     bench/instructions --requests 20000           more additional requests (one in 250 of them if they are large)
@@ -24,6 +26,7 @@ For a profile with names of inlined functions, build with CARGO_PROFILE_RELEASE_
 """
 
 import argparse
+import collections
 import contextlib
 import glob
 import os
@@ -33,6 +36,7 @@ import statistics
 import sys
 import tempfile
 
+import callgrind
 import proxied
 import proxies
 import setting
@@ -46,10 +50,17 @@ LARGE_BYTES, LARGE_SHARE = 1_000_000, 250
 
 
 class Count:
-    """Instructions and system calls of a server since its last dump."""
+    """Instructions and system calls of a server since its last dump, and instructions by crate."""
 
-    def __init__(self, instructions=0, calls=0):
-        self.instructions, self.calls = instructions, calls
+    def __init__(self):
+        self.instructions, self.calls, self.parts = 0, 0, collections.Counter()
+
+    def add(self, text):
+        """Adds the content of one of callgrind's files."""
+        totals = dict(zip(callgrind.events_of(text), map(int, re.search(r"(?m)^totals: (.*)$", text).group(1).split())))
+        self.instructions += totals["Ir"]
+        self.calls += totals.get("sysCount", 0) - callgrind.clock_reads(text)
+        self.parts.update(callgrind.by_part(text))
 
 
 class Counted:
@@ -67,49 +78,13 @@ class Counted:
                 raise RuntimeError(f"{self.server.name}: {dumped.stdout.decode(errors='replace')}")
         count = Count()
         for path in set(glob.glob(f"{glob.escape(self.files)}*")) - set(done):
-            count = self._add(count, path)
+            with open(path, encoding="utf-8", errors="replace") as f:
+                text = f.read()
+            if text:  # else it is of a process that has not dumped anything
+                count.add(text)
             if keep:
                 shutil.copy(path, f"{keep}.{os.path.basename(path).rpartition('.')[2]}")
         return count
-
-    @staticmethod
-    def _add(count, path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            text = f.read()
-        if not text:
-            return count  # of a process that has not dumped anything
-        events = re.search(r"(?m)^events: (.*)$", text).group(1).split()
-        totals = dict(zip(events, map(int, re.search(r"(?m)^totals: (.*)$", text).group(1).split())))
-        calls = totals.get("sysCount", 0) - clock_reads(text, events.index("sysCount"))
-        return Count(count.instructions + totals["Ir"], count.calls + calls)
-
-
-# Functions that read the clock: without valgrind they do not enter the kernel.
-CLOCK = re.compile(r"(?:__)?(?:vdso_)?(?:clock_gettime|gettimeofday|time)(?:@@.*)?")
-
-
-def clock_reads(text, column):
-    """Returns the system calls of the functions that read the clock, in callgrind's format: `fn=(number) name`, or the
-    number alone after the first time; then a line per source line, of its number and costs. A line after `calls=` has
-    the costs of a callee."""
-    names, is_clock, is_callee, found = {}, False, False, 0
-    for line in text.splitlines():
-        if line.startswith("fn="):
-            number, _, name = line[3:].partition(" ")
-            names.setdefault(number, name)
-            is_clock = bool(CLOCK.fullmatch(names[number]))
-        elif line.startswith(("cfn=", "cfi=", "cfl=", "cob=")):
-            number, _, name = line.partition("=")[2].partition(" ")
-            if line.startswith("cfn=") and name:
-                names.setdefault(number, name)
-        elif line.startswith("calls="):
-            is_callee = True
-        elif line[:1].isdigit() or line[:1] in "+-*":
-            costs = line.split()[1:]
-            if is_clock and not is_callee and len(costs) > column:
-                found += int(costs[column])
-            is_callee = False
-    return found
 
 
 def load(server, column, requests):
@@ -126,7 +101,7 @@ def load(server, column, requests):
 
 
 def measure(counted, column, options):
-    """Returns instructions and system calls a request."""
+    """Returns instructions and system calls a request, and {crate: instructions}."""
     few, more = FEW, options.requests
     if column[2] > LARGE_BYTES:
         few, more = throughput.CONNECTIONS, max(throughput.CONNECTIONS, more // LARGE_SHARE)
@@ -138,7 +113,8 @@ def measure(counted, column, options):
     start = counted.take(keep and f"{keep}-few")
     load(counted.server, column, few + more)
     end = counted.take(keep and f"{keep}-many")
-    return (end.instructions - start.instructions) / more, (end.calls - start.calls) / more
+    parts = {part: (end.parts[part] - start.parts[part]) / more for part in end.parts}
+    return (end.instructions - start.instructions) / more, (end.calls - start.calls) / more, parts
 
 
 def valgrind(files):
@@ -166,7 +142,7 @@ class Serve:
 class Gateway:
     """Reverse proxies in front of one nginx, which is not counted."""
 
-    columns = proxied.COLUMNS
+    columns = [*proxied.COLUMNS, (("10 KB -m 1", "10k", 10_240, 1, False), "http1")]
     default_peers = ["smig", "nginx", "haproxy", "nghttpx"]
     known = {**proxies.PROXIES, **proxies.VARIANTS}
     upstream = proxies.Upstream
@@ -184,7 +160,7 @@ KINDS = {"serve": Serve, "gateway": Gateway}
 
 
 def measure_all(kind, options, base, folder, certificate):
-    """Returns {column: {peer: [(instructions, system calls) of a round]}}."""
+    """Returns {column: {peer: [(instructions, system calls, instructions by crate) of a round]}}."""
     found = {column[0]: {} for column, _ in options.columns}
     beside = servers.Place(folder, certificate, os.path.join(base, "upstream"))
     with contextlib.ExitStack() as stack:
@@ -205,6 +181,17 @@ def measure_all(kind, options, base, folder, certificate):
     return found
 
 
+def report_parts(name, found):
+    """Prints the instructions of one peer by crate, those with at least one in a hundred."""
+    of = {column: [run[2] for run in runs[name]] for column, runs in found.items() if name in runs}
+    median = lambda runs, part: statistics.median(run.get(part, 0) for run in runs)
+    parts = {part for runs in of.values() for run in runs for part in run}
+    share = lambda part: max(median(runs, part) / sum(runs[0].values()) for runs in of.values())
+    shown = sorted((part for part in parts if share(part) >= 0.01), key=share, reverse=True)
+    rows = [[part, *[f"{median(runs, part):,.0f}" for runs in of.values()]] for part in shown]
+    print(f"\n{setting.table([f'instructions a request, {name}', *of], rows)}")
+
+
 def report(options, found):
     head = list(found)
     medians = [{c: {n: statistics.median(run[i] for run in runs) for n, runs in of.items()} for c, of in found.items()}
@@ -218,6 +205,9 @@ def report(options, found):
         rows = [[name, *[cell({n: value / of["smig"] for n, value in of.items()}, name, lambda value: f"{value:.2f}")
                          for of in medians[0].values()]] for name in options.peers if name != "smig"]
         print(f"\n{setting.table(['instructions, divided by those of smig', *head], rows)}")
+    if options.crates:
+        for name in options.peers:
+            report_parts(name, found)
     if options.rounds > 1:
         spreads = [(max(counts) - min(counts)) / statistics.median(counts)
                    for of in found.values() for runs in of.values() for counts in [[run[0] for run in runs]]]
@@ -232,6 +222,7 @@ def parsed():
     parser.add_argument("--columns", default=None)
     parser.add_argument("--requests", type=int, default=6_400)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--crates", action="store_true")
     parser.add_argument("--profile", metavar="DIRECTORY", default=None)
     parser.add_argument("--json", metavar="FILE", default=None)
     options = parser.parse_args()

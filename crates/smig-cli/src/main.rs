@@ -3,6 +3,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
+mod allocator;
 mod cli;
 mod completions;
 mod config;
@@ -29,12 +30,12 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
+use allocator::Mimalloc;
 use cli::{Cli, Command};
 use exit::{CliError, Exit};
 
-/// A request takes about thirty small allocations, for which the C library's allocator is slower.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Mimalloc = Mimalloc;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {

@@ -96,7 +96,7 @@ impl<B: Body> Content<B> {
     }
 
     /// Returns whether there is no content.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.framing == Framing::Empty
     }
 
@@ -132,23 +132,42 @@ fn expects_content(method: &Method) -> bool {
 /// suggest that a component in front was confused (RFC 9110 section 8.6 leaves the choice). So is a
 /// value that overflows a signed integer, and would be negative to some parsers.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+    Ok(only_length(headers)?.map(|(number, _)| number))
+}
+
+/// Like [`content_length`], with the digits as received.
+fn only_length(headers: &HeaderMap) -> Result<Option<(u64, &[u8])>, &'static str> {
     const INVALID_LENGTH: &str = "content-length is not a single number";
     // Most header sections have a few fields: comparing their names is cheaper than a hash.
     let mut lengths = headers.iter().filter(|(name, _)| **name == CONTENT_LENGTH);
     let Some((_, length)) = lengths.next() else { return Ok(None) };
-    let digits = length.as_bytes();
-    if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
+    if lengths.next().is_some() {
         return Err(INVALID_LENGTH);
     }
-    let digits = std::str::from_utf8(digits).map_err(|_| INVALID_LENGTH)?;
-    let length = digits.parse().map_err(|_| INVALID_LENGTH)?;
-    if i64::try_from(length).is_err() { Err(INVALID_LENGTH) } else { Ok(Some(length)) }
+    let digits = length.as_bytes();
+    let number = parse_length(digits).ok_or(INVALID_LENGTH)?;
+    Ok(Some((number, digits)))
+}
+
+/// Parses digits, at least one and nothing else, of a number that a signed integer of 64 bits can hold.
+fn parse_length(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    let number = digits.iter().try_fold(0_i64, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(digit.into())
+    })?;
+    u64::try_from(number).ok()
 }
 
 /// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
 pub(crate) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
-    if let Some(number) = content_length(headers)?
-        && headers.get(CONTENT_LENGTH).is_some_and(|value| value.as_bytes().starts_with(b"0"))
+    if let Some((number, digits)) = only_length(headers)?
+        && digits.starts_with(b"0")
     {
         headers.insert(CONTENT_LENGTH, number.into());
     }

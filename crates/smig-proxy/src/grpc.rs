@@ -18,11 +18,11 @@ const CANCELLED: &str = "1";
 /// Returns whether a response's body may idle without limit: calls, and server-sent events.
 pub fn has_no_idle_limit(headers: &HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
-    let is_events = |value: &HeaderValue| {
-        let value = value.as_bytes();
-        value.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
-    };
-    is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
+    let Some(media_type) = headers.get(CONTENT_TYPE) else { return false };
+    let media_type = media_type.as_bytes();
+    let is_events =
+        media_type.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS));
+    is_events || (media_type.starts_with(b"application/grpc") && is_grpc(headers))
 }
 
 /// Bytes before each message: whether it is compressed, and its length.

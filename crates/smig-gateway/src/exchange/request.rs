@@ -101,7 +101,7 @@ fn validate_as(
     let kind = match upstream_head.upgrade {
         _ if is_final_recipient => ExchangeKind::FinalRecipient,
         UpgradeKind::None => {
-            let expects_continue = upstream_head.fields.contains_key(EXPECT);
+            let expects_continue = !content.is_empty() && upstream_head.fields.contains_key(EXPECT);
             let announced_length = content.remaining();
             let content = content.map(|body| Upload::new(body, announced_length, expects_continue));
             ExchangeKind::Ordinary { content, informational, extensions }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Authority;
 
 use crate::config::{ForwardedFields, ForwardedSpec};
@@ -113,18 +113,19 @@ fn format_element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
 
 /// Appends an element to the field's list.
 fn append_element(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
-    let mut list = Vec::new();
-    for value in headers.get_all(name) {
-        list.extend_from_slice(value.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    if list.is_empty() {
-        headers.insert(name, element.clone());
-        return;
-    }
-    list.extend_from_slice(element.as_bytes());
-    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
-        headers.insert(name, value);
+    match headers.entry(name) {
+        Entry::Vacant(entry) => drop(entry.insert(element.clone())),
+        Entry::Occupied(mut entry) => {
+            let mut list = Vec::new();
+            for value in entry.iter() {
+                list.extend_from_slice(value.as_bytes());
+                list.extend_from_slice(b", ");
+            }
+            list.extend_from_slice(element.as_bytes());
+            if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
+                entry.insert(value);
+            }
+        }
     }
 }
 

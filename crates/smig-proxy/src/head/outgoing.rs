@@ -5,6 +5,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 use smig::Protocol;
 
+use super::hop_by_hop::PresentFields;
 use super::{UpgradeKind, UpstreamHead};
 use crate::ProxyError;
 use crate::framing::Content;
@@ -27,7 +28,8 @@ pub fn into_http1_request<B: http_body::Body>(
     upstream_head: UpstreamHead,
     content: Content<B>,
 ) -> Result<Request<Content<B>>, ProxyError> {
-    let host = match upstream_head.fields.contains_key(HOST) {
+    let present_fields = PresentFields::of(&upstream_head.fields);
+    let host = match present_fields.has(PresentFields::HOST) {
         true => None,
         false => Some(authority(&upstream_head)?),
     };
@@ -46,7 +48,7 @@ pub fn into_http1_request<B: http_body::Body>(
         method = Method::GET;
         headers.remove(TE);
         add_upgrade(&mut headers, protocol);
-    } else if headers.contains_key(TE) {
+    } else if present_fields.has(PresentFields::TE) {
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
     content.write_http1(&method, &mut headers);

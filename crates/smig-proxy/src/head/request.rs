@@ -7,7 +7,10 @@ use http::uri::Authority;
 use http::{Extensions, Method, Uri, Version, request};
 use smig::{Protocol, is_host_and_port};
 
-use super::hop_by_hop::{PresentFields, connection_options, strip_hop_by_hop, strip_proxy_fields};
+use super::hop_by_hop::{
+    PresentFields, connection_options, imitates_reserved_field, strip_hop_by_hop,
+    strip_proxy_fields,
+};
 use super::{UpgradeHandling, UpgradeKind, UpstreamHead};
 use crate::ProxyError;
 use crate::framing::{Content, Fields};
@@ -44,7 +47,7 @@ pub fn validate_request<B: http_body::Body>(
         }
     };
     let present_fields = PresentFields::of(&headers);
-    if present_fields.has(PresentFields::IMITATION) {
+    if headers.keys().any(imitates_reserved_field) {
         return Err(ProxyError::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match upgrade {

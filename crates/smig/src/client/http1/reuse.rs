@@ -31,6 +31,10 @@ fn announces_content(headers: &HeaderMap) -> bool {
 /// Returns whether the fields authenticate the connection and not each request: NTLM, and possibly Negotiate
 /// (RFC 4559). The next request on the connection would be attributed to the same user.
 fn authenticates_connection(headers: &HeaderMap) -> bool {
+    // Most header sections have neither field: one pass over the names is cheaper than two searches.
+    if !headers.keys().any(|name| matches!(*name, AUTHORIZATION | WWW_AUTHENTICATE)) {
+        return false;
+    }
     [AUTHORIZATION, WWW_AUTHENTICATE].iter().any(|name| {
         headers.get_all(name).iter().any(|value| {
             value.as_bytes().split(|&byte| byte == b',').any(|part| {
