@@ -98,6 +98,9 @@ impl BulkBucket {
         let is_pair_short = bytes_in(rate, MAX_PAIR_TIME) >= 2 * packet;
         let min_packets = MIN_PIECE_BYTES.div_ceil(packet).max(if is_pair_short { 2 } else { 1 });
         self.piece_bytes = packets.max(min_packets).saturating_mul(packet);
+        // Without a limit, bulk makes room for nothing; and what was deferred at a higher rate is longer at this one.
+        let max_debt = self.max_debt().max(self.piece_bytes.saturating_mul(2));
+        self.debt = if rate == u64::MAX { 0 } else { self.debt.min(max_debt) };
     }
 
     /// Returns the largest allowance: the current piece, what the owner's delay has missed, and what must be written
@@ -115,11 +118,16 @@ impl BulkBucket {
         self.outstanding = bytes;
     }
 
+    /// Returns the most interactive data that defers bulk.
+    fn max_debt(&self) -> u64 {
+        if self.bounds.rate == u64::MAX { 0 } else { bytes_in(self.bounds.rate, self.max_deferral) }
+    }
+
     /// Records that interactive data was sent. What bulk has already earned stays: endless interactive data must not
     /// take all of it.
     pub fn on_interactive(&mut self, bytes: u64) {
         self.outstanding = self.outstanding.saturating_add(bytes);
-        let max_debt = bytes_in(self.bounds.rate, self.max_deferral);
+        let max_debt = self.max_debt();
         self.debt = self.debt.max(self.debt.saturating_add(bytes).min(max_debt));
     }
 
@@ -321,6 +329,20 @@ mod tests {
         disabled.consume(2 * PIECE);
         disabled.on_interactive(0);
         assert_eq!(disabled.debt, PIECE, "bulk's own debt stays");
+    }
+
+    #[test]
+    fn interactive_data_while_bulk_is_not_limited_defers_nothing_later() {
+        let mut bucket = BulkBucket::new(at_us(0), Bounds::NONE, Duration::from_millis(25));
+        bucket.on_interactive(5_000_000);
+        bucket.refill(at_us(1000), at_rate(RATE), PACKET);
+        assert_eq!(bucket.debt, 0);
+        bucket.on_interactive(5_000_000);
+        bucket.refill(at_us(1000), at_rate(RATE / 10), PACKET);
+        assert_eq!(bucket.debt, 3125, "25 ms at the new rate");
+        bucket.on_interactive(5_000_000);
+        bucket.refill(at_us(1000), Bounds::NONE, PACKET);
+        assert_eq!(bucket.debt, 0);
     }
 
     #[test]

@@ -78,8 +78,9 @@ impl PacedConn {
 
     /// Takes a measurement.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: ConnSample) {
+        // Data that waits for a closed window is not in flight, but outstanding. The first data after a pause is new.
+        let is_idle = sample.outstanding == 0 || self.sample.outstanding == 0;
         self.sample = sample;
-        let is_idle = sample.in_flight == 0;
         if is_idle || self.delivered_at.is_none_or(|(_, bytes)| bytes != sample.acknowledged) {
             self.delivered_at = Some((now, sample.acknowledged));
         }

@@ -119,8 +119,9 @@ impl SessionPacer {
                 continue;
             }
             bulk_in_flight += sample.in_flight;
+            let is_measured = !sample.rtt.is_zero() && sample.mss > 0;
             let is_sending = sample.in_flight > 0 || conn.has_bulk();
-            if is_sending && fastest.is_none_or(|fastest| sample.rtt < fastest.rtt) {
+            if is_measured && is_sending && fastest.is_none_or(|fastest| sample.rtt < fastest.rtt) {
                 fastest = Some(sample);
             }
         }

@@ -13,6 +13,8 @@ const FAIR_SHARE: f64 = 0.55;
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// A maximum is kept for ten to twenty seconds.
 const HALF_WINDOW: Duration = Duration::from_secs(10);
+/// A queue up to this length is short on any path: it may be the process's timer.
+const MIN_SHORT_QUEUE: Duration = Duration::from_millis(2);
 /// Rounds with a short queue after which others have left.
 const SHORT_ROUNDS: u32 = 3;
 /// Rounds in which bulk fills its bound in flight and gets less than half of its fair part of the rate, after which the
@@ -159,7 +161,7 @@ impl Sharing {
         let queue = round.rtt.saturating_sub(round.base);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
         // are a long queue.
-        let threshold = if alone.value() > 0.0 { round.threshold } else { Duration::ZERO };
+        let threshold = if alone.value() > 0.0 { round.threshold } else { MIN_SHORT_QUEUE };
         let short = threshold.max(round.base / 8).max(self.max_queue / 8);
         self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
@@ -170,6 +172,9 @@ impl Sharing {
             return Verdict::Alone { were_others: self.rounds > 8 };
         }
         let fair = alone.fair_share(round.now);
+        if fair.is_none() && self.estimates >= MIN_ESTIMATES {
+            self.forget(round.rate);
+        }
         if let Some(fair) = fair {
             self.note_answer(round, fair, alone);
         }
@@ -188,7 +193,13 @@ impl Sharing {
         self.unanswered_rounds = if is_unanswered { self.unanswered_rounds + 1 } else { 0 };
         if self.unanswered_rounds >= UNANSWERED_ROUNDS {
             alone.reset(round.now, round.rate);
+            self.forget(round.rate);
         }
+    }
+
+    /// Forgets what the path has carried before, and what tests have shown.
+    const fn forget(&mut self, rate: f64) {
+        (self.highest_rate, self.estimates) = (rate, 0);
     }
 
     /// A queue that others fill changes; a path does not.
@@ -244,9 +255,38 @@ impl Sharing {
         if whole > test.rate && whole < test.rate * 8.0 {
             self.estimates += 1;
             self.highest_rate = self.highest_rate.max(whole);
+            if self.estimates >= MIN_ESTIMATES {
+                alone.reset(round.now, self.highest_rate);
+            }
         }
-        if self.estimates >= MIN_ESTIMATES {
-            alone.reset(round.now, self.highest_rate);
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn a_path_that_has_slowed_down_is_not_taken_for_what_it_was() {
+        let at = |round: u64| Instant::from_nanos(round * 100_000_000);
+        let mut alone = AloneRate::new(at(0));
+        alone.reset(at(0), 1_250_000.0);
+        let mut sharing = Sharing::new(at(0), BASE, Duration::from_secs(2));
+        let mut end_round = |number, queue, rate, in_flight| {
+            let threshold = Duration::from_millis(10);
+            let (now, rtt) = (at(number), BASE + queue);
+            let round = SharedRound { now, base: BASE, rtt, threshold, rate, in_flight, mss: 1448 };
+            sharing.on_round(&round, &mut alone)
+        };
+        assert_eq!(end_round(1, BASE, 600_000.0, 20_000.0), Verdict::Share);
+        // As much in flight as allowed gives no larger share any more.
+        assert_eq!(end_round(2, BASE, 125_000.0, 90_000.0), Verdict::Share);
+        assert_eq!(end_round(3, BASE, 125_000.0, 90_000.0), Verdict::Share);
+        let verdicts: Vec<_> =
+            (4..7).map(|number| end_round(number, Duration::ZERO, 125_000.0, 6_000.0)).collect();
+        assert_eq!(verdicts[2], Verdict::Alone { were_others: false });
+        assert!(alone.value() < 130_000.0, "{}", alone.value());
     }
 }

@@ -264,8 +264,10 @@ impl Session {
             return;
         }
         let now = instant(network.now());
-        let has_bulk = self.conns.has_bulk();
-        self.conns.paced[self.conns.bulk].set_has_bulk(now, has_bulk);
+        let (has_bulk, bulk) = (self.conns.has_bulk(), self.conns.bulk);
+        for (index, paced) in self.conns.paced.iter_mut().enumerate() {
+            paced.set_has_bulk(now, has_bulk && index == bulk);
+        }
         let mut turn = ConnTurn { conns: &mut self.conns, network };
         if self.release >= Release::Rate {
             self.pacer.start(now, &mut turn);

@@ -26,6 +26,10 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
+        if self.cap == f64::INFINITY {
+            // Such a fast path is not bounded, whatever its queue.
+            return;
+        }
         let base = self.base.value();
         let Some(rate) = self.delivery.rate(base) else { return };
         self.rate = rate as f64;

@@ -44,3 +44,28 @@ fn a_process_whose_samples_are_late_writes_ahead() {
     let samples = (0..100).take_while(|_| sample_after(&mut pacer, 7)).count();
     assert!((10..99).contains(&samples), "{samples} samples");
 }
+
+#[test]
+fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
+    let sample_at = |pacer: &mut Pacer, millis: u64, rtt: Duration| {
+        let (sent, in_flight) = (millis * 1_250_000, 1_250_000 * rtt.as_millis() as u64);
+        let sample = RateSample {
+            acknowledged: sent,
+            sent: sent + in_flight,
+            rtt,
+            in_flight,
+            rtt_deviation: Duration::ZERO,
+            min_rtt: RTT,
+            retransmitted: 0,
+            mss: 1448,
+        };
+        pacer.on_sample(Instant::from_nanos(millis * 1_000_000), sample);
+        pacer.bounds().rate
+    };
+    let rates: Vec<_> = (1..30).map(|count| sample_at(&mut pacer, 7 * count, RTT)).collect();
+    assert_eq!(rates.last(), Some(&u64::MAX), "{rates:?}");
+    for count in 30..60 {
+        assert_eq!(sample_at(&mut pacer, 7 * count, RTT * 3 / 2), u64::MAX);
+    }
+}
