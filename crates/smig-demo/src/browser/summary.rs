@@ -66,8 +66,12 @@ fn summarise(run: &VariantRun) -> VariantSummary {
     }
 }
 
-/// Returns the median of the variants' medians without a download, which differ only by noise.
-pub(super) fn unloaded_median(summaries: &[VariantSummary]) -> Option<f64> {
+/// Returns the median of the variants' medians without a download, if these differ only by noise: on the
+/// direct route the variants are different servers, and each is its own reference.
+pub(super) fn unloaded_median(route: Route, summaries: &[VariantSummary]) -> Option<f64> {
+    if route == Route::Direct {
+        return None;
+    }
     quantile(
         &sorted_finite(&summaries.iter().filter_map(|s| s.unloaded_median_ms).collect::<Vec<_>>()),
         0.5,
@@ -98,8 +102,27 @@ pub(super) fn format_seconds(time_ms: f64) -> String {
 
 /// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
-pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
-    let unloaded_ms = unloaded_median(summaries);
+pub fn findings(route: Route, summaries: &[VariantSummary]) -> Vec<String> {
+    let mut sentences = match route {
+        Route::Direct => summaries.iter().filter_map(direct_sentence).collect(),
+        Route::Agent => agent_sentences(summaries),
+    };
+    sentences.extend(rates_sentence(summaries));
+    sentences
+}
+
+/// States a variant's two medians. Not their ratio: alone, the connection was idle, and starts slowly.
+fn direct_sentence(summary: &VariantSummary) -> Option<String> {
+    let during = format_seconds(summary.median_ms?);
+    let alone = summary
+        .unloaded_median_ms
+        .map_or_else(String::new, |alone| format!("{} alone, and ", format_seconds(alone)));
+    let variant = phrase(summary.variant);
+    Some(format!("With {variant}, the median page load takes {alone}{during} during the download."))
+}
+
+fn agent_sentences(summaries: &[VariantSummary]) -> Vec<String> {
+    let unloaded_ms = unloaded_median(Route::Agent, summaries);
     let mut sentences = Vec::new();
     if let Some(unloaded_ms) = unloaded_ms {
         let text = format!(
@@ -125,13 +148,14 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
             "During the download, with {variant_phrase}, it takes {median_text}{ratio}."
         ));
     }
-    let rates: Vec<_> = summaries.iter().filter_map(rate_phrase).collect();
-    if let [first, middle @ .., last] = &rates[..] {
-        let middle: String = middle.iter().map(|rate| format!(", {rate}")).collect();
-        let text = format!("During the page loads the download gets {first}{middle} and {last}.");
-        sentences.push(text);
-    }
     sentences
+}
+
+fn rates_sentence(summaries: &[VariantSummary]) -> Option<String> {
+    let rates: Vec<_> = summaries.iter().filter_map(rate_phrase).collect();
+    let [first, middle @ .., last] = &rates[..] else { return None };
+    let middle: String = middle.iter().map(|rate| format!(", {rate}")).collect();
+    Some(format!("During the page loads the download gets {first}{middle} and {last}."))
 }
 
 const fn phrase(variant: BrowserVariant) -> &'static str {
@@ -212,7 +236,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);
     let mut out = table::to_text(&summary_table(result.setup.route, &summaries));
-    for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
+    for sentence in findings(result.setup.route, &summaries).into_iter().chain(warnings(result)) {
         out.push('\n');
         out.push_str(&wrap(&sentence, 79));
     }
@@ -235,7 +259,8 @@ mod tests {
             (Some(620.0), 3, Some(3_200.0))
         );
         assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
-        assert_eq!(unloaded_median(&summaries), Some(620.0));
+        assert_eq!(unloaded_median(Route::Agent, &summaries), Some(620.0));
+        assert_eq!(unloaded_median(Route::Direct, &summaries), None);
     }
 
     #[test]
@@ -252,6 +277,7 @@ mod tests {
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(!text.contains("migration"), "{text}");
+        assert!(!text.contains("times as long"), "{text}");
         insta::assert_snapshot!(format!("{}\n\n{text}", describe_setup(&result.setup)));
     }
 
