@@ -136,8 +136,10 @@ pub struct VariantRun {
     pub variant: BrowserVariant,
     /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
-    /// Number of stream migrations that the agent counted.
-    pub migrations: u64,
+    /// Number of stream migrations that the agent counted; `None` if the route is direct, where nothing
+    /// migrates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// The connections that carried requests, by the server's access log; only if the route is direct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionRequests>,
@@ -156,7 +158,7 @@ impl VariantRun {
         Self {
             variant,
             loads: Vec::new(),
-            migrations: 0,
+            migrations: None,
             connections: Vec::new(),
             download_mbit_per_s: None,
             problems: Vec::new(),
@@ -175,12 +177,12 @@ impl VariantRun {
         }
     }
 
-    /// Returns the median page load with one background load; of an even number, the upper one.
+    /// Returns the median page load with one background load; of an even number, the faster of the two.
     #[must_use]
     pub fn median_load(&self, background: BackgroundLoad) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.background == background).collect();
         loads.sort_by(|a, b| a.load_time_ms().total_cmp(&b.load_time_ms()));
-        loads.get(loads.len() / 2).copied()
+        loads.get(loads.len().checked_sub(1)? / 2).copied()
     }
 }
 

@@ -26,7 +26,7 @@ pub fn render_json(result: &BrowserResult) -> String {
         result: &'a BrowserResult,
     }
     let summary = summary::summaries(result);
-    let document = Document { format: "smig-browser/1", summary, result };
+    let document = Document { format: "smig-browser/2", summary, result };
     serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
 }
 
@@ -315,10 +315,20 @@ mod tests {
         assert_eq!(json["summary"][1]["median_ms"], 720.0);
         assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
         assert!(!text.contains("/9j/"));
-        assert_eq!(json["setup"]["route"], "agent");
+        assert_eq!(
+            (&json["format"], &json["setup"]["route"]),
+            (&"smig-browser/2".into(), &"agent".into())
+        );
+        assert_eq!(
+            (&json["runs"][0]["migrations"], &json["summary"][1]["migrations"]),
+            (&0.into(), &1.into())
+        );
         let direct: serde_json::Value =
             serde_json::from_str(&render_json(&fixtures::direct_result())).unwrap();
         assert_eq!(direct["runs"][1]["connections"][0]["downloads"], 1);
+        for part in ["runs", "summary"] {
+            assert!(direct[part][1].get("migrations").is_none(), "{part}: nothing migrates");
+        }
         let parsed: BrowserResult = serde_json::from_str(&text).unwrap();
         assert_eq!(summary::summaries(&parsed), summary::summaries(&fixtures::result()));
     }

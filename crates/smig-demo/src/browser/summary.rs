@@ -31,8 +31,9 @@ pub struct VariantSummary {
     pub first_byte_ms: Option<f64>,
     /// Rate of the download meanwhile, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
-    /// Number of stream migrations.
-    pub migrations: u64,
+    /// Number of stream migrations; `None` if the route is direct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// Number of problems.
     pub problems: usize,
 }
@@ -137,7 +138,7 @@ fn agent_sentences(summaries: &[VariantSummary]) -> Vec<String> {
             format!(", {} times as long as alone", format_number(median / alone))
         });
         let variant_phrase = match summary.variant {
-            BrowserVariant::Smig if summary.migrations > 0 => {
+            BrowserVariant::Smig if summary.migrations.unwrap_or_default() > 0 => {
                 "SMig, where the download migrated to a connection of its own"
             }
             BrowserVariant::Smig => "SMig, but without a migration",
@@ -198,7 +199,7 @@ pub(super) fn summary_table(route: Route, summaries: &[VariantSummary]) -> Table
             time(s.max_ms),
             time(s.first_byte_ms),
             rate(s.download_mbit_per_s),
-            s.migrations.to_string(),
+            s.migrations.unwrap_or_default().to_string(),
         ];
         cells.truncate(column_count);
         cells
@@ -213,9 +214,25 @@ pub(super) fn summary_table(route: Route, summaries: &[VariantSummary]) -> Table
 /// milliseconds.
 const MAX_LATENESS_MS: f64 = 2.0;
 
+/// Number of page loads from which a median is more than a glimpse.
+const MIN_LOADS: usize = 5;
+
+/// Warns if a variant has too few loads of one kind.
+fn few_loads_warning(result: &BrowserResult) -> Option<String> {
+    let counts = result.runs.iter().flat_map(|run| {
+        [BackgroundLoad::Unloaded, BackgroundLoad::BigFile]
+            .map(|kind| run.loads.iter().filter(|page| page.background == kind).count())
+    });
+    let fewest = counts.min().filter(|&count| count < MIN_LOADS)?;
+    Some(format!(
+        "Few loads: a median of {fewest} says little about small differences; measure with --loads \
+         {MIN_LOADS} or more."
+    ))
+}
+
 /// Returns problems, and reasons why the numbers may not reflect the link alone.
 pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = Vec::from_iter(few_loads_warning(result));
     for run in &result.runs {
         warnings.extend(run.problems.iter().map(|problem| format!("{}: {problem}", run.variant)));
         let lateness_ms = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
@@ -258,7 +275,10 @@ mod tests {
             (plain.unloaded_median_ms, plain.loads, plain.median_ms),
             (Some(620.0), 3, Some(3_200.0))
         );
-        assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
+        assert_eq!(
+            (smig.min_ms, smig.max_ms, smig.migrations),
+            (Some(700.0), Some(760.0), Some(1))
+        );
         assert_eq!(unloaded_median(Route::Agent, &summaries), Some(620.0));
         assert_eq!(unloaded_median(Route::Direct, &summaries), None);
     }
@@ -282,10 +302,25 @@ mod tests {
     }
 
     #[test]
+    fn few_loads_are_reported() {
+        let mut result = fixtures::result();
+        let text = few_loads_warning(&result).unwrap();
+        assert!(text.starts_with("Few loads: a median of 3"), "{text}");
+        for run in &mut result.runs {
+            run.loads.extend(run.loads.clone());
+        }
+        assert_eq!(few_loads_warning(&result), None);
+        result.runs[1].loads.retain(|page| page.background == BackgroundLoad::Unloaded);
+        assert!(few_loads_warning(&result).unwrap().contains("median of 0"));
+        result.runs.clear();
+        assert_eq!(few_loads_warning(&result), None);
+    }
+
+    #[test]
     fn problems_and_lateness_are_reported() {
         let mut result = fixtures::result();
-        assert!(warnings(&result).is_empty());
-        result.runs[1].migrations = 0;
+        assert_eq!(warnings(&result).len(), 1, "few loads");
+        result.runs[1].migrations = Some(0);
         result.runs[1].problems.push("Something broke.".into());
         if let Some(link) = &mut result.runs[0].link {
             link.lateness.p99 = Duration::from_millis(7);

@@ -76,7 +76,7 @@ impl RouteClients for ThroughAgent {
         _browser: &mut Browser,
         run: &mut VariantRun,
     ) -> Result<(), BrowserError> {
-        run.migrations = count_migrations(&read_metrics_response(AGENT_ADMIN_ADDR)?)?;
+        run.migrations = Some(count_migrations(&read_metrics_response(AGENT_ADMIN_ADDR)?)?);
         Ok(())
     }
 }
