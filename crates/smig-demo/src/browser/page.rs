@@ -242,7 +242,9 @@ fn server_facts(setup: &BrowserSetup) -> Vec<(&'static str, String)> {
         facts.push(("smig gateway", text.into()));
     }
     if let Some(version) = &setup.nginx {
-        let text = format!("{version}, as it is by default, except for keepalive_requests");
+        let text = format!(
+            "{version} in one process, with its built-in defaults, except for keepalive_requests"
+        );
         facts.push(("nginx", text));
     }
     facts
