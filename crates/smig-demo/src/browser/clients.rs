@@ -94,7 +94,6 @@ impl BrowserClients {
             url: &clients.page_url(),
             mosaic: &self.mosaic,
             background: BackgroundLoad::Unloaded,
-            stop: &self.stop,
         };
         // A browser's first page takes longer on any link: it is a warm-up and is not counted.
         clients.load_page(&mut browser, visit)?;

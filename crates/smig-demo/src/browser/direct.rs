@@ -59,9 +59,10 @@ impl Direct {
     }
 
     /// Returns the server's access log with the line of the download, which is written once it has ended.
-    fn read_access_log(&self) -> Result<String, BrowserError> {
+    fn read_access_log(&self, browser: &Browser) -> Result<String, BrowserError> {
         let deadline = Instant::now() + LOG_TIMEOUT;
         loop {
+            browser.devtools.check_stop()?;
             let log = fs::read_to_string(&self.server_output)?;
             if access_log::has_request(&log, BIG_FILE_NAME) {
                 return Ok(log);
@@ -116,7 +117,7 @@ impl RouteClients for Direct {
         if let Some(tab) = self.download.take() {
             tab.close(&mut browser.devtools)?;
         }
-        run.connections = access_log::requests_by_connection(&self.read_access_log()?);
+        run.connections = access_log::requests_by_connection(&self.read_access_log(browser)?);
         access_log::check_one_connection(&run.connections, self.page_requests)?;
         self.context.dispose(&mut browser.devtools)
     }

@@ -12,14 +12,11 @@ use super::error::BrowserError;
 use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_WIDTH_PX, TILE_SIDE_PX};
 use super::tab::{BrowserContext, Tab};
 use crate::demo::BackgroundLoad;
-use tokio_util::sync::CancellationToken;
 
 /// Timeout of a page load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time from the load event until everything is displayed.
 const RENDER_DELAY: Duration = Duration::from_millis(400);
-/// Poll interval of the cancellation token.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The page's report when it has loaded.
 #[derive(Debug, Deserialize)]
@@ -54,7 +51,6 @@ pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
     pub(super) mosaic: &'a Mosaic,
     pub(super) background: BackgroundLoad,
-    pub(super) stop: &'a CancellationToken,
 }
 
 impl Visit<'_> {
@@ -70,7 +66,7 @@ impl Visit<'_> {
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
         devtools.call(&tab.session_id, "Page.startScreencast", screencast)?;
-        let raw_frames = self.record_frames(devtools, &tab.session_id)?;
+        let raw_frames = self.record_frames(devtools, &tab)?;
         let timings_json = tab.evaluate(devtools, TIMINGS_SCRIPT)?;
         let timings: PageTimings = serde_json::from_str(timings_json.as_str().unwrap_or_default())
             .map_err(BrowserError::unexpected_response)?;
@@ -90,20 +86,18 @@ impl Visit<'_> {
     fn record_frames<W: Write>(
         self,
         devtools: &mut DevTools<W>,
-        session_id: &str,
+        tab: &Tab,
     ) -> Result<Vec<(f64, String)>, BrowserError> {
-        devtools.send(session_id, "Page.navigate", json!({"url": self.url}))?;
+        let session_id = tab.session_id.as_str();
         let mut deadline = Instant::now() + LOAD_TIMEOUT;
+        tab.navigate(devtools, self.url, deadline)?;
         let (mut raw_frames, mut is_loaded) = (Vec::new(), false);
         loop {
-            if self.stop.is_cancelled() {
-                return Err(BrowserError::Stopped);
-            }
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
                 break;
             }
-            let Some(event) = devtools.next_event(remaining.min(POLL_INTERVAL))? else { continue };
+            let Some(event) = devtools.next_event(remaining)? else { break };
             match event.method.as_str() {
                 _ if event.session_id != session_id => {}
                 "Page.screencastFrame" => {
@@ -202,9 +196,8 @@ mod tests {
 
     #[test]
     fn a_page_counts_only_if_every_image_is_complete() {
-        let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
-        let visit =
-            Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded, stop: &stop };
+        let mosaic = Mosaic::draw().unwrap();
+        let visit = Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded };
         let tiles = visit.tile_timings(&page_timings(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);
