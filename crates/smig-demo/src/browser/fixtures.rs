@@ -105,6 +105,7 @@ fn page_load(background: BackgroundLoad, load_time_ms: f64) -> PageLoad {
         background,
         timing,
         tiles: (0..TILE_COUNT).map(tile).collect(),
+        download: None,
         frames: (0..=8).map(frame).collect(),
     }
 }
