@@ -20,8 +20,9 @@ const LEGEND_LINE_HEIGHT: f64 = 19.0;
 const X_AXIS_HEIGHT: f64 = 34.0;
 const PANEL_GAP: f64 = 12.0;
 
-/// Estimates the width of text at 12 pixels.
-fn text_width(text: &str) -> f64 {
+/// Estimates the width in pixels of text of 12 pixels, as [`STYLE`] sets it; rather too much than too little.
+#[must_use]
+pub fn text_width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_uppercase() || c == '_' { 8.6 } else { 6.6 }).sum()
 }
 

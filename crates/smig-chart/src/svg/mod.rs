@@ -15,6 +15,7 @@ mod style;
 mod tests;
 
 pub use axis::Axis;
+pub use draw::text_width;
 pub use figure::{
     Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Point, Rule, Shape,
     Tint, VerticalRange,

@@ -137,7 +137,7 @@ fn show<W: Write>(
             BrowserEvent::DownloadStarted => "  the download begins".to_owned(),
             BrowserEvent::RunFinished(run) => {
                 let rate = run.download_mbit_per_s.unwrap_or_default();
-                let migrations = match run.migrations {
+                let migrations = match run.migrations.unwrap_or_default() {
                     0 => String::new(),
                     1 => "; 1 migration".to_owned(),
                     migrations => format!("; {migrations} migrations"),

@@ -7,6 +7,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use serde_json::json;
 use smig_lab::servers::find_in_path;
 use smig_testbed::netns::Child;
+use tokio_util::sync::CancellationToken;
 
 use super::devtools::DevTools;
 use super::error::BrowserError;
@@ -37,6 +38,8 @@ pub(super) struct BrowserLaunch {
     pub(super) trusted_key_sha256: String,
     /// Its home directory, which contains everything that it writes.
     pub(super) home: PathBuf,
+    /// Who waits for the browser fails soon after this is cancelled.
+    pub(super) stop: CancellationToken,
 }
 
 impl BrowserLaunch {
@@ -54,7 +57,7 @@ impl BrowserLaunch {
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(BrowserError::Browser("no pipes to the process".into()));
         };
-        let mut devtools = DevTools::new(stdin, stdout)?;
+        let mut devtools = DevTools::new(stdin, stdout, self.stop.clone())?;
         let version = devtools.call("", "Browser.getVersion", json!({}))?;
         let name = version["product"].as_str().unwrap_or("unknown").replace('/', " ");
         Ok(Browser { devtools, name, _process: process })

@@ -94,7 +94,6 @@ impl BrowserClients {
             url: &clients.page_url(),
             mosaic: &self.mosaic,
             background: BackgroundLoad::Unloaded,
-            stop: &self.stop,
         };
         // A browser's first page takes longer on any link: it is a warm-up and is not counted.
         clients.load_page(&mut browser, visit)?;
@@ -106,15 +105,11 @@ impl BrowserClients {
         clients.start_download(&mut browser)?;
         self.send(BrowserEvent::DownloadStarted)?;
         self.wait_for_head_start(&mut *clients, &mut browser)?;
-        let (started_at, bytes_before) = (Instant::now(), clients.downloaded_bytes(&mut browser)?);
-        let mut bytes = 0;
         let visit = Visit { background: BackgroundLoad::BigFile, ..visit };
         for _ in 0..self.loads_per_background {
             run.loads.push(self.load_page(visit, &mut *clients, &mut browser)?);
-            bytes = clients.downloaded_bytes(&mut browser)? - bytes_before;
         }
-        let elapsed_s = started_at.elapsed().as_secs_f64();
-        run.download_mbit_per_s = (elapsed_s > 0.0).then(|| bytes as f64 * 8e-6 / elapsed_s);
+        run.rate_download();
         pause(RunPhase::Finished);
         clients.finish(&mut browser, &mut run)?;
         self.send(BrowserEvent::RunFinished(Box::new(run)))

@@ -77,6 +77,15 @@ pub struct ScreencastFrame {
     pub jpeg: String,
 }
 
+/// What the download received between a page's navigation and its load event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct DownloadShare {
+    /// Body bytes.
+    pub bytes: u64,
+    /// The time between the two counts of bytes, in ms.
+    pub elapsed_ms: f64,
+}
+
 /// One load of the page. Through an agent, the browser has no open connection and an empty cache; otherwise
 /// it has one connection, and stores nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,6 +97,9 @@ pub struct PageLoad {
     pub timing: NavigationTiming,
     /// The images' times as it reports them, in the page's order.
     pub tiles: Vec<TileTiming>,
+    /// What the download received meanwhile; `None` if the page was alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub download: Option<DownloadShare>,
     /// Frames displayed, in chronological order; not serialised.
     #[serde(skip)]
     pub frames: Vec<ScreencastFrame>,
@@ -136,12 +148,15 @@ pub struct VariantRun {
     pub variant: BrowserVariant,
     /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
-    /// Number of stream migrations that the agent counted.
-    pub migrations: u64,
+    /// Number of stream migrations that the agent counted; `None` if the route is direct, where nothing
+    /// migrates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// The connections that carried requests, by the server's access log; only if the route is direct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionRequests>,
-    /// Rate of the download during the page loads beside it, in Mbit/s.
+    /// Rate of the download from each navigation beside it to the load event, without the time between
+    /// two page loads, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
     /// Problems, in complete sentences.
     pub problems: Vec<String>,
@@ -156,12 +171,21 @@ impl VariantRun {
         Self {
             variant,
             loads: Vec::new(),
-            migrations: 0,
+            migrations: None,
             connections: Vec::new(),
             download_mbit_per_s: None,
             problems: Vec::new(),
             link: None,
         }
+    }
+
+    /// Computes the rate of the download from its shares in the page loads.
+    pub(super) fn rate_download(&mut self) {
+        let shares = self.loads.iter().filter_map(|page| page.download);
+        let (bytes, elapsed_ms) = shares.fold((0, 0.0), |(bytes, elapsed_ms), share| {
+            (bytes + share.bytes, elapsed_ms + share.elapsed_ms)
+        });
+        self.download_mbit_per_s = (elapsed_ms > 0.0).then(|| bytes as f64 * 8e-3 / elapsed_ms);
     }
 
     /// Adds what the trial reports of the link.
@@ -175,12 +199,12 @@ impl VariantRun {
         }
     }
 
-    /// Returns the median page load with one background load; of an even number, the upper one.
+    /// Returns the median page load with one background load; of an even number, the faster of the two.
     #[must_use]
     pub fn median_load(&self, background: BackgroundLoad) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.background == background).collect();
         loads.sort_by(|a, b| a.load_time_ms().total_cmp(&b.load_time_ms()));
-        loads.get(loads.len() / 2).copied()
+        loads.get(loads.len().checked_sub(1)? / 2).copied()
     }
 }
 
@@ -208,4 +232,22 @@ pub enum BrowserEvent {
     DownloadStarted,
     /// The run is complete, except for what its trial's result adds.
     RunFinished(Box<VariantRun>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures;
+    use super::*;
+
+    #[test]
+    fn the_downloads_rate_is_that_during_the_page_loads() {
+        let mut run = fixtures::result().runs.remove(0);
+        run.loads.iter_mut().for_each(|page| page.download = None);
+        run.rate_download();
+        assert_eq!(run.download_mbit_per_s, None);
+        run.loads[3].download = Some(DownloadShare { bytes: 1_000_000, elapsed_ms: 1_000.0 });
+        run.loads[4].download = Some(DownloadShare { bytes: 500_000, elapsed_ms: 500.0 });
+        run.rate_download();
+        assert_eq!(run.download_mbit_per_s, Some(8.0));
+    }
 }

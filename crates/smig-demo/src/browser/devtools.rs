@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::error::BrowserError;
 
 /// Timeout of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Poll interval of the cancellation token.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A notification from the browser.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -25,22 +28,27 @@ pub(super) struct DevToolsEvent {
     pub(super) session_id: String,
 }
 
-/// A DevTools connection to a browser.
+/// A DevTools connection to a browser. What waits fails soon after `stop` is cancelled.
 pub(super) struct DevTools<W> {
     writer: W,
     messages: Receiver<Value>,
     last_id: u64,
     events: VecDeque<DevToolsEvent>,
+    stop: CancellationToken,
 }
 
 impl<W: Write> DevTools<W> {
     /// Writes to `writer`; a thread reads `reader` until its end.
-    pub(super) fn new(writer: W, reader: impl Read + Send + 'static) -> std::io::Result<Self> {
+    pub(super) fn new(
+        writer: W,
+        reader: impl Read + Send + 'static,
+        stop: CancellationToken,
+    ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         thread::Builder::new()
             .name("devtools".into())
             .spawn(move || read_messages(reader, &sender))?;
-        Ok(Self { writer, messages: receiver, last_id: 0, events: VecDeque::new() })
+        Ok(Self { writer, messages: receiver, last_id: 0, events: VecDeque::new(), stop })
     }
 
     /// Sends a command without waiting for the response. `session_id` is a page's; it is empty for the
@@ -69,8 +77,18 @@ impl<W: Write> DevTools<W> {
         method: &str,
         params: Value,
     ) -> Result<Value, BrowserError> {
+        self.call_before(Instant::now() + RESPONSE_TIMEOUT, session_id, method, params)
+    }
+
+    /// Like [`Self::call`], with another deadline.
+    pub(super) fn call_before(
+        &mut self,
+        deadline: Instant,
+        session_id: &str,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, BrowserError> {
         let id = self.send(session_id, method, params)?;
-        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
             let Some(mut message) = self.receive(deadline)? else {
                 return Err(BrowserError::Browser(format!("no response to {method}")));
@@ -107,11 +125,23 @@ impl<W: Write> DevTools<W> {
         }
     }
 
+    /// Returns an error if the measurement is to stop.
+    pub(super) fn check_stop(&self) -> Result<(), BrowserError> {
+        if self.stop.is_cancelled() { Err(BrowserError::Stopped) } else { Ok(()) }
+    }
+
     fn receive(&self, deadline: Instant) -> Result<Option<Value>, BrowserError> {
-        match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(message) => Ok(Some(message)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(exit_error("the pipe is closed")),
+        loop {
+            self.check_stop()?;
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match self.messages.recv_timeout(remaining.min(POLL_INTERVAL)) {
+                Ok(message) => return Ok(Some(message)),
+                Err(RecvTimeoutError::Timeout) if remaining <= POLL_INTERVAL => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(exit_error("the pipe is closed"));
+                }
+            }
         }
     }
 }
@@ -175,7 +205,7 @@ mod tests {
     }
 
     fn devtools_with_input(input: &'static [u8]) -> DevTools<Vec<u8>> {
-        DevTools::new(Vec::new(), Cursor::new(input)).unwrap()
+        DevTools::new(Vec::new(), Cursor::new(input), CancellationToken::default()).unwrap()
     }
 
     #[test]
@@ -194,6 +224,18 @@ mod tests {
         assert_eq!((event.method.as_str(), event.session_id.as_str()), ("Page.x", "S"));
         assert_eq!(devtools.next_event(RESPONSE_TIMEOUT).unwrap().unwrap().method, "Page.y");
         assert!(devtools.next_event(RESPONSE_TIMEOUT).is_err(), "the browser has exited");
+    }
+
+    #[test]
+    fn whoever_waits_for_a_silent_browser_can_be_stopped() {
+        let (silent, _keep_open) = std::io::pipe().unwrap();
+        let stop = CancellationToken::default();
+        let mut devtools = DevTools::new(Vec::new(), silent, stop.clone()).unwrap();
+        assert_eq!(devtools.next_event(Duration::ZERO).unwrap(), None);
+        stop.cancel();
+        let is_stopped = |result| matches!(result, Err(BrowserError::Stopped));
+        assert!(is_stopped(devtools.call("", "Page.enable", json!({})).map(|_| ())));
+        assert!(is_stopped(devtools.next_event(RESPONSE_TIMEOUT).map(|_| ())));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Page and download over one HTTP/2 connection of the browser, without proxy, agent or extension.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use super::access_log;
 use super::chromium::Browser;
 use super::clients::RouteClients;
 use super::data::{PageLoad, VariantRun};
+use super::devtools::DevTools;
 use super::error::BrowserError;
 use super::scenario::{BIG_FILE_NAME, BROWSER};
 use super::tab::{BrowserContext, Tab};
@@ -59,9 +61,10 @@ impl Direct {
     }
 
     /// Returns the server's access log with the line of the download, which is written once it has ended.
-    fn read_access_log(&self) -> Result<String, BrowserError> {
+    fn read_access_log(&self, browser: &Browser) -> Result<String, BrowserError> {
         let deadline = Instant::now() + LOG_TIMEOUT;
         loop {
+            browser.devtools.check_stop()?;
             let log = fs::read_to_string(&self.server_output)?;
             if access_log::has_request(&log, BIG_FILE_NAME) {
                 return Ok(log);
@@ -86,7 +89,10 @@ impl RouteClients for Direct {
         visit: Visit<'_>,
     ) -> Result<PageLoad, BrowserError> {
         self.page_requests += 1 + visit.mosaic.tiles.len() as u64;
-        visit.run(&mut browser.devtools, &self.context)
+        let download = self.download.as_ref();
+        visit.run(&mut browser.devtools, &self.context, &mut |devtools| {
+            received_bytes(download, devtools)
+        })
     }
 
     fn start_download(&mut self, browser: &mut Browser) -> Result<(), BrowserError> {
@@ -97,15 +103,7 @@ impl RouteClients for Direct {
     }
 
     fn downloaded_bytes(&mut self, browser: &mut Browser) -> Result<u64, BrowserError> {
-        let Some(tab) = &self.download else { return Ok(0) };
-        let json = tab.evaluate(&mut browser.devtools, PROGRESS_SCRIPT)?;
-        let progress: Progress = serde_json::from_str(json.as_str().unwrap_or_default())
-            .map_err(BrowserError::unexpected_response)?;
-        if progress.ended.is_empty() {
-            Ok(progress.bytes)
-        } else {
-            Err(BrowserError::Download(progress.ended))
-        }
+        received_bytes(self.download.as_ref(), &mut browser.devtools)
     }
 
     fn finish(
@@ -116,9 +114,25 @@ impl RouteClients for Direct {
         if let Some(tab) = self.download.take() {
             tab.close(&mut browser.devtools)?;
         }
-        run.connections = access_log::requests_by_connection(&self.read_access_log()?);
+        run.connections = access_log::requests_by_connection(&self.read_access_log(browser)?);
         access_log::check_one_connection(&run.connections, self.page_requests)?;
         self.context.dispose(&mut browser.devtools)
+    }
+}
+
+/// Returns the number of bytes that a download's tab has received so far; an error if it has ended.
+fn received_bytes<W: Write>(
+    download: Option<&Tab>,
+    devtools: &mut DevTools<W>,
+) -> Result<u64, BrowserError> {
+    let Some(tab) = download else { return Ok(0) };
+    let json = tab.evaluate(devtools, PROGRESS_SCRIPT)?;
+    let progress: Progress = serde_json::from_str(json.as_str().unwrap_or_default())
+        .map_err(BrowserError::unexpected_response)?;
+    if progress.ended.is_empty() {
+        Ok(progress.bytes)
+    } else {
+        Err(BrowserError::Download(progress.ended))
     }
 }
 

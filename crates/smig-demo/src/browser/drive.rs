@@ -151,6 +151,7 @@ pub fn drive(
                 program: options.find_browser()?,
                 trusted_key_sha256: trusted_key_sha256.clone(),
                 home: scratch.path().to_owned(),
+                stop: stop_run.clone(),
             },
             mosaic: Arc::clone(&mosaic),
             loads_per_background: options.loads_per_background,

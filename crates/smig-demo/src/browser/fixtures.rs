@@ -16,11 +16,12 @@ const TILE_COUNT: usize = 234;
 pub fn result() -> BrowserResult {
     let runs = vec![
         VariantRun {
+            migrations: Some(0),
             download_mbit_per_s: Some(9.4),
             ..run(BrowserVariant::PlainHttp2, [3_200.0, 3_100.0, 3_700.0])
         },
         VariantRun {
-            migrations: 1,
+            migrations: Some(1),
             download_mbit_per_s: Some(8.9),
             ..run(BrowserVariant::Smig, [700.0, 760.0, 720.0])
         },
@@ -104,6 +105,7 @@ fn page_load(background: BackgroundLoad, load_time_ms: f64) -> PageLoad {
         background,
         timing,
         tiles: (0..TILE_COUNT).map(tile).collect(),
+        download: None,
         frames: (0..=8).map(frame).collect(),
     }
 }

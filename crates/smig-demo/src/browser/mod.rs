@@ -34,8 +34,8 @@ mod visit;
 
 pub use chromium::find as find_browser;
 pub use data::{
-    BrowserEvent, BrowserResult, BrowserSetup, ConnectionRequests, NavigationTiming, PageLoad,
-    ScreencastFrame, TileTiming, VariantRun,
+    BrowserEvent, BrowserResult, BrowserSetup, ConnectionRequests, DownloadShare, NavigationTiming,
+    PageLoad, ScreencastFrame, TileTiming, VariantRun,
 };
 pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;

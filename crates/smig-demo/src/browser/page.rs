@@ -7,7 +7,7 @@ use smig_chart::html::{Bar, Page, escape};
 use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
 use smig_chart::{format_bytes, format_number};
 
-use super::data::BrowserResult;
+use super::data::{BrowserResult, BrowserSetup};
 use super::strip::{self, FrameRow};
 use super::summary::{self, VariantSummary};
 use super::variant::{BrowserVariant, Route};
@@ -26,7 +26,7 @@ pub fn render_json(result: &BrowserResult) -> String {
         result: &'a BrowserResult,
     }
     let summary = summary::summaries(result);
-    let document = Document { format: "smig-browser/1", summary, result };
+    let document = Document { format: "smig-browser/2", summary, result };
     serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
 }
 
@@ -37,8 +37,11 @@ pub fn render_html(result: &BrowserResult) -> String {
     let rows = strip::rows(result);
     let mut page = Page::new("A page beside a big download");
     page.lead(&summary::describe_setup(&result.setup));
-    page.bars("Median time until the page has loaded, by Navigation Timing", &bars(&summaries));
-    for sentence in summary::findings(&summaries) {
+    page.bars(
+        "Median time until the page has loaded, by Navigation Timing",
+        &bars(result.setup.route, &summaries),
+    );
+    for sentence in summary::findings(result.setup.route, &summaries) {
         page.paragraph(&sentence);
     }
     for warning in summary::warnings(result) {
@@ -59,17 +62,22 @@ pub fn render_html(result: &BrowserResult) -> String {
     page.finish()
 }
 
-fn bars(summaries: &[VariantSummary]) -> Vec<Bar> {
+fn bars(route: Route, summaries: &[VariantSummary]) -> Vec<Bar> {
     let bar = |name: &str, value: f64, colour: Colour| {
         let text = summary::format_seconds(value);
         Bar { name: name.to_owned(), value, text, colour }
     };
-    let alone = summary::unloaded_median(summaries);
+    let alone = summary::unloaded_median(route, summaries);
     let mut bars: Vec<_> =
         alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
-    bars.extend(summaries.iter().filter_map(|summary| {
-        Some(bar(summary.variant.title(), summary.median_ms?, summary.variant.colour()))
-    }));
+    for summary in summaries {
+        let title = summary.variant.title();
+        if let (Route::Direct, Some(ms)) = (route, summary.unloaded_median_ms) {
+            bars.push(bar(&format!("{title}, alone"), ms, Colour::Slate));
+        }
+        let during = summary.median_ms.map(|ms| bar(title, ms, summary.variant.colour()));
+        bars.extend(during);
+    }
     bars
 }
 
@@ -175,7 +183,6 @@ const DOWNLOAD_SPAN: &str = "it begins at least 4 s and 2 MB before the first pa
 
 fn direct_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
     let setup = &result.setup;
-    let has = |variant| setup.variants.contains(&variant);
     let mut facts = vec![
         ("Link", format!("{}, emulated below TCP, between browser and server", setup.link)),
         (
@@ -205,10 +212,24 @@ fn direct_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "Plain HTTP/2",
-            "smig serve without pacing and extension, and with the system's send buffers".into(),
+            "Alone",
+            "slower than it could be: the connection was idle for half a second before, so that the server's kernel \
+             starts slowly again (net.ipv4.tcp_slow_start_after_idle), while during the download its \
+             congestion window is open. Therefore no time is given as a multiple of the one alone. \
+             Each variant has its own; the pictures show that of the first one"
+                .into(),
         ),
     ];
+    facts.extend(server_facts(&result.setup));
+    facts
+}
+
+fn server_facts(setup: &BrowserSetup) -> Vec<(&'static str, String)> {
+    let has = |variant| setup.variants.contains(&variant);
+    let mut facts = vec![(
+        "Plain HTTP/2",
+        "smig serve without pacing and extension, and with the system's send buffers".into(),
+    )];
     if has(BrowserVariant::NotsentLowat) {
         let text = "the same with TCP_NOTSENT_LOWAT of 16 KiB";
         facts.push(("TCP_NOTSENT_LOWAT", text.into()));
@@ -221,7 +242,9 @@ fn direct_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         facts.push(("smig gateway", text.into()));
     }
     if let Some(version) = &setup.nginx {
-        let text = format!("{version}, as it is by default, except for keepalive_requests");
+        let text = format!(
+            "{version} in one process, with its built-in defaults, except for keepalive_requests"
+        );
         facts.push(("nginx", text));
     }
     facts
@@ -284,6 +307,7 @@ mod tests {
         let direct = render_html(&fixtures::direct_result());
         assert_balanced(&direct);
         assert!(direct.contains("smig gateway") && direct.contains("nginx/1.2.3"));
+        assert!(direct.contains("smig gateway, alone") && direct.contains("slow_start_after_idle"));
     }
 
     #[test]
@@ -293,10 +317,20 @@ mod tests {
         assert_eq!(json["summary"][1]["median_ms"], 720.0);
         assert_eq!(json["runs"][0]["loads"][0]["tiles"][0]["bytes"], 427);
         assert!(!text.contains("/9j/"));
-        assert_eq!(json["setup"]["route"], "agent");
+        assert_eq!(
+            (&json["format"], &json["setup"]["route"]),
+            (&"smig-browser/2".into(), &"agent".into())
+        );
+        assert_eq!(
+            (&json["runs"][0]["migrations"], &json["summary"][1]["migrations"]),
+            (&0.into(), &1.into())
+        );
         let direct: serde_json::Value =
             serde_json::from_str(&render_json(&fixtures::direct_result())).unwrap();
         assert_eq!(direct["runs"][1]["connections"][0]["downloads"], 1);
+        for part in ["runs", "summary"] {
+            assert!(direct[part][1].get("migrations").is_none(), "{part}: nothing migrates");
+        }
         let parsed: BrowserResult = serde_json::from_str(&text).unwrap();
         assert_eq!(summary::summaries(&parsed), summary::summaries(&fixtures::result()));
     }

@@ -78,6 +78,20 @@ mod tests {
     }
 
     #[test]
+    fn of_an_even_number_of_loads_the_faster_one_in_the_middle_is_shown() {
+        let mut result = fixtures::result();
+        let run = &mut result.runs[0];
+        let median = |run: &super::super::data::VariantRun| {
+            run.median_load(BackgroundLoad::BigFile).map(PageLoad::load_time_ms)
+        };
+        assert_eq!(median(run), Some(3_200.0), "of three");
+        run.loads.pop();
+        assert_eq!(median(run), Some(3_100.0), "of two");
+        run.loads.clear();
+        assert_eq!(median(run), None);
+    }
+
+    #[test]
     fn the_last_frame_remains_displayed() {
         let result = fixtures::result();
         let page = &result.runs[0].loads[0];

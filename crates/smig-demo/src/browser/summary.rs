@@ -31,8 +31,9 @@ pub struct VariantSummary {
     pub first_byte_ms: Option<f64>,
     /// Rate of the download meanwhile, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
-    /// Number of stream migrations.
-    pub migrations: u64,
+    /// Number of stream migrations; `None` if the route is direct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// Number of problems.
     pub problems: usize,
 }
@@ -66,8 +67,12 @@ fn summarise(run: &VariantRun) -> VariantSummary {
     }
 }
 
-/// Returns the median of the variants' medians without a download, which differ only by noise.
-pub(super) fn unloaded_median(summaries: &[VariantSummary]) -> Option<f64> {
+/// Returns the median of the variants' medians without a download, if these differ only by noise: on the
+/// direct route the variants are different servers, and each is its own reference.
+pub(super) fn unloaded_median(route: Route, summaries: &[VariantSummary]) -> Option<f64> {
+    if route == Route::Direct {
+        return None;
+    }
     quantile(
         &sorted_finite(&summaries.iter().filter_map(|s| s.unloaded_median_ms).collect::<Vec<_>>()),
         0.5,
@@ -98,8 +103,27 @@ pub(super) fn format_seconds(time_ms: f64) -> String {
 
 /// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
-pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
-    let unloaded_ms = unloaded_median(summaries);
+pub fn findings(route: Route, summaries: &[VariantSummary]) -> Vec<String> {
+    let mut sentences = match route {
+        Route::Direct => summaries.iter().filter_map(direct_sentence).collect(),
+        Route::Agent => agent_sentences(summaries),
+    };
+    sentences.extend(rates_sentence(summaries));
+    sentences
+}
+
+/// States a variant's two medians. Not their ratio: alone, the connection was idle, and starts slowly.
+fn direct_sentence(summary: &VariantSummary) -> Option<String> {
+    let during = format_seconds(summary.median_ms?);
+    let alone = summary
+        .unloaded_median_ms
+        .map_or_else(String::new, |alone| format!("{} alone, and ", format_seconds(alone)));
+    let variant = phrase(summary.variant);
+    Some(format!("With {variant}, the median page load takes {alone}{during} during the download."))
+}
+
+fn agent_sentences(summaries: &[VariantSummary]) -> Vec<String> {
+    let unloaded_ms = unloaded_median(Route::Agent, summaries);
     let mut sentences = Vec::new();
     if let Some(unloaded_ms) = unloaded_ms {
         let text = format!(
@@ -114,7 +138,7 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
             format!(", {} times as long as alone", format_number(median / alone))
         });
         let variant_phrase = match summary.variant {
-            BrowserVariant::Smig if summary.migrations > 0 => {
+            BrowserVariant::Smig if summary.migrations.unwrap_or_default() > 0 => {
                 "SMig, where the download migrated to a connection of its own"
             }
             BrowserVariant::Smig => "SMig, but without a migration",
@@ -125,13 +149,14 @@ pub fn findings(summaries: &[VariantSummary]) -> Vec<String> {
             "During the download, with {variant_phrase}, it takes {median_text}{ratio}."
         ));
     }
-    let rates: Vec<_> = summaries.iter().filter_map(rate_phrase).collect();
-    if let [first, middle @ .., last] = &rates[..] {
-        let middle: String = middle.iter().map(|rate| format!(", {rate}")).collect();
-        let text = format!("During the page loads the download gets {first}{middle} and {last}.");
-        sentences.push(text);
-    }
     sentences
+}
+
+fn rates_sentence(summaries: &[VariantSummary]) -> Option<String> {
+    let rates: Vec<_> = summaries.iter().filter_map(rate_phrase).collect();
+    let [first, middle @ .., last] = &rates[..] else { return None };
+    let middle: String = middle.iter().map(|rate| format!(", {rate}")).collect();
+    Some(format!("During the page loads the download gets {first}{middle} and {last}."))
 }
 
 const fn phrase(variant: BrowserVariant) -> &'static str {
@@ -174,7 +199,7 @@ pub(super) fn summary_table(route: Route, summaries: &[VariantSummary]) -> Table
             time(s.max_ms),
             time(s.first_byte_ms),
             rate(s.download_mbit_per_s),
-            s.migrations.to_string(),
+            s.migrations.unwrap_or_default().to_string(),
         ];
         cells.truncate(column_count);
         cells
@@ -189,9 +214,25 @@ pub(super) fn summary_table(route: Route, summaries: &[VariantSummary]) -> Table
 /// milliseconds.
 const MAX_LATENESS_MS: f64 = 2.0;
 
+/// Number of page loads from which a median is more than a glimpse.
+const MIN_LOADS: usize = 5;
+
+/// Warns if a variant has too few loads of one kind.
+fn few_loads_warning(result: &BrowserResult) -> Option<String> {
+    let counts = result.runs.iter().flat_map(|run| {
+        [BackgroundLoad::Unloaded, BackgroundLoad::BigFile]
+            .map(|kind| run.loads.iter().filter(|page| page.background == kind).count())
+    });
+    let fewest = counts.min().filter(|&count| count < MIN_LOADS)?;
+    Some(format!(
+        "Few loads: a median of {fewest} says little about small differences; measure with --loads \
+         {MIN_LOADS} or more."
+    ))
+}
+
 /// Returns problems, and reasons why the numbers may not reflect the link alone.
 pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = Vec::from_iter(few_loads_warning(result));
     for run in &result.runs {
         warnings.extend(run.problems.iter().map(|problem| format!("{}: {problem}", run.variant)));
         let lateness_ms = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
@@ -212,7 +253,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);
     let mut out = table::to_text(&summary_table(result.setup.route, &summaries));
-    for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
+    for sentence in findings(result.setup.route, &summaries).into_iter().chain(warnings(result)) {
         out.push('\n');
         out.push_str(&wrap(&sentence, 79));
     }
@@ -234,8 +275,12 @@ mod tests {
             (plain.unloaded_median_ms, plain.loads, plain.median_ms),
             (Some(620.0), 3, Some(3_200.0))
         );
-        assert_eq!((smig.min_ms, smig.max_ms, smig.migrations), (Some(700.0), Some(760.0), 1));
-        assert_eq!(unloaded_median(&summaries), Some(620.0));
+        assert_eq!(
+            (smig.min_ms, smig.max_ms, smig.migrations),
+            (Some(700.0), Some(760.0), Some(1))
+        );
+        assert_eq!(unloaded_median(Route::Agent, &summaries), Some(620.0));
+        assert_eq!(unloaded_median(Route::Direct, &summaries), None);
     }
 
     #[test]
@@ -252,14 +297,30 @@ mod tests {
         let text = render_text(&result);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(!text.contains("migration"), "{text}");
+        assert!(!text.contains("times as long"), "{text}");
         insta::assert_snapshot!(format!("{}\n\n{text}", describe_setup(&result.setup)));
+    }
+
+    #[test]
+    fn few_loads_are_reported() {
+        let mut result = fixtures::result();
+        let text = few_loads_warning(&result).unwrap();
+        assert!(text.starts_with("Few loads: a median of 3"), "{text}");
+        for run in &mut result.runs {
+            run.loads.extend(run.loads.clone());
+        }
+        assert_eq!(few_loads_warning(&result), None);
+        result.runs[1].loads.retain(|page| page.background == BackgroundLoad::Unloaded);
+        assert!(few_loads_warning(&result).unwrap().contains("median of 0"));
+        result.runs.clear();
+        assert_eq!(few_loads_warning(&result), None);
     }
 
     #[test]
     fn problems_and_lateness_are_reported() {
         let mut result = fixtures::result();
-        assert!(warnings(&result).is_empty());
-        result.runs[1].migrations = 0;
+        assert_eq!(warnings(&result).len(), 1, "few loads");
+        result.runs[1].migrations = Some(0);
         result.runs[1].problems.push("Something broke.".into());
         if let Some(link) = &mut result.runs[0].link {
             link.lateness.p99 = Duration::from_millis(7);

@@ -72,8 +72,8 @@ impl Tab {
         devtools: &mut DevTools<W>,
         url: &str,
     ) -> Result<(), BrowserError> {
-        devtools.send(&self.session_id, "Page.navigate", json!({"url": url}))?;
         let deadline = Instant::now() + LOAD_TIMEOUT;
+        self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
         {
@@ -85,7 +85,25 @@ impl Tab {
         Err(BrowserError::Incomplete(text))
     }
 
-    /// Evaluates an expression in the page.
+    /// Navigates and waits until the page's first bytes have replaced the previous one.
+    ///
+    /// # Errors
+    /// Also if the browser shows an error page instead, which has a load event too.
+    pub(super) fn navigate<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+        url: &str,
+        deadline: Instant,
+    ) -> Result<(), BrowserError> {
+        let params = json!({"url": url});
+        let response = devtools.call_before(deadline, &self.session_id, "Page.navigate", params)?;
+        match response["errorText"].as_str() {
+            None | Some("") => Ok(()),
+            Some(error) => Err(BrowserError::Incomplete(format!("{url}: {error}"))),
+        }
+    }
+
+    /// Evaluates an expression in the page. An exception is an error.
     pub(super) fn evaluate<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
@@ -93,7 +111,13 @@ impl Tab {
     ) -> Result<Value, BrowserError> {
         let params = json!({"expression": expression, "returnByValue": true});
         let mut response = devtools.call(&self.session_id, "Runtime.evaluate", params)?;
-        Ok(response["result"]["value"].take())
+        let exception = &response["exceptionDetails"];
+        if exception.is_null() {
+            return Ok(response["result"]["value"].take());
+        }
+        let description = exception["exception"]["description"].as_str();
+        let text = description.or_else(|| exception["text"].as_str()).unwrap_or_default();
+        Err(BrowserError::unexpected_response(format!("the page's script failed: {text}")))
     }
 
     pub(super) fn close<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
@@ -107,4 +131,50 @@ fn string_field(response: &Value, name: &str) -> Result<String, BrowserError> {
         .as_str()
         .map(str::to_owned)
         .ok_or_else(|| BrowserError::unexpected_response(format!("no {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn tab_and_devtools(input: &'static str) -> (Tab, DevTools<Vec<u8>>) {
+        let stop = CancellationToken::default();
+        let devtools = DevTools::new(Vec::new(), Cursor::new(input), stop).unwrap();
+        (Tab { target_id: "T".into(), session_id: "S".into() }, devtools)
+    }
+
+    #[test]
+    fn an_error_page_has_not_loaded() {
+        let load = |input| {
+            let (tab, mut devtools) = tab_and_devtools(input);
+            tab.load(&mut devtools, "https://10.99.0.1/")
+        };
+        load(
+            "{\"method\":\"Page.loadEventFired\",\"sessionId\":\"S\"}\0\
+             {\"id\":1,\"result\":{\"frameId\":\"F\"}}\0",
+        )
+        .unwrap();
+        let error = load(
+            "{\"id\":1,\"result\":{\"errorText\":\"net::ERR_CONNECTION_REFUSED\"}}\0\
+             {\"method\":\"Page.loadEventFired\",\"sessionId\":\"S\"}\0",
+        );
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("https://10.99.0.1/: net::ERR_CONNECTION_REFUSED"), "{text}");
+    }
+
+    #[test]
+    fn an_exception_in_the_page_is_an_error() {
+        let (tab, mut devtools) = tab_and_devtools(
+            "{\"id\":1,\"result\":{\"result\":{\"value\":7}}}\0\
+             {\"id\":2,\"result\":{\"exceptionDetails\":{\"text\":\"Uncaught\",\
+             \"exception\":{\"description\":\"ReferenceError: x\"}}}}\0",
+        );
+        assert_eq!(tab.evaluate(&mut devtools, "1 + 6").unwrap(), 7);
+        let text = tab.evaluate(&mut devtools, "x").unwrap_err().to_string();
+        assert!(text.contains("ReferenceError: x"), "{text}");
+    }
 }

@@ -54,7 +54,9 @@ impl RouteClients for ThroughAgent {
     ) -> Result<PageLoad, BrowserError> {
         let devtools = &mut browser.devtools;
         let context = BrowserContext::create(devtools, Some(&self.proxy_url()))?;
-        let page_load = visit.run(devtools, &context)?;
+        let download = &mut self.download;
+        let page_load =
+            visit.run(devtools, &context, &mut |_| received_bytes(download.as_mut()))?;
         context.dispose(devtools)?;
         Ok(page_load)
     }
@@ -66,9 +68,7 @@ impl RouteClients for ThroughAgent {
     }
 
     fn downloaded_bytes(&mut self, _browser: &mut Browser) -> Result<u64, BrowserError> {
-        let Some(download) = &mut self.download else { return Ok(0) };
-        download.check_running()?;
-        Ok(download.received_bytes())
+        received_bytes(self.download.as_mut())
     }
 
     fn finish(
@@ -76,9 +76,16 @@ impl RouteClients for ThroughAgent {
         _browser: &mut Browser,
         run: &mut VariantRun,
     ) -> Result<(), BrowserError> {
-        run.migrations = count_migrations(&read_metrics_response(AGENT_ADMIN_ADDR)?)?;
+        run.migrations = Some(count_migrations(&read_metrics_response(AGENT_ADMIN_ADDR)?)?);
         Ok(())
     }
+}
+
+/// Returns the number of bytes received so far; an error if the download has ended.
+fn received_bytes(download: Option<&mut Download>) -> Result<u64, BrowserError> {
+    let Some(download) = download else { return Ok(0) };
+    download.check_running()?;
+    Ok(download.received_bytes())
 }
 
 /// Returns the response with a program's metrics, its header section included.

@@ -6,20 +6,17 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::data::{NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
+use super::data::{DownloadShare, NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
 use super::devtools::{DevTools, DevToolsEvent};
 use super::error::BrowserError;
 use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_WIDTH_PX, TILE_SIDE_PX};
 use super::tab::{BrowserContext, Tab};
 use crate::demo::BackgroundLoad;
-use tokio_util::sync::CancellationToken;
 
 /// Timeout of a page load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time from the load event until everything is displayed.
 const RENDER_DELAY: Duration = Duration::from_millis(400);
-/// Poll interval of the cancellation token.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The page's report when it has loaded.
 #[derive(Debug, Deserialize)]
@@ -54,7 +51,18 @@ pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
     pub(super) mosaic: &'a Mosaic,
     pub(super) background: BackgroundLoad,
-    pub(super) stop: &'a CancellationToken,
+}
+
+/// Returns the number of bytes of the download so far.
+pub(super) type CountBytes<'a, W> =
+    &'a mut dyn FnMut(&mut DevTools<W>) -> Result<u64, BrowserError>;
+
+/// What was recorded until the page had loaded.
+struct Recording {
+    /// Frames displayed, with their wall-clock times in seconds.
+    raw_frames: Vec<(f64, String)>,
+    /// What the download received until the load event.
+    download: DownloadShare,
 }
 
 impl Visit<'_> {
@@ -63,6 +71,7 @@ impl Visit<'_> {
         self,
         devtools: &mut DevTools<W>,
         context: &BrowserContext,
+        count_bytes: CountBytes<'_, W>,
     ) -> Result<PageLoad, BrowserError> {
         let tab = Tab::open(devtools, context)?;
         let size = json!({"width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": false});
@@ -70,7 +79,7 @@ impl Visit<'_> {
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
         devtools.call(&tab.session_id, "Page.startScreencast", screencast)?;
-        let raw_frames = self.record_frames(devtools, &tab.session_id)?;
+        let recording = self.record(devtools, &tab, count_bytes)?;
         let timings_json = tab.evaluate(devtools, TIMINGS_SCRIPT)?;
         let timings: PageTimings = serde_json::from_str(timings_json.as_str().unwrap_or_default())
             .map_err(BrowserError::unexpected_response)?;
@@ -79,31 +88,31 @@ impl Visit<'_> {
             at_ms: seconds * 1e3 - timings.origin,
             jpeg,
         };
-        let frames = raw_frames.into_iter().map(frame).collect();
+        let frames = recording.raw_frames.into_iter().map(frame).collect();
         let timing = navigation_timing(&timings.navigation)?;
         let tiles = self.tile_timings(&timings)?;
-        Ok(PageLoad { background: self.background, timing, tiles, frames })
+        let download = (self.background == BackgroundLoad::BigFile).then_some(recording.download);
+        Ok(PageLoad { background: self.background, timing, tiles, download, frames })
     }
 
-    /// Navigates, and returns the frames displayed until the page has loaded, with their wall-clock
-    /// times in seconds.
-    fn record_frames<W: Write>(
+    /// Navigates, and records until the page has loaded.
+    fn record<W: Write>(
         self,
         devtools: &mut DevTools<W>,
-        session_id: &str,
-    ) -> Result<Vec<(f64, String)>, BrowserError> {
-        devtools.send(session_id, "Page.navigate", json!({"url": self.url}))?;
-        let mut deadline = Instant::now() + LOAD_TIMEOUT;
-        let (mut raw_frames, mut is_loaded) = (Vec::new(), false);
+        tab: &Tab,
+        count_bytes: CountBytes<'_, W>,
+    ) -> Result<Recording, BrowserError> {
+        let session_id = tab.session_id.as_str();
+        let (bytes_before, started_at) = (count_bytes(devtools)?, Instant::now());
+        let mut deadline = started_at + LOAD_TIMEOUT;
+        tab.navigate(devtools, self.url, deadline)?;
+        let (mut raw_frames, mut download) = (Vec::new(), None);
         loop {
-            if self.stop.is_cancelled() {
-                return Err(BrowserError::Stopped);
-            }
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
                 break;
             }
-            let Some(event) = devtools.next_event(remaining.min(POLL_INTERVAL))? else { continue };
+            let Some(event) = devtools.next_event(remaining)? else { break };
             match event.method.as_str() {
                 _ if event.session_id != session_id => {}
                 "Page.screencastFrame" => {
@@ -112,18 +121,19 @@ impl Visit<'_> {
                     raw_frames.extend(parse_frame(event));
                 }
                 "Page.loadEventFired" => {
-                    is_loaded = true;
+                    let bytes = count_bytes(devtools)? - bytes_before;
+                    let elapsed_ms = started_at.elapsed().as_secs_f64() * 1e3;
+                    download = Some(DownloadShare { bytes, elapsed_ms });
                     deadline = Instant::now() + RENDER_DELAY;
                 }
                 _ => {}
             }
         }
-        if is_loaded {
-            Ok(raw_frames)
-        } else {
+        let download = download.ok_or_else(|| {
             let text = format!("no load event within {} s", LOAD_TIMEOUT.as_secs());
-            Err(BrowserError::Incomplete(text))
-        }
+            BrowserError::Incomplete(text)
+        })?;
+        Ok(Recording { raw_frames, download })
     }
 
     /// Returns the times of all images; each must have loaded with its original size.
@@ -202,9 +212,8 @@ mod tests {
 
     #[test]
     fn a_page_counts_only_if_every_image_is_complete() {
-        let (mosaic, stop) = (Mosaic::draw().unwrap(), CancellationToken::default());
-        let visit =
-            Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded, stop: &stop };
+        let mosaic = Mosaic::draw().unwrap();
+        let visit = Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded };
         let tiles = visit.tile_timings(&page_timings(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);

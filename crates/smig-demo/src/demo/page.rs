@@ -26,7 +26,7 @@ pub fn render_json(result: &DemoResult) -> String {
         result: &'a DemoResult,
     }
     let summary = summary::summaries(result);
-    let document = Document { format: "smig-demo/1", summary, result };
+    let document = Document { format: "smig-demo/2", summary, result };
     serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
 }
 
@@ -226,7 +226,7 @@ mod tests {
         let result = fixtures::result();
         let text = render_json(&result);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["format"], "smig-demo/1");
+        assert_eq!(value["format"], "smig-demo/2");
         assert_eq!(value["summary"][3]["migrations"], 1);
         assert_eq!(value["runs"][0]["objects"][0]["load"], "unloaded");
         assert!(value["setup"]["link"]["to_client"]["delay_ms"].as_f64() == Some(25.0));

@@ -1,10 +1,10 @@
-//! The runs, two or three in a row, as one SVG file for use in a document.
+//! The runs, at most three in a row, as one SVG file for use in a document.
 
 use std::fmt::Write;
 
 use smig_chart::format_ms;
 use smig_chart::html::escape;
-use smig_chart::svg::{STYLE, with_colour_fallbacks};
+use smig_chart::svg::{STYLE, text_width, with_colour_fallbacks};
 
 use super::data::{DemoResult, DemoRun};
 use super::figures::run_figure;
@@ -16,8 +16,10 @@ const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
 /// Height above each chart, for the run's name and numbers.
 const HEAD_HEIGHT: f64 = 58.0;
-/// Height below all charts, for the caption.
-const FOOT_HEIGHT: f64 = 28.0;
+/// Height below all charts, without the caption's lines.
+const FOOT_HEIGHT: f64 = 12.0;
+/// Height of a line of the caption.
+const CAPTION_LINE_HEIGHT: f64 = 16.0;
 
 /// Renders the result as a standalone SVG file that follows the reader's light or dark scheme.
 #[must_use]
@@ -42,16 +44,17 @@ pub fn render_svg(result: &DemoResult) -> String {
         width = width.max(left - GAP + MARGIN);
         top += MARGIN + HEAD_HEIGHT + row_height;
     }
-    let height = top + FOOT_HEIGHT;
-    let caption = escape(&describe_setup(&result.setup));
-    let caption_y = height - MARGIN;
+    let caption = describe_setup(&result.setup);
+    let lines = caption_lines(&caption, width - 2.0 * MARGIN);
+    let height = top + FOOT_HEIGHT + lines.len() as f64 * CAPTION_LINE_HEIGHT;
+    draw_caption(&mut body, &lines, top + CAPTION_LINE_HEIGHT);
+    let caption = escape(&caption);
     with_colour_fallbacks(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>Small objects beside a big download</title><desc>{caption}</desc>\
          <style>{STYLE}{HEAD_STYLE}</style>\
-         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}\
-         <text x=\"{MARGIN}\" y=\"{caption_y}\">{caption}</text></svg>\n"
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}</svg>\n"
     ))
 }
 
@@ -60,6 +63,30 @@ const HEAD_STYLE: &str = "\
 .fig .run{fill:var(--ink);font-size:16px;font-weight:600}\
 .fig .found{fill:var(--ink);font-size:13px}\
 ";
+
+/// Breaks a text at spaces into lines of at most `width` pixels, by estimate; a longer word gets a line of its own.
+fn caption_lines(text: &str, width: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && text_width(&line) + text_width(" ") + text_width(word) > width {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+fn draw_caption(out: &mut String, lines: &[String], first_baseline: f64) {
+    for (index, line) in lines.iter().enumerate() {
+        let y = first_baseline + index as f64 * CAPTION_LINE_HEIGHT;
+        let _ =
+            write!(out, "<text class=\"caption\" x=\"{MARGIN}\" y=\"{y}\">{}</text>", escape(line));
+    }
+}
 
 fn draw_head(out: &mut String, run: &DemoRun, summary: &RunSummary) {
     let mut findings = Vec::new();
@@ -98,5 +125,29 @@ mod tests {
         }
         result.runs.clear();
         assert_balanced(&render_svg(&result));
+    }
+    /// Returns the value of an attribute as a number.
+    fn number(element: &str, name: &str) -> f64 {
+        let (_, rest) = element.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    }
+
+    #[test]
+    fn the_caption_fits_the_file_with_any_number_of_runs() {
+        for count in 1..=Variant::ALL.len() {
+            let mut result = fixtures::result();
+            result.runs.truncate(count);
+            let svg = render_svg(&result);
+            let lines: Vec<_> = svg.split("<text class=\"caption\"").skip(1).collect();
+            let mut words = Vec::new();
+            for line in &lines {
+                let text = line.split_once('>').unwrap().1.split_once("</text>").unwrap().0;
+                words.push(text);
+                let end = number(line, "x") + text_width(text);
+                assert!(end <= number(&svg, "width"), "{count}: {text}");
+                assert!(number(line, "y") < number(&svg, "height"), "{count}: {text}");
+            }
+            assert_eq!(words.join(" "), escape(&describe_setup(&result.setup)));
+        }
     }
 }
