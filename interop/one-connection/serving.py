@@ -4,11 +4,12 @@ Owns the files, the configurations, and the count of the client's connections at
 """
 
 import os
+import random
 import re
 import shlex
 
 from peers import process
-from peers.material import Certificate, sha256_of_file, write_file
+from peers.material import Certificate, sha256, sha256_of_file, write_file
 from peers.report import check
 
 PORT, ADMIN, ORIGIN = 8443, 9901, 8080
@@ -25,7 +26,8 @@ SCHEMES = {
 
 
 class Content:
-    """The files in `folder`: big, page.html, small-0 to small-`count`, and for each of these a page that has it as image."""
+    """The files in `folder`: big, page.html, small-0 to small-`count`, and for each of these a page that has it as image. Pages are
+    ASCII, and small files have no byte of ASCII: a client that prints both amid each other can be checked."""
 
     def __init__(self, folder, big_bytes, count):
         self.folder = folder
@@ -33,7 +35,7 @@ class Content:
         self.hashes = {"big": write_file(self.path("big"), big_bytes, seed="big")}
         for number in range(count + 1):
             name = f"small-{number}"
-            self.hashes[name] = write_file(self.path(name), SMALL_BYTES, seed=name)
+            self.hashes[name] = self.write_small(name)
             with open(self.path(f"page-{number}.html"), "w", encoding="ascii") as f:
                 f.write(f'<!doctype html><title>a page</title><img src="{name}">\n')
         self.images = self.write_page(big_bytes)
@@ -44,6 +46,13 @@ class Content:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def write_small(self, name):
+        """Writes a small file; returns its SHA-256."""
+        data = random.Random(name).randbytes(SMALL_BYTES).translate(bytes(byte | 0x80 for byte in range(256)))
+        with open(self.path(name), "wb") as f:
+            f.write(data)
+        return sha256(data)
 
     def write_page(self, size):
         """Writes a page with an image after each `BYTES_BETWEEN_IMAGES`; returns the number of images."""
