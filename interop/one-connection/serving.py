@@ -17,7 +17,7 @@ SMALL_BYTES = 10_000
 # nghttp requests an image when it has received this much of the page: half a second at 10 Mbit/s.
 BYTES_BETWEEN_IMAGES = 590_000
 
-# What is switched off. `default` is how the programs are without any setting.
+# What is switched off. `default` is how the programs are but for `server.workers`, which is 1 in every run.
 SCHEMES = {
     "off": "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 0\n",
     "lowat": "[smig]\nenabled = false\n[migration]\npace_bulk = false\n",
@@ -97,7 +97,9 @@ class Serving:
             if kind == "grpc":
                 self.start("origin", [os.environ["INTEROP_GRPC_GO"], "server", f"127.0.0.1:{ORIGIN}"])
             else:
-                self.start("origin", [smig, "serve", content.folder, "--listen", f"127.0.0.1:{ORIGIN}", "--cleartext"])
+                config = self.write("origin.toml", "[server]\nworkers = 1\n")
+                self.start("origin", [smig, "serve", content.folder, "--listen", f"127.0.0.1:{ORIGIN}", "--cleartext",
+                                      "--config", config])
             self.start("gateway", [smig, "gateway", "--config", self.write("gateway.toml", self.gateway(settings))])
 
     def gateway(self, settings):
