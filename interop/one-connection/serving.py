@@ -25,9 +25,16 @@ SCHEMES = {
 }
 
 
+def alphabet_of(number):
+    """Returns the bytes that small-`number` alone consists of: three, none of them ASCII."""
+    first = 0x80 + 3 * number
+    check(first + 3 <= 0x100, f"no bytes are left for small-{number}")
+    return bytes(range(first, first + 3))
+
+
 class Content:
     """The files in `folder`: big, page.html, small-0 to small-`count`, and for each of these a page that has it as image. Pages are
-    ASCII, and small files have no byte of ASCII: a client that prints both amid each other can be checked."""
+    ASCII, and each small file consists of bytes that no other has: a client that prints them amid each other can be checked."""
 
     def __init__(self, folder, big_bytes, count):
         self.folder = folder
@@ -35,7 +42,7 @@ class Content:
         self.hashes = {"big": write_file(self.path("big"), big_bytes, seed="big")}
         for number in range(count + 1):
             name = f"small-{number}"
-            self.hashes[name] = self.write_small(name)
+            self.hashes[name] = self.write_small(number)
             with open(self.path(f"page-{number}.html"), "w", encoding="ascii") as f:
                 f.write(f'<!doctype html><title>a page</title><img src="{name}">\n')
         self.images = self.write_page(big_bytes)
@@ -47,10 +54,11 @@ class Content:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def write_small(self, name):
+    def write_small(self, number):
         """Writes a small file; returns its SHA-256."""
-        data = random.Random(name).randbytes(SMALL_BYTES).translate(bytes(byte | 0x80 for byte in range(256)))
-        with open(self.path(name), "wb") as f:
+        alphabet = alphabet_of(number)
+        data = random.Random(number).randbytes(SMALL_BYTES).translate(bytes(alphabet[byte % 3] for byte in range(256)))
+        with open(self.path(f"small-{number}"), "wb") as f:
             f.write(data)
         return sha256(data)
 
