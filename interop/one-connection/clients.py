@@ -1,6 +1,6 @@
 """The clients: each downloads small files at intervals, alone or beside a large file. A function here runs one and returns its
-objects: dictionaries with `name` (small, big or event), `ms`, `bytes`, and `beside`, whether it was on its way during the large file.
-Every client checks all bytes, or its function does; nghttp, which cannot store files, is the exception.
+objects: dictionaries with `name` (small, big or event), `ms`, `bytes`, and `beside`, whether it was requested (an event: sent) while
+a large file was on its way, wherever it ended. Every client checks all bytes, or its function does.
 """
 
 import json
@@ -8,9 +8,9 @@ import os
 import re
 
 from peers import process
-from peers.material import sha256_of_file
+from peers.material import sha256, sha256_of_file
 from peers.report import check
-from serving import SMALL_BYTES, Host
+from serving import SMALL_BYTES, Host, alphabet_of
 
 PAUSES = 8090
 LIMIT_S = 150
@@ -31,7 +31,7 @@ class Job:
     def run(self, command, **how):
         done = process.run([*self.host.prefix, *command], LIMIT_S, **how)
         check(done.returncode == 0, f"{command[0]} ended with {done.returncode}: {done.stderr.decode()[-1500:]}")
-        return done.stdout.decode()
+        return done.stdout
 
 
 def found(name, ms, size, beside):
@@ -52,24 +52,33 @@ def curl(job):
         command += [f"http://127.0.0.1:{PAUSES}/", "--output", "/dev/null"]
     # The order of these lines is that of the ends.
     lines = [json.loads(line) for line in job.run(command[:-3]).splitlines()]
+    requested = requested_beside(lines)
     lines = [line for line in lines if line["scheme"] == "HTTPS"]
     check(len(lines) == len(names), f"{len(lines)} files of {len(names)}")
     check(all(line["http_version"] == "2" and line["http_code"] == 200 for line in lines), "not HTTP/2, or not 200")
     connects = sum(line["num_connects"] for line in lines)
     check(connects == 1, f"curl has opened {connects} connections")
-    objects, running = [], not job.alone
+    objects = []
     for line in lines:
         name = line["url_effective"].rpartition("/")[2]
         check(sha256_of_file(job.path(f"got/{name}")) == job.content.hashes[name], f"{name}: wrong hash")
-        running = running and name != "big"
-        if name != "small-0":
-            kind = "big" if name == "big" else "small"
-            objects.append(found(kind, line["time_total"] * 1e3, line["size_download"], running))
+        if name == "big":
+            objects.append(found("big", line["time_total"] * 1e3, line["size_download"], False))
+        elif name != "small-0":
+            beside = int(name.rpartition("-")[2]) <= requested
+            objects.append(found("small", line["time_total"] * 1e3, line["size_download"], beside))
     return objects
 
 
+def requested_beside(lines):
+    """Returns how many small files curl has requested during the large one. It requests small-N when the Nth pause ends."""
+    names = [line["url_effective"].rpartition("/")[2] for line in lines]
+    return names[:names.index("big")].count("") if "big" in names else 0
+
+
 # The columns of nghttp's table that it prints with --stat: id, response end, request start, process, code, size, path.
-NGHTTP_LINE = re.compile(r"(?m)^ +\d+ +\+(\S+) +\*? *\+(\S+) +(\S+) +(\d{3}) +(\S+) +(/\S*)$")
+NGHTTP_TABLE = b"***** Statistics *****"
+NGHTTP_LINE = re.compile(r"(?m)^ +\d+ +\+(\S+) +\*? *\+(\S+) +(\S+) +(\d{3}) +(\S+) +/(\S*)$")
 UNITS = {"us": 1e-3, "ms": 1, "s": 1e3}
 
 
@@ -80,14 +89,16 @@ def nghttp_ms(text):
 
 def nghttp(job, *options):
     """nghttp --get-assets: the large file is a page, whose images it requests as it reads the page. Its windows are 64 KB."""
-    command = ["nghttp", "--null-out", "--stat", "--get-assets", *options]
+    command = ["nghttp", "--stat", "--get-assets", *options]
     if not job.alone:
-        return nghttp_objects(job, job.run([*command, job.serving.url + "page.html"]), job.content.images)
+        output = job.run([*command, job.serving.url + "page.html"])
+        return nghttp_objects(job, output, "page.html", [f"small-{n}" for n in range(1, job.content.images + 1)])
     # It cannot pause: alone, each file is the image of a short page, on a connection of its own.
     objects = []
     for number in range(1, job.count + 1):
-        text = job.run([*command, job.serving.url + f"page-{number}.html"])
-        objects += [o for o in nghttp_objects(job, text, 1) if o["name"] == "small"]
+        output = job.run([*command, job.serving.url + f"page-{number}.html"])
+        found_objects = nghttp_objects(job, output, f"page-{number}.html", [f"small-{number}"])
+        objects += [o for o in found_objects if o["name"] == "small"]
     return objects
 
 
@@ -96,18 +107,43 @@ def nghttp_wide(job):
     return nghttp(job, "--window-bits=25", "--connection-window-bits=25")
 
 
-def nghttp_objects(job, text, smalls):
+def nghttp_size(size):
+    """Returns a size as nghttp prints it: rounded down, in units of 1024."""
+    for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
+        if size >= 1 << shift:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
+def nghttp_bytes(job, output, page, images):
+    """Compares what nghttp has received; returns its table. It prints all bytes in the order of their arrival: those of the images
+    amid the page's and each other's. What is of a file's alphabet is the file."""
+    text = output.translate(None, bytes(range(0x80, 0x100)))
+    with open(job.content.path(page), "rb") as f:
+        wanted = f.read()
+    arrived = text.partition(NGHTTP_TABLE)[0]
+    check(arrived == wanted, f"{page}: {len(arrived)} bytes, which are not the {len(wanted)} of the file")
+    check(len(output) - len(text) == len(images) * SMALL_BYTES, f"{len(output) - len(text)} bytes of {len(images)} images")
+    for image in images:
+        alphabet = alphabet_of(int(image.rpartition("-")[2]))
+        got = output.translate(None, bytes(set(range(0x100)) - set(alphabet)))
+        check(sha256(got) == job.content.hashes[image], f"{image}: {len(got)} bytes with the wrong hash")
+    return text[len(wanted):].decode()
+
+
+def nghttp_objects(job, output, page, images):
+    """Returns the objects of one page and its images."""
+    text = nghttp_bytes(job, output, page, images)
     rows = [row.groups() for row in NGHTTP_LINE.finditer(text)]
-    check(sum("small" in row[5] for row in rows) == smalls, f"not {smalls} small files: {text}")
-    check(all(row[3] == "200" for row in rows), f"a status other than 200: {text}")
-    page_end = max((nghttp_ms(row[0]) for row in rows if "page" in row[5]), default=0)
+    check(sorted(row[5] for row in rows) == sorted([page, *images]), f"not {page} and {len(images)} images once each: {text}")
     objects = []
-    for end, _, took, _, _, path in rows:
-        if "page" in path:
-            size = os.path.getsize(job.content.path("page.html"))
-            objects.append(found("big", nghttp_ms(took), size, False))
-        else:
-            objects.append(found("small", nghttp_ms(took), SMALL_BYTES, nghttp_ms(end) < page_end))
+    page_end = next(nghttp_ms(row[0]) for row in rows if row[5] == page)
+    for _, start, took, status, size, name in rows:
+        sent = os.path.getsize(job.content.path(name))
+        check(status == "200", f"{name}: status {status}")
+        check(size == nghttp_size(sent), f"{name}: {size} instead of {nghttp_size(sent)}")
+        kind = "big" if name == page else "small"
+        objects.append(found(kind, nghttp_ms(took), sent, kind == "small" and nghttp_ms(start) < page_end))
     return objects
 
 

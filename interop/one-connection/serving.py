@@ -4,11 +4,12 @@ Owns the files, the configurations, and the count of the client's connections at
 """
 
 import os
+import random
 import re
 import shlex
 
 from peers import process
-from peers.material import Certificate, sha256_of_file, write_file
+from peers.material import Certificate, sha256, sha256_of_file, write_file
 from peers.report import check
 
 PORT, ADMIN, ORIGIN = 8443, 9901, 8080
@@ -16,7 +17,7 @@ SMALL_BYTES = 10_000
 # nghttp requests an image when it has received this much of the page: half a second at 10 Mbit/s.
 BYTES_BETWEEN_IMAGES = 590_000
 
-# What is switched off. `default` is how the programs are without any setting.
+# What is switched off. `default` is how the programs are but for `server.workers`, which is 1 in every run.
 SCHEMES = {
     "off": "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 0\n",
     "lowat": "[smig]\nenabled = false\n[migration]\npace_bulk = false\n",
@@ -24,8 +25,16 @@ SCHEMES = {
 }
 
 
+def alphabet_of(number):
+    """Returns the bytes that small-`number` alone consists of: three, none of them ASCII."""
+    first = 0x80 + 3 * number
+    check(first + 3 <= 0x100, f"no bytes are left for small-{number}")
+    return bytes(range(first, first + 3))
+
+
 class Content:
-    """The files in `folder`: big, page.html, small-0 to small-`count`, and for each of these a page that has it as image."""
+    """The files in `folder`: big, page.html, small-0 to small-`count`, and for each of these a page that has it as image. Pages are
+    ASCII, and each small file consists of bytes that no other has: a client that prints them amid each other can be checked."""
 
     def __init__(self, folder, big_bytes, count):
         self.folder = folder
@@ -33,7 +42,7 @@ class Content:
         self.hashes = {"big": write_file(self.path("big"), big_bytes, seed="big")}
         for number in range(count + 1):
             name = f"small-{number}"
-            self.hashes[name] = write_file(self.path(name), SMALL_BYTES, seed=name)
+            self.hashes[name] = self.write_small(number)
             with open(self.path(f"page-{number}.html"), "w", encoding="ascii") as f:
                 f.write(f'<!doctype html><title>a page</title><img src="{name}">\n')
         self.images = self.write_page(big_bytes)
@@ -44,6 +53,14 @@ class Content:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def write_small(self, number):
+        """Writes a small file; returns its SHA-256."""
+        alphabet = alphabet_of(number)
+        data = random.Random(number).randbytes(SMALL_BYTES).translate(bytes(alphabet[byte % 3] for byte in range(256)))
+        with open(self.path(f"small-{number}"), "wb") as f:
+            f.write(data)
+        return sha256(data)
 
     def write_page(self, size):
         """Writes a page with an image after each `BYTES_BETWEEN_IMAGES`; returns the number of images."""
@@ -88,7 +105,9 @@ class Serving:
             if kind == "grpc":
                 self.start("origin", [os.environ["INTEROP_GRPC_GO"], "server", f"127.0.0.1:{ORIGIN}"])
             else:
-                self.start("origin", [smig, "serve", content.folder, "--listen", f"127.0.0.1:{ORIGIN}", "--cleartext"])
+                config = self.write("origin.toml", "[server]\nworkers = 1\n")
+                self.start("origin", [smig, "serve", content.folder, "--listen", f"127.0.0.1:{ORIGIN}", "--cleartext",
+                                      "--config", config])
             self.start("gateway", [smig, "gateway", "--config", self.write("gateway.toml", self.gateway(settings))])
 
     def gateway(self, settings):
