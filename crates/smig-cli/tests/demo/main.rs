@@ -34,7 +34,7 @@ mod linux {
 
     const TESTS: [(&str, Test); 4] = [
         ("a_browser_that_does_not_start_is_reported", a_browser_that_does_not_start_is_reported),
-        ("three_runs_are_recorded", three_runs_are_recorded),
+        ("all_runs_are_recorded", all_runs_are_recorded),
         ("it_stops_when_cancelled", it_stops_when_cancelled),
         ("it_stops_when_output_fails", it_stops_when_output_fails),
     ];
@@ -78,7 +78,7 @@ mod linux {
         options
     }
 
-    fn three_runs_are_recorded(privilege: Privilege) -> Result<()> {
+    fn all_runs_are_recorded(privilege: Privilege) -> Result<()> {
         let options = short_demo();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // Fails if an object's bytes are wrong.
@@ -92,8 +92,8 @@ mod linux {
         for run in &result.runs {
             check_complete(run, &options).with_context(|| run.variant.to_string())?;
         }
-        check_migration(&result.runs[2]).context("SMig")?;
-        for run in &result.runs[..2] {
+        check_migration(&result.runs[3]).context("SMig")?;
+        for run in &result.runs[..3] {
             ensure!(run.migrations.is_empty(), "{} migrated", run.variant);
             ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
         }
@@ -134,7 +134,7 @@ mod linux {
     fn check_outputs(result: &DemoResult) -> Result<()> {
         let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
         ensure!(
-            json["summary"][2]["migrations"].as_u64().is_some_and(|migrations| migrations > 0),
+            json["summary"][3]["migrations"].as_u64().is_some_and(|migrations| migrations > 0),
             "{json}"
         );
         ensure!(json["setup"]["program"] == "a test", "{json}");
