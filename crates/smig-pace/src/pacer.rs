@@ -227,7 +227,7 @@ impl Pacer {
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
         if let Some(rtt) = self.round.min_rtt.filter(|_| is_alone) {
-            self.noise.on_queue(rtt.saturating_sub(self.base.value()), self.base.value());
+            self.noise.on_delay(rtt.saturating_sub(self.base.value()), self.base.value());
         }
         self.round = Round {
             start: now,

@@ -102,7 +102,7 @@ impl PathNoise {
     }
 
     /// Ends a round in which bulk was alone, with this delay beyond the minimum round-trip time `base`.
-    pub(crate) fn on_queue(&mut self, delay: Duration, base: Duration) {
+    pub(crate) fn on_delay(&mut self, delay: Duration, base: Duration) {
         let step = base.mul_f64(DELAY_STEP);
         if delay > self.usual_delay {
             self.usual_delay += step.mul_f64(SHORT_SHARE);
@@ -161,7 +161,7 @@ mod tests {
         for &delay in delays_ms.iter().cycle().take(200) {
             let delay = Duration::from_millis(delay);
             noise.on_round(&SAMPLE, Some(BASE + delay), None);
-            noise.on_queue(delay, BASE);
+            noise.on_delay(delay, BASE);
         }
         noise
     }
