@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_lab::trial::{AcceptedBuilds, Build};
 
-/// Set by `scripts/reproduce`, which builds committed code only. Cargo does not provide the commit,
+/// Set by `scripts/reproduce` and `scripts/matrix`, which build committed code only. Cargo does not provide the commit,
 /// and the working directory's commit at run time may differ from the program's.
 const COMMIT: Option<&str> = option_env!("SMIG_COMMIT");
 

@@ -1,7 +1,7 @@
 //! What the runs of one arm in one cell say: the times of the objects, and the rate of the bulk.
 
 use serde::Serialize;
-use smig_stats::Summary;
+use smig_stats::{Run, Summary};
 
 use crate::trial::TrialResult;
 use crate::workload::{ObjectResult, Outcome};
@@ -26,16 +26,23 @@ pub struct Measurement {
     pub p95_ms: f64,
     /// Rate of the bulk while there was any, in Mbit/s; 0 without.
     pub bulk_mbit: f64,
+    /// Rate of the bulk and the objects together during that time, in Mbit/s. An arm that leaves the objects waiting has more
+    /// of the link for its bulk: this is what both leave of the link.
+    pub total_mbit: f64,
     /// Rate of other users, in Mbit/s, if there are any.
     pub other_mbit: Option<f64>,
     /// Number of objects and of bulk transfers that failed.
     pub failed: usize,
+    /// The times of the objects, in milliseconds, by run.
+    #[serde(skip)]
+    pub times_ms: Vec<Run>,
 }
 
 /// Sums over runs.
 #[derive(Debug, Default)]
 struct Sums {
     times_ms: Vec<f64>,
+    object_bytes: f64,
     bulk_bytes: u64,
     bulk_s: f64,
     other_bytes: u64,
@@ -49,20 +56,26 @@ impl Measurement {
     #[must_use]
     pub fn of(results: &[&TrialResult], is_reference: bool) -> Option<Self> {
         let mut sums = Sums::default();
+        let mut times_ms = Vec::new();
         for result in results {
+            let earlier = sums.times_ms.len();
             sums.add(&result.observation.objects, is_reference);
+            times_ms.push(Run { seed: result.seed, values: sums.times_ms[earlier..].to_vec() });
         }
         let summary = Summary::of(&sums.times_ms)?;
-        let mbit = |bytes: u64, seconds: f64| bytes as f64 * 8e-6 / seconds.max(1e-9);
+        let mbit = |bytes: f64, seconds: f64| bytes * 8e-6 / seconds.max(1e-9);
+        let bulk_bytes = if is_reference { 0.0 } else { sums.bulk_bytes as f64 };
         Some(Self {
             runs: results.len(),
             disturbed_runs: results.iter().filter(|result| !result.disturbed.is_empty()).count(),
             objects: summary.n,
             mean_ms: summary.mean,
             p95_ms: summary.p95,
-            bulk_mbit: if is_reference { 0.0 } else { mbit(sums.bulk_bytes, sums.bulk_s) },
-            other_mbit: (sums.other_s > 0.0).then(|| mbit(sums.other_bytes, sums.other_s)),
+            bulk_mbit: mbit(bulk_bytes, sums.bulk_s),
+            total_mbit: mbit(bulk_bytes + sums.object_bytes, sums.bulk_s),
+            other_mbit: (sums.other_s > 0.0).then(|| mbit(sums.other_bytes as f64, sums.other_s)),
             failed: sums.failed,
+            times_ms,
         })
     }
 }
@@ -76,7 +89,10 @@ impl Sums {
         let is_beside_bulk = |object: &ObjectResult| {
             bulk.iter().any(|big| (big.started_ns..big.ended_ns).contains(&object.started_ns))
         };
+        let bulk_spans = spans(&bulk);
         for object in small {
+            let beside_s = overlap_seconds(object, &bulk_spans);
+            self.object_bytes += object.bytes as f64 * beside_s / object.duration_s().max(1e-9);
             if is_reference || is_beside_bulk(object) {
                 self.times_ms.push(object.duration_s() * 1e3);
                 self.failed += usize::from(object.outcome != Outcome::Complete);
@@ -97,17 +113,32 @@ impl Sums {
     }
 }
 
+/// Returns the spans, in nanoseconds, in which at least one of the objects was on its way, in order and apart.
+fn spans(objects: &[&ObjectResult]) -> Vec<(u64, u64)> {
+    let mut all: Vec<_> =
+        objects.iter().map(|object| (object.started_ns, object.ended_ns)).collect();
+    all.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in all {
+        match joined.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
 /// Returns the seconds in which at least one of the objects was on its way.
 fn busy_seconds(objects: &[&ObjectResult]) -> f64 {
-    let mut spans: Vec<_> =
-        objects.iter().map(|object| (object.started_ns, object.ended_ns)).collect();
-    spans.sort_unstable();
-    let (mut busy_ns, mut busy_until) = (0, 0);
-    for (from, to) in spans {
-        busy_ns += to.saturating_sub(from.max(busy_until));
-        busy_until = busy_until.max(to);
-    }
-    busy_ns as f64 / 1e9
+    spans(objects).iter().map(|(from, to)| to - from).sum::<u64>() as f64 / 1e9
+}
+
+/// Returns for how many seconds of these spans the object was on its way.
+fn overlap_seconds(object: &ObjectResult, spans: &[(u64, u64)]) -> f64 {
+    let overlap = |(from, to): &(u64, u64)| {
+        object.ended_ns.min(*to).saturating_sub(object.started_ns.max(*from))
+    };
+    spans.iter().map(overlap).sum::<u64>() as f64 / 1e9
 }
 
 #[cfg(test)]
@@ -159,6 +190,8 @@ mod tests {
         let beside = sums(&objects, false);
         assert_eq!(beside.times_ms, [100.0, 300.0]);
         assert_eq!((beside.bulk_bytes, beside.other_bytes), (3_000_000, 500_000));
+        // Of the object from 3,900 to 4,200 ms a third: the bulk ended at 4,000.
+        assert!((beside.object_bytes - (10_000.0 + 10_000.0 / 3.0)).abs() < 1.0);
         // Overlapping bulk counts once.
         assert!((beside.bulk_s - 3.0).abs() < 1e-9 && (beside.other_s - 3.0).abs() < 1e-9);
         assert_eq!(sums(&objects, true).times_ms.len(), 4, "the reference has all");

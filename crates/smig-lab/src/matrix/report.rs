@@ -1,9 +1,10 @@
 //! Judges the arms of each cell against the goals, and sorts the cells by what was lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
+use smig_stats::{Bootstrap, Contrast, Interval, MIN_RUNS, Run, Statistic};
 
 use super::arm::{Arm, Role, arms};
 use super::measurement::Measurement;
@@ -14,6 +15,9 @@ use crate::trial::TrialResult;
 const MAX_BULK_LOSS: f64 = 0.03;
 /// How much longer the 95th percentile of the objects may take than with the best baseline, as a share.
 const MAX_P95_LOSS: f64 = 0.05;
+
+/// Resampling of the objects' times. One of twenty intervals lies above the true value.
+const P95_INTERVAL: Bootstrap = Bootstrap { resamples: 2_000, level: 0.9, seed: 0x5319 };
 
 /// The share of the link that another user's download is to have beside ours.
 const FAIR_SHARE: RangeInclusive<f64> = 0.45..=0.6;
@@ -55,6 +59,8 @@ impl Goal {
 pub enum Verdict {
     /// Nothing.
     Good,
+    /// The 95th percentile of the objects is above what is tolerated, by no more than chance explains: more repetitions decide.
+    Unclear,
     /// It is not worse than any baseline, but misses the goal.
     MissesGoal,
     /// It leaves another user's download too little of the link, or takes too little itself.
@@ -71,6 +77,7 @@ impl Verdict {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Unclear => "unclear",
             Self::MissesGoal => "misses goal",
             Self::Unfair => "unfair",
             Self::Worse => "worse",
@@ -92,8 +99,13 @@ pub struct ArmReport {
     pub p95_ratio: Option<f64>,
     /// Rate of the bulk, relative to the best baseline's.
     pub rate_ratio: Option<f64>,
+    /// Rate of the bulk and the objects together, relative to the best baseline's. What a baseline's bulk has more because
+    /// it leaves the objects waiting is not in it.
+    pub total_ratio: Option<f64>,
     /// 95th percentile of the objects, relative to the best baseline's.
     pub p95_to_best: Option<f64>,
+    /// Interval of that ratio, by resampling.
+    pub p95_to_best_interval: Option<Interval>,
     /// Share of another user's download of the bytes of both, if there is one.
     pub others_share: Option<f64>,
     /// The verdict, if the arm is judged and there is a baseline.
@@ -125,6 +137,8 @@ pub struct MatrixReport {
     pub cells: Vec<CellReport>,
     /// Number of selected cells without any result.
     pub missing_cells: usize,
+    /// The builds that measured them, in words; published results have one, with a known commit.
+    pub builds: Vec<String>,
 }
 
 impl MatrixReport {
@@ -132,7 +146,10 @@ impl MatrixReport {
     #[must_use]
     pub fn new(campaign: &Campaign, results: &[TrialResult]) -> Self {
         let mut by_cell: BTreeMap<(&str, &str), Vec<&TrialResult>> = BTreeMap::new();
+        let mut builds = BTreeSet::new();
         for result in results.iter().filter(|result| result.id.campaign == campaign.name) {
+            let build = result.origin.as_ref().map(|origin| origin.build.to_string());
+            builds.insert(build.unwrap_or_else(|| "a build that is not recorded".into()));
             let variant = &result.id.variant;
             if let (Some(cell), Some(arm)) = (variant.level("cell"), variant.level("arm")) {
                 by_cell.entry((cell, arm)).or_default().push(result);
@@ -148,7 +165,7 @@ impl MatrixReport {
         let mut cells: Vec<_> = campaign.cells.iter().filter_map(report).collect();
         cells.sort_by(|a, b| b.loss.total_cmp(&a.loss));
         let missing_cells = campaign.cells.len() - cells.len();
-        Self { cells, missing_cells }
+        Self { cells, missing_cells, builds: builds.into_iter().collect() }
     }
 }
 
@@ -210,11 +227,13 @@ impl ArmReport {
     ) -> Self {
         let baselines =
             || all.iter().filter(|(other, _)| other.is_baseline_of(arm) && other.key != arm.key);
-        let best_mbit = baselines()
-            .map(|(_, other)| other.bulk_mbit)
-            .max_by(f64::total_cmp)
-            .filter(|m| *m > 0.0);
-        let best_p95 = baselines().map(|(_, other)| other.p95_ms).min_by(f64::total_cmp);
+        let best = |rate: &dyn Fn(&Measurement) -> f64| {
+            baselines().map(|(_, other)| rate(other)).max_by(f64::total_cmp).filter(|m| *m > 0.0)
+        };
+        let best_mbit = best(&|other| other.bulk_mbit);
+        let best_total_mbit = best(&|other| other.total_mbit);
+        let best_p95 =
+            baselines().map(|(_, other)| other).min_by(|a, b| a.p95_ms.total_cmp(&b.p95_ms));
         let has_neighbour = matches!(cell.level("cross"), Some("cubic" | "bbr"));
         let others_share = measured
             .other_mbit
@@ -226,7 +245,9 @@ impl ArmReport {
             mean_ratio: alone.map(|alone| measured.mean_ms / alone.mean_ms),
             p95_ratio: alone.map(|alone| measured.p95_ms / alone.p95_ms),
             rate_ratio: best_mbit.map(|best| measured.bulk_mbit / best),
-            p95_to_best: best_p95.map(|best| measured.p95_ms / best),
+            total_ratio: best_total_mbit.map(|best| measured.total_mbit / best),
+            p95_to_best: best_p95.map(|best| measured.p95_ms / best.p95_ms),
+            p95_to_best_interval: best_p95.and_then(|best| p95_interval(best, measured)),
             measured: measured.clone(),
             verdict: None,
         };
@@ -236,16 +257,23 @@ impl ArmReport {
         report
     }
 
-    /// Returns how far it is beyond what is tolerated, if it is judged; 1 is the limit.
+    /// Returns how far it is beyond what is tolerated, if it is judged; 1 is the limit, which no difference exceeds that
+    /// chance explains.
     fn loss(&self) -> Option<f64> {
         self.verdict?;
-        let mut bulk = (1.0 / self.rate_ratio?.max(1e-3) - 1.0) / MAX_BULK_LOSS;
+        let mut bulk = (1.0 / self.total_ratio?.max(1e-3) - 1.0) / MAX_BULK_LOSS;
         if self.others_share.is_some() {
             // What ours is to have depends on the other one.
             bulk = 0.0;
         }
         let p95 = (self.p95_to_best? - 1.0) / MAX_P95_LOSS;
-        Some(bulk.max(p95))
+        let most = if self.is_p95_certain() { f64::INFINITY } else { 1.0 };
+        Some(bulk.max(p95.min(most)))
+    }
+
+    /// Returns whether the 95th percentile is above the best baseline's by more than chance explains.
+    fn is_p95_certain(&self) -> bool {
+        self.p95_to_best_interval.is_none_or(|interval| interval.low > 1.0)
     }
 
     fn judge(&self, goal: Option<Goal>) -> Verdict {
@@ -254,8 +282,9 @@ impl ArmReport {
             return Verdict::Failed;
         }
         let is_slower = self.others_share.is_none()
-            && self.rate_ratio.is_some_and(|ratio| 1.0 / ratio.max(1e-9) > 1.0 + MAX_BULK_LOSS);
-        if is_slower || beyond(self.p95_to_best, 1.0 + MAX_P95_LOSS) {
+            && self.total_ratio.is_some_and(|ratio| 1.0 / ratio.max(1e-9) > 1.0 + MAX_BULK_LOSS);
+        let is_later = beyond(self.p95_to_best, 1.0 + MAX_P95_LOSS);
+        if is_slower || is_later && self.is_p95_certain() {
             return Verdict::Worse;
         }
         if self.others_share.is_some_and(|share| !FAIR_SHARE.contains(&share)) {
@@ -264,8 +293,28 @@ impl ArmReport {
         let misses = goal.is_some_and(|goal| {
             beyond(self.mean_ratio, goal.mean)
                 || beyond(self.p95_ratio, goal.p95)
-                || self.rate_ratio.is_some_and(|ratio| ratio < goal.rate)
+                || self.total_ratio.is_some_and(|ratio| ratio < goal.rate)
         });
-        if misses { Verdict::MissesGoal } else { Verdict::Good }
+        match (misses, is_later) {
+            (true, _) => Verdict::MissesGoal,
+            (false, true) => Verdict::Unclear,
+            (false, false) => Verdict::Good,
+        }
     }
+}
+
+/// Returns the interval of the 95th percentile relative to another's. Entire runs are resampled where there are enough of
+/// them, otherwise objects, which is too sure of itself: objects of one run met the same queue.
+fn p95_interval(baseline: &Measurement, measured: &Measurement) -> Option<Interval> {
+    let has_runs = |side: &Measurement| side.times_ms.len() >= MIN_RUNS;
+    let units = |side: &Measurement| {
+        if has_runs(baseline) && has_runs(measured) {
+            return side.times_ms.clone();
+        }
+        let times = side.times_ms.iter().flat_map(|run| &run.values);
+        (0..).zip(times).map(|(seed, time)| Run { seed, values: vec![*time] }).collect()
+    };
+    let statistic = Statistic::Quantile(0.95);
+    let (baseline, measured) = (units(baseline), units(measured));
+    P95_INTERVAL.contrast(&baseline, &measured, statistic, Contrast::Ratio)?.interval
 }

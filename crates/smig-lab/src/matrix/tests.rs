@@ -96,8 +96,10 @@ fn measurement(mean_ms: f64, p95_ms: f64, bulk_mbit: f64) -> Measurement {
         mean_ms,
         p95_ms,
         bulk_mbit,
+        total_mbit: bulk_mbit,
         other_mbit: None,
         failed: 0,
+        times_ms: Vec::new(),
     }
 }
 
@@ -150,6 +152,37 @@ fn an_arm_is_judged_against_the_best_baseline_and_the_goal() {
 }
 
 #[test]
+fn bytes_of_objects_that_a_baseline_leaves_waiting_are_no_loss() {
+    let mut moved = measurement(64.0, 68.0, 9.1);
+    moved.total_mbit = 9.4;
+    assert_eq!(verdict(moved, &[]), Some(Verdict::Good));
+}
+
+#[test]
+fn a_percentile_that_chance_explains_is_not_called_worse() {
+    let with_times = |p95_ms, times: &[f64]| {
+        let values = times.repeat(5);
+        let times_ms = vec![smig_stats::Run { seed: 1, values }];
+        Measurement { times_ms, ..measurement(64.0, p95_ms, 9.45) }
+    };
+    let judge = |moved| {
+        let measured = [
+            ("alone", measurement(60.0, 61.0, 0.0)),
+            ("off", with_times(70.0, &[60.0, 61.0, 62.0, 70.0])),
+            ("moved", moved),
+        ];
+        report(&[], &measured).arm("moved").unwrap().verdict
+    };
+    // One object of twenty was late.
+    let mut times = [60.0, 61.0, 62.0, 64.0].repeat(5);
+    times[19] = 90.0;
+    let mut by_chance = with_times(76.0, &[]);
+    by_chance.times_ms[0].values = times;
+    assert_eq!(judge(by_chance), Some(Verdict::Unclear));
+    assert_eq!(judge(with_times(78.0, &[76.0, 77.0, 78.0, 78.0])), Some(Verdict::Worse));
+}
+
+#[test]
 fn beside_another_download_the_share_is_judged_and_not_the_rate() {
     let neighbour = [("cross", "cubic")];
     let with_other = |bulk_mbit, other_mbit| Measurement {
@@ -189,7 +222,7 @@ fn the_winner_has_most_rate_for_its_delay_and_the_loss_counts_from_the_limit() {
     assert_eq!(report.winner, Some("lowat"));
     assert_eq!(report.arm("moved").unwrap().p95_ratio, Some(2.1));
     assert!((report.loss - (9.5 / 8.0 - 1.0) / 0.03).abs() < 1e-9, "{}", report.loss);
-    let matrix = MatrixReport { cells: vec![report], missing_cells: 0 };
+    let matrix = MatrixReport { cells: vec![report], missing_cells: 0, builds: vec![] };
     let text = smig_chart::table::to_text(&to_table(&matrix));
     assert!(text.contains("2.10") && text.contains("84.2 %") && text.contains("worse"), "{text}");
     assert_eq!(to_csv_table(&matrix).rows.len(), 4);

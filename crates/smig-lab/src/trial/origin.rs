@@ -82,8 +82,8 @@ pub enum BuildsError {
     NotRecorded(usize),
     /// The program was built without a commit.
     #[error(
-        "the results are of a build without a known commit; build with `scripts/reproduce`, or \
-         accept them with --any-build"
+        "the results are of a build without a known commit; build with `scripts/reproduce` \
+         or `scripts/matrix`, or accept them with --any-build"
     )]
     NoCommit,
     /// The results are from several builds.
