@@ -113,6 +113,17 @@ pub fn beside(
     cell
 }
 
+/// Returns a link of 10 Mbit/s on which a download of others has filled the queue for a second when ours begins, and whose
+/// first seconds count.
+#[must_use]
+pub fn latecomer(rtt_ms: u64, queue: usize, algorithm: Algorithm, other: Algorithm) -> Cell {
+    let mut cell = wired("late", 10_000, rtt_ms, queue, algorithm);
+    cell.name = format!("late-{rtt_ms}ms-{queue}/{algorithm:?}+{other:?}").to_lowercase();
+    cell.cross = vec![CrossTraffic::Download { algorithm: other, start: ms(0), end: NEVER }];
+    cell.measured = (BULK_START, ms(13_000));
+    cell
+}
+
 fn changed(mut cell: Cell, change: impl FnOnce(&mut Cell)) -> Cell {
     change(&mut cell);
     cell
@@ -221,6 +232,10 @@ fn neighbour_cells() -> Vec<Cell> {
             ("ours-first-500", 500, 8_000),
         ] {
             cells.push(beside(name, queue, ours, theirs, start));
+        }
+        // About one, one and a half and twelve bandwidth-delay products; one with other round trips.
+        for (rtt_ms, queue) in [(50, 42), (50, 60), (50, 500), (20, 17), (100, 84)] {
+            cells.push(latecomer(rtt_ms, queue, ours, theirs));
         }
     }
     cells

@@ -72,7 +72,9 @@ impl Pacer {
             PacerState::Startup => self.cap = self.cap.max(self.rate * STARTUP_GAIN),
             PacerState::Bounded => self.bound(now, sample, queue),
             PacerState::Sharing(sharing) => {
-                (self.cap, self.max_in_flight) = sharing.bounds(now, base, &self.alone);
+                // A late process has that much less of what it knows to be in flight.
+                let time = base + self.counted_lateness();
+                (self.cap, self.max_in_flight) = sharing.bounds(now, time, &self.alone);
             }
         }
         let least = MIN_IN_FLIGHT_PACKETS * f64::from(sample.mss);

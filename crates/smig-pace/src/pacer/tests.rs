@@ -69,3 +69,30 @@ fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
         assert_eq!(sample_at(&mut pacer, 7 * count, RTT * 3 / 2), u64::MAX);
     }
 }
+
+#[test]
+fn a_late_process_keeps_its_part_beside_others() {
+    let bound_after = |late: u64| {
+        let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
+        pacer.alone.reset(Instant::from_nanos(0), 1_250_000.0);
+        pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100);
+        for count in 0..20 {
+            let millis = count * (7 + late);
+            let sample = RateSample {
+                acknowledged: millis * 600,
+                sent: millis * 600 + 60_000,
+                rtt: RTT * 2,
+                in_flight: 60_000,
+                rtt_deviation: Duration::ZERO,
+                min_rtt: RTT,
+                retransmitted: 0,
+                mss: 1448,
+            };
+            pacer.on_sample(Instant::from_nanos(millis * 1_000_000), sample);
+        }
+        pacer.bounds().max_in_flight
+    };
+    let (on_time, late) = (bound_after(0), bound_after(60));
+    // 55 % of the rate, for the time by which it is late.
+    assert!(late >= on_time + 687 * 55, "{late} instead of {on_time}");
+}

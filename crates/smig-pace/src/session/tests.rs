@@ -31,6 +31,12 @@ struct TestConn {
     write_calls: u64,
 }
 
+impl TestConn {
+    fn with_bulk() -> Self {
+        Self { has_bulk: true, ..Self::default() }
+    }
+}
+
 /// Connections that share a bottleneck: what is written arrives in order, at its rate.
 #[derive(Debug)]
 struct Path {
@@ -41,19 +47,33 @@ struct Path {
     /// What is in flight, and when its acknowledgement arrives: connection, bytes.
     flight: VecDeque<(Instant, usize, u64)>,
     measured: u64,
+    /// Others keep the queue full.
+    has_others: bool,
 }
 
 impl Path {
     fn new(conns: usize) -> Self {
-        let conn = |_| TestConn { has_bulk: true, ..TestConn::default() };
-        let conns = (0..conns).map(conn).collect();
         let start = at_ms(1000);
-        Self { now: start, conns, busy_until: start, flight: VecDeque::new(), measured: 0 }
+        Self {
+            now: start,
+            conns: (0..conns).map(|_| TestConn::with_bulk()).collect(),
+            busy_until: start,
+            flight: VecDeque::new(),
+            measured: 0,
+            has_others: false,
+        }
+    }
+
+    /// Returns until when others' packets keep the bottleneck busy: their queue changes, as that of a window does.
+    fn others_until(&self) -> Instant {
+        let millis = self.now.as_nanos() / 1_000_000;
+        let queue = Duration::from_millis(40 + millis % 400 / 10);
+        self.now + if self.has_others { queue } else { Duration::ZERO }
     }
 
     fn send(&mut self, index: usize, bytes: u64) {
         self.conns[index].in_flight += bytes;
-        self.busy_until = self.busy_until.max(self.now) + time_of(bytes, RATE);
+        self.busy_until = self.busy_until.max(self.others_until()) + time_of(bytes, RATE);
         self.flight.push_back((self.busy_until + RTT, index, bytes));
     }
 
@@ -63,8 +83,7 @@ impl Path {
             && at <= to
         {
             self.flight.pop_front();
-            let conn = &mut self.conns[index];
-            if !conn.is_dead {
+            if let Some(conn) = self.conns.get_mut(index).filter(|conn| !conn.is_dead) {
                 conn.in_flight -= bytes;
                 conn.acknowledged += bytes;
             }
@@ -76,7 +95,7 @@ impl Path {
     }
 
     fn queue(&self) -> Duration {
-        self.busy_until.saturating_duration_since(self.now)
+        self.busy_until.max(self.others_until()).saturating_duration_since(self.now)
     }
 }
 
@@ -204,6 +223,13 @@ impl Process {
         let before = self.path.bulk_written();
         self.advance(time);
         self.path.bulk_written().iter().zip(before).map(|(after, before)| after - before).collect()
+    }
+}
+
+impl Process {
+    /// Returns the bytes of bulk that all connections wrote within this time.
+    fn written_in_all(&mut self, time: Duration) -> u64 {
+        self.written_in(time).iter().sum()
     }
 }
 
@@ -354,4 +380,40 @@ fn pacing_ends_some_time_after_the_last_bulk() {
     process.path.conns[0].has_bulk = false;
     process.path.advance(process.path.now + 10 * SECOND);
     assert!(process.run(0).is_some_and(|bounds| bounds != Bounds::NONE));
+}
+
+/// Beside others, on a path whose rate is known.
+fn sharing(conns: usize) -> Process {
+    let mut process = Process::new(conns);
+    process.advance(5 * SECOND);
+    process.path.has_others = true;
+    process.advance(5 * SECOND);
+    let written = process.written_in(5 * SECOND).iter().sum();
+    assert!((RATE * 5 / 100 * 40..RATE * 5 / 100 * 60).contains(&written), "{written}");
+    process
+}
+
+#[test]
+fn a_connection_that_joins_or_leaves_beside_others_does_not_change_the_sessions_part() {
+    let mut process = sharing(1);
+    process.path.conns.push(TestConn::with_bulk());
+    let written = process.written_in_all(5 * SECOND);
+    assert!((RATE * 5 / 100 * 40..RATE * 5 / 100 * 60).contains(&written), "{written}");
+    let both = process.written_in(5 * SECOND);
+    assert!(both[0].abs_diff(both[1]) <= 20 * u64::from(MSS), "{both:?}");
+    // Its bytes in flight disappear from the sum.
+    process.path.conns.pop();
+    let written = process.written_in_all(5 * SECOND);
+    assert!((RATE * 5 / 100 * 40..RATE * 5 / 100 * 60).contains(&written), "{written}");
+}
+
+#[test]
+fn others_that_leave_are_noticed_although_a_connection_closed_meanwhile() {
+    let mut process = sharing(2);
+    process.path.conns.pop();
+    process.path.has_others = false;
+    process.advance(3 * SECOND);
+    let written = process.written_in_all(5 * SECOND);
+    assert!(written > RATE * 5 / 100 * 97, "{written}");
+    assert!(process.path.queue() < Duration::from_millis(15), "{:?}", process.path.queue());
 }
