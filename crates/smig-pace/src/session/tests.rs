@@ -355,3 +355,17 @@ fn pacing_ends_some_time_after_the_last_bulk() {
     process.path.advance(process.path.now + 10 * SECOND);
     assert!(process.run(0).is_some_and(|bounds| bounds != Bounds::NONE));
 }
+
+#[test]
+fn a_process_that_misses_its_deadlines_writes_ahead_although_it_samples_in_time() {
+    // A sample is due each 6.25 ms, a piece each 2.3 ms.
+    let mut process = Process::new(1);
+    for _ in 0..20 {
+        process.path.advance(process.path.now + Duration::from_millis(7));
+        process.run(0);
+    }
+    assert!(process.pacer.bounds().write_ahead > 0, "{:?}", process.pacer.bounds());
+    let mut punctual = Process::new(1);
+    punctual.advance(SECOND);
+    assert_eq!(punctual.pacer.bounds().write_ahead, 0);
+}
