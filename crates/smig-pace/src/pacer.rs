@@ -129,9 +129,16 @@ impl Pacer {
         Bounds {
             rate: bounded(self.cap),
             max_in_flight: bounded(self.max_in_flight),
-            write_ahead: (self.capacity * self.counted_lateness().as_secs_f64()) as u64,
+            write_ahead: (self.ahead_rate() * self.counted_lateness().as_secs_f64()) as u64,
             path_rate: bounded(self.capacity),
         }
+    }
+
+    /// Returns the rate at which bulk is written ahead of a late process: at startup the path's is not known yet, and what
+    /// is sent must be able to grow.
+    fn ahead_rate(&self) -> f64 {
+        let is_growing = matches!(self.state, PacerState::Startup) && self.cap.is_finite();
+        if is_growing { self.cap.max(self.capacity) } else { self.capacity }
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
@@ -156,6 +163,11 @@ impl Pacer {
         self.delivery.clear();
     }
 
+    /// Records that the process ran so long after the time at which it was due.
+    pub fn on_late(&mut self, late: Duration) {
+        self.lateness = self.lateness.max(late).min(MAX_LATENESS);
+    }
+
     fn schedule_sample(&mut self, now: Instant) {
         self.next_sample = now + (self.base.value() / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
     }
@@ -163,8 +175,8 @@ impl Pacer {
     /// Takes a sample and updates the bounds.
     pub fn on_sample(&mut self, now: Instant, sample: RateSample) {
         if !self.is_idle {
-            let late = now.saturating_duration_since(self.next_sample);
-            self.lateness = late.max(self.lateness * 31 / 32).min(MAX_LATENESS);
+            self.lateness = self.lateness * 31 / 32;
+            self.on_late(now.saturating_duration_since(self.next_sample));
         }
         self.schedule_sample(now);
         self.is_idle = false;

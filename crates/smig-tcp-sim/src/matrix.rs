@@ -215,6 +215,59 @@ fn odd_cells() -> Vec<Cell> {
     cells
 }
 
+/// Fast links that lose packets, with a queue of one bandwidth-delay product.
+fn fast_lossy_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (mbit, rtts) in [(100, [5, 20, 80]), (500, [5, 20, 50])] {
+        for (rtt_ms, loss) in rtts.into_iter().flat_map(|rtt| [(rtt, 0.001), (rtt, 0.01)]) {
+            for algorithm in [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr] {
+                let name = format!("lossy-{mbit}M-{rtt_ms}ms-{}%", loss * 100.0);
+                let packets = usize::try_from(mbit * rtt_ms / 12).unwrap_or(usize::MAX);
+                let mut cell = wired(&name, mbit * 1_000, rtt_ms, packets, algorithm);
+                cell.path.forward.loss = Some(LossSpec::Random(loss));
+                cells.push(cell);
+            }
+        }
+    }
+    cells
+}
+
+/// Round trips by satellite, and a queue of seconds.
+fn long_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        cells.push(wired("1M-600ms-50", 1_000, 600, 50, algorithm));
+        for (mbit, packets) in [(10, 2_000), (30, 6_000)] {
+            let name = format!("{mbit}M-600ms-codel");
+            let mut cell = wired(&name, mbit * 1_000, 600, packets, algorithm);
+            cell.path.forward.discipline = Qdisc::codel();
+            cells.push(cell);
+        }
+        cells.push(wired("1M-20ms-1000", 1_000, 20, 1_000, algorithm));
+    }
+    let mut deep = beside("theirs-first-1000", 1_000, Algorithm::Cubic, Algorithm::Cubic, 0);
+    for direction in [&mut deep.path.forward, &mut deep.path.reverse] {
+        direction.rate = RateSpec::Constant(Rate::kbit(1_000));
+    }
+    cells.push(deep);
+    cells
+}
+
+/// Fast links, and a process that waits for a CPU.
+fn busy_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (mbit, rtt_ms) in [(100, 20), (500, 5), (500, 20), (500, 50)] {
+        for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+            let packets = usize::try_from(mbit * rtt_ms / 12).unwrap_or(usize::MAX);
+            let name = format!("busy-{mbit}M-{rtt_ms}ms");
+            let mut cell = wired(&name, mbit * 1_000, rtt_ms, packets, algorithm);
+            cell.schedule = Some(Schedule { run: ms(1), period: ms(6) });
+            cells.push(cell);
+        }
+    }
+    cells
+}
+
 /// Others' downloads.
 fn neighbour_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -262,5 +315,14 @@ fn size_cells() -> Vec<Cell> {
 /// All of them.
 #[must_use]
 pub fn cells() -> Vec<Cell> {
-    [plain_cells(), odd_cells(), neighbour_cells(), size_cells()].concat()
+    [
+        plain_cells(),
+        odd_cells(),
+        fast_lossy_cells(),
+        long_cells(),
+        busy_cells(),
+        neighbour_cells(),
+        size_cells(),
+    ]
+    .concat()
 }

@@ -147,6 +147,20 @@ fn a_starved_process_sends_at_least_half_of_what_an_unbounded_one_does() {
 }
 
 #[test]
+fn a_process_that_waits_a_few_milliseconds_for_a_cpu_fills_fast_links() {
+    // With room for delays of 10 ms and more alone: 0.72 and 0.40.
+    check_both("busy-100m-20ms/cubic", 1, (1.3, 1.35, 0.97));
+    check_both("busy-100m-20ms/bbr", 1, (1.25, 1.4, 0.97));
+}
+
+#[test]
+fn random_loss_on_fast_links_costs_nothing_beyond_what_congestion_control_loses() {
+    // 0.91 on the shared connection where bbr forgets the path's rate in PROBE_RTT, which Linux' does not.
+    check_both("lossy-100m-20ms-1%/bbr", 1, (1.6, 2.0, 0.97));
+    check_both("lossy-100m-20ms-0.1%/cubic", 1, (1.7, 2.3, 0.97));
+}
+
+#[test]
 fn behind_a_policer_responses_are_not_much_delayed_and_bulk_keeps_most_of_its_rate() {
     check_both("policer/cubic", 1, (4.0, 15.0, 0.85));
 }

@@ -33,7 +33,7 @@ const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
 /// Time after which a process that runs on time knows what has arrived: its timer, and its checks.
 const CHECK_TIME: Duration = Duration::from_millis(5);
 /// Beyond that, the bounds allow for lateness of the process from this on.
-const MIN_LATENESS: Duration = Duration::from_millis(10);
+const MIN_LATENESS: Duration = Duration::from_millis(3);
 
 impl Pacer {
     /// The queue that bulk keeps, as time: it must not run empty when the rate rises.

@@ -417,3 +417,17 @@ fn others_that_leave_are_noticed_although_a_connection_closed_meanwhile() {
     assert!(written > RATE * 5 / 100 * 97, "{written}");
     assert!(process.path.queue() < Duration::from_millis(15), "{:?}", process.path.queue());
 }
+
+#[test]
+fn a_process_that_misses_its_deadlines_writes_ahead_although_it_samples_in_time() {
+    // A sample is due each 6.25 ms, a piece each 2.3 ms.
+    let mut process = Process::new(1);
+    for _ in 0..20 {
+        process.path.advance(process.path.now + Duration::from_millis(7));
+        process.run(0);
+    }
+    assert!(process.pacer.bounds().write_ahead > 0, "{:?}", process.pacer.bounds());
+    let mut punctual = Process::new(1);
+    punctual.advance(SECOND);
+    assert_eq!(punctual.pacer.bounds().write_ahead, 0);
+}

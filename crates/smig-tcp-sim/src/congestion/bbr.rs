@@ -360,6 +360,10 @@ impl CongestionControl for Bbr {
         }
     }
 
+    fn is_rate_limited(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
+
     fn cwnd(&self) -> f64 {
         self.cwnd
     }

@@ -79,6 +79,10 @@ pub(crate) trait CongestionControl: Debug {
     fn on_undo(&mut self);
     /// Sends again after nothing was in flight.
     fn on_restart_from_idle(&mut self, now: Time, is_app_limited: bool);
+    /// Whether it sends so little on purpose that what is delivered does not show the path's rate.
+    fn is_rate_limited(&self) -> bool {
+        false
+    }
     /// Packets.
     fn cwnd(&self) -> f64;
     /// Packets per second, if the algorithm itself paces.

@@ -198,6 +198,9 @@ impl Sender {
             max_in_flight: self.max_in_flight as f64,
         };
         self.congestion.on_ack(&event);
+        if self.congestion.is_rate_limited() {
+            self.delivery.on_app_limited(self.scoreboard.in_flight() as f64);
+        }
         if has_advanced || count > 0.0 {
             self.backoff = 0;
             self.probe_sent = false;
