@@ -15,6 +15,7 @@
 //! | `sharing` | whose queue it is, and the fair part of the path beside others |
 //! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
 //! | `pacer` | [`Pacer`]: measures the path and sets the bounds, which keep the queue short in the long run |
+//! | `unsent` | [`UnsentLimit`]: how much unsent data a connection's socket may hold |
 //! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written within the bounds; it yields to interactive data for as long as that occupies the path |
 //! | `session` | [`SessionPacer`]: measures when that is due, and writes the pieces that are allowed, the connections in turns |
 
@@ -29,6 +30,7 @@ mod rate;
 mod sample;
 mod session;
 mod sharing;
+mod unsent;
 
 pub use bounds::Bounds;
 pub use bucket::BulkBucket;
@@ -36,3 +38,4 @@ pub use conn::{PacedConn, PacedConns};
 pub use pacer::{MIN_PACED_RTT, Pacer};
 pub use sample::{ConnSample, RateSample};
 pub use session::SessionPacer;
+pub use unsent::UnsentLimit;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_link::Time;
-use smig_pace::{Bounds, ConnSample, PacedConn, PacedConns, Pacer, SessionPacer};
+use smig_pace::{Bounds, ConnSample, PacedConn, PacedConns, Pacer, SessionPacer, UnsentLimit};
 use smig_proto::Instant;
 
 use crate::network::Network;
@@ -84,6 +84,9 @@ struct Connections {
     paced: [PacedConn; 2],
     /// The connection of bulk takes no more while it has this unsent (TCP_NOTSENT_LOWAT).
     max_unsent: u64,
+    /// That limit as the driver sets it for bounded bulk, by connection; and the bounds.
+    unsent: [UnsentLimit; 2],
+    bounds: Option<Bounds>,
     /// It took no more: the process runs when half of that is left.
     is_blocked: bool,
     /// The download was requested, and the process has not run since.
@@ -146,6 +149,8 @@ impl PacedConns for ConnTurn<'_> {
 
     fn measure(&mut self, index: usize) -> ConnSample {
         let info = self.network.info(self.conns.flows[index]);
+        let is_for_bulk = self.conns.paced[index].is_for_bulk();
+        self.conns.unsent[index].update(info.delivery_rate, is_for_bulk, self.conns.bounds);
         ConnSample {
             acknowledged: info.acknowledged,
             in_flight: info.in_flight,
@@ -164,6 +169,7 @@ impl PacedConns for ConnTurn<'_> {
 
     fn write(&mut self, _: usize, piece_bytes: u64) -> u64 {
         let unsent = self.network.unsent(self.conns.flows[self.conns.bulk]);
+        self.conns.max_unsent = self.conns.unsent[self.conns.bulk].bytes().into();
         self.conns.is_blocked = unsent >= self.conns.max_unsent;
         if self.conns.is_blocked { 0 } else { self.conns.write_bulk(self.network, piece_bytes) }
     }
@@ -199,6 +205,8 @@ impl Session {
                 arrived: [0; 2],
                 paced,
                 max_unsent: MIN_UNSENT_BYTES,
+                unsent: [UnsentLimit::new(MIN_UNSENT_BYTES as u32); 2],
+                bounds: None,
                 is_blocked: false,
                 is_requested: false,
             },
@@ -289,11 +297,10 @@ impl Session {
             }
             Release::Bounded => {
                 network.set_pacing_cap(flow, kernel_rate(bounds));
-                if bounds.rate == u64::MAX {
+                self.conns.bounds = (bounds.rate != u64::MAX).then_some(bounds);
+                if self.conns.bounds.is_none() {
                     return self.fill(network, UNSENT_MS[usize::from(is_own)]);
                 }
-                // The kernel takes no more than the window lets it send soon.
-                self.conns.max_unsent = MIN_UNSENT_BYTES + bounds.write_ahead;
                 let mut turn = ConnTurn { conns: &mut self.conns, network };
                 self.pacer.release(now, &mut turn);
             }

@@ -141,8 +141,9 @@ fn many_small_messages_do_not_hold_bulk_back() {
 }
 
 #[test]
-fn a_starved_process_sends_at_least_half_of_what_an_unbounded_one_does() {
-    check_both("starved/cubic", 1, (1.3, 1.3, 0.5));
+fn a_starved_process_sends_nearly_what_an_unbounded_one_does() {
+    // The socket must take what is written ahead while the process does not run.
+    check_both("starved/cubic", 1, (1.3, 1.3, 0.9));
     check_both("starved/bbr", 1, (1.3, 1.3, 0.8));
 }
 

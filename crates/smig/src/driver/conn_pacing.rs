@@ -3,7 +3,7 @@
 //! What is in the socket can no longer be reordered, so little is written ahead of what the path carries, and less while
 //! bulk is bounded. The kernel paces only what the bounds allow to be written before it is due.
 
-use smig_pace::{Bounds, PacedConn};
+use smig_pace::{Bounds, PacedConn, UnsentLimit};
 use smig_proto::{ConnectionRole, Transmitted};
 use tokio::net::TcpStream;
 
@@ -14,15 +14,6 @@ use crate::socket::{self, PacingRate, SocketOptions};
 const MIN_BATCH_BYTES: usize = 16 << 10;
 /// Bytes taken at a time while the socket accepts everything.
 pub(super) const MAX_BATCH_BYTES: usize = 256 << 10;
-/// Unsent data that the socket may hold, where it cannot be reordered, in milliseconds at the delivery rate.
-const UNSENT_MS: u64 = 4;
-/// The same where only bulk is sent, and it is not bounded: it must not run dry while this process waits for a CPU.
-const BULK_UNSENT_MS: u64 = 24;
-/// Smallest value for TCP_NOTSENT_LOWAT while bulk is released piece by piece: hardly anything waits in the socket
-/// then, and what does should be short if congestion control allows less.
-const MIN_RELEASE_LOWAT_BYTES: u32 = 4 << 10;
-/// Maximum value for TCP_NOTSENT_LOWAT.
-const MAX_NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// Bytes of interactive data after which a piece of bulk is due, although there is more interactive data.
 const MAX_INTERACTIVE_RUN_BYTES: usize = 64 << 10;
 
@@ -32,9 +23,8 @@ pub(super) struct ConnPacing {
     /// The bounds within which bulk is released, if it is limited.
     bounds: Option<Bounds>,
     rate: PacingRate,
-    /// TCP_NOTSENT_LOWAT: the role's, and the current one. Zero is the system's default.
-    notsent_lowat: u32,
-    applied_lowat: u32,
+    /// TCP_NOTSENT_LOWAT.
+    unsent: UnsentLimit,
     batch_bytes: usize,
     min_batch_bytes: usize,
     bytes_since_sample: usize,
@@ -50,8 +40,7 @@ impl Default for ConnPacing {
             paced: PacedConn::default(),
             bounds: None,
             rate: PacingRate::new(None),
-            notsent_lowat: 0,
-            applied_lowat: 0,
+            unsent: UnsentLimit::default(),
             batch_bytes: MIN_BATCH_BYTES,
             min_batch_bytes: MIN_BATCH_BYTES,
             bytes_since_sample: 0,
@@ -71,8 +60,7 @@ impl ConnPacing {
         options: &SocketOptions,
     ) {
         self.paced.set_for_bulk(role == ConnectionRole::Bulk);
-        self.notsent_lowat = options.notsent_lowat.unwrap_or(0);
-        self.applied_lowat = self.notsent_lowat;
+        self.unsent = UnsentLimit::new(options.notsent_lowat.unwrap_or(0));
         self.rate.lift(tcp);
         socket::apply(tcp, options);
         (self.rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
@@ -88,10 +76,12 @@ impl ConnPacing {
         } else {
             self.rate.lift(tcp);
         }
-        if bounds.rate == u64::MAX && self.bounds.is_some() && self.notsent_lowat > 0 {
-            // The next sample may be far: this one was set for the bounds.
-            self.applied_lowat = self.notsent_lowat;
-            socket::set_notsent_lowat(tcp, self.notsent_lowat);
+        // The next sample may be far: the current limit was set for the bounds.
+        if bounds.rate == u64::MAX
+            && self.bounds.is_some()
+            && let Some(usual) = self.unsent.reset()
+        {
+            socket::set_notsent_lowat(tcp, usual);
         }
         self.bounds = is_bounded.then_some(bounds);
     }
@@ -153,24 +143,11 @@ impl ConnPacing {
     /// Takes the delivery rate, bytes per second, and sets TCP_NOTSENT_LOWAT to what it sends in a few milliseconds.
     pub(super) fn on_sample(&mut self, tcp: &TcpStream, delivery_rate: Option<u64>) {
         self.bytes_since_sample = 0;
-        let Some(rate) = delivery_rate.filter(|_| self.notsent_lowat > 0) else { return };
-        let is_unbounded_bulk = self.paced.is_for_bulk() && self.bounds.is_none();
-        let millis = if is_unbounded_bulk { BULK_UNSENT_MS } else { UNSENT_MS };
-        let lowat = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let (min_lowat, ahead) = match self.bounds {
-            Some(bounds) => (self.notsent_lowat.min(MIN_RELEASE_LOWAT_BYTES), bounds.write_ahead),
-            None => (self.notsent_lowat, 0),
-        };
-        let ahead = u32::try_from(ahead).unwrap_or(MAX_NOTSENT_LOWAT_BYTES);
-        let target = lowat
-            .saturating_add(ahead)
-            .clamp(min_lowat, MAX_NOTSENT_LOWAT_BYTES.max(self.notsent_lowat));
-        // Follow changes of the rate, not its noise.
-        let current = self.applied_lowat;
-        if target > current.saturating_mul(2) || target < current / 2 {
-            self.applied_lowat = target;
-            socket::set_notsent_lowat(tcp, target);
-            self.min_batch_bytes = (target as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
+        let Some(rate) = delivery_rate else { return };
+        let is_for_bulk = self.paced.is_for_bulk();
+        if let Some(limit) = self.unsent.update(rate, is_for_bulk, self.bounds) {
+            socket::set_notsent_lowat(tcp, limit);
+            self.min_batch_bytes = (limit as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
         }
     }
 }
