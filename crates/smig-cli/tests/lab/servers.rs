@@ -72,10 +72,13 @@ until = \"dropped\"
 clients.user = { kind = \"http1\", connections = 3 }
 [variants.scheme.pool]
 clients.user = { kind = \"h2\", connections = 2, priorities = \"sent\" }
+# The download lasts until its second connection has joined, on a loaded machine too.
 [variants.scheme.client]
+workload.transfers.big.size = \"60MB\"
 clients.user.migrate = \"at:100kB\"
 servers.main.settings.migration.mode = \"never\"
 [variants.scheme.server]
+workload.transfers.big.size = \"60MB\"
 servers.main.settings.migration.mode = \"at:100kB\"
 ";
     let file = sandbox
@@ -119,7 +122,8 @@ servers.main.settings.migration.mode = \"at:100kB\"
         }
         if scheme == "client" || scheme == "server" {
             let big = objects_named("big").next().unwrap();
-            assert!(!big.migrations.is_empty(), "{scheme}: {big:#?}");
+            let events = &result.server_events;
+            assert!(!big.migrations.is_empty(), "{scheme}: {big:#?}\n{events:#?}");
         }
     }
 }
