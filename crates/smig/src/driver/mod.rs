@@ -13,6 +13,8 @@ mod conn_set;
 mod pacing;
 mod report;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::future::Future;
@@ -54,6 +56,9 @@ pub(crate) trait SessionHandler {
     fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
+    /// Returns whether [`SessionHandler::on_turn`] would do nothing in a turn that follows at once, in which nothing else
+    /// happens.
+    fn is_settled(&self) -> bool;
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the task may end. Called only when the session has no connection: a server's session closes its
@@ -95,6 +100,7 @@ impl<A: SessionHandler> Driver<A> {
         Self { session, conns, handler, mailbox, timer: Timer::default(), woken_slots: Vec::new() }
     }
 
+    /// Does all that there is to do now. Returns `Progress::Yes` if there may be more.
     fn run_turn(&mut self, cx: &mut Context<'_>) -> Progress {
         let now = clock::now();
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
@@ -104,10 +110,19 @@ impl<A: SessionHandler> Driver<A> {
         progress = progress.or(self.receive(cx, now));
         let Self { session, conns, handler, .. } = self;
         handler.on_turn(&mut TurnCx { session, conns, now });
-        progress = progress.or(self.handle_events(now));
+        let mut late_progress = self.handle_events(now);
         progress = progress.or(self.conns.transmit(&mut self.session, now, cx));
-        progress = progress.or(self.handle_events(now));
-        progress.or(self.conns.advance_close(&mut self.session, now, cx))
+        late_progress = late_progress.or(self.handle_events(now));
+        late_progress = late_progress.or(self.conns.advance_close(&mut self.session, now, cx));
+        match progress.or(late_progress) {
+            // Most turns read a few requests and write their responses. Another one would find nothing.
+            Progress::Yes if late_progress == Progress::No && self.is_settled() => Progress::No,
+            progress => progress,
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.handler.is_settled() && self.conns.is_settled(&self.session)
     }
 
     /// Handles the commands and the streams that were woken.
