@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use smig_proto::{Event, Instant, Session};
 
-use crate::clock;
+use crate::clock::TurnClock;
 use crate::mailbox::{Mailbox, Slot, Woken};
 
 pub(crate) use conn::DetachedConn;
@@ -101,8 +101,8 @@ impl<A: SessionHandler> Driver<A> {
     }
 
     /// Does all that there is to do now. Returns `Progress::Yes` if there may be more.
-    fn run_turn(&mut self, cx: &mut Context<'_>) -> Progress {
-        let now = clock::now();
+    fn run_turn(&mut self, cx: &mut Context<'_>, clock: &TurnClock) -> Progress {
+        let now = clock.begin_turn();
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
@@ -182,8 +182,9 @@ impl<A: SessionHandler> Future for Driver<A> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.mailbox.notifier().begin_poll(cx.waker());
+        let clock = TurnClock::new();
         for _ in 0..MAX_TURNS_PER_POLL {
-            if this.run_turn(cx) == Progress::Yes {
+            if this.run_turn(cx, &clock) == Progress::Yes {
                 continue;
             }
             if this.conns.is_empty() && this.handler.is_done() {

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::clock;
 use crate::connection::ConnectionInfo;
 use crate::socket::SocketOptions;
 use crate::transport::Transport;
