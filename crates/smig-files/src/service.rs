@@ -41,6 +41,7 @@ use crate::root::{Blocking, Root};
 pub struct Files {
     shared: Arc<FilesState>,
     headers: HeaderPlace,
+    clock: fn() -> Instant,
 }
 
 /// Where a response with a complete file has its header fields.
@@ -77,6 +78,7 @@ impl Files {
         Ok(Self {
             shared: Arc::new(FilesState { document_root, budget, caches: ThreadLocal::new() }),
             headers: HeaderPlace::Head,
+            clock: Instant::now,
         })
     }
 
@@ -86,6 +88,14 @@ impl Files {
     #[must_use]
     pub fn with_shared_headers(self) -> Self {
         Self { headers: HeaderPlace::Body, ..self }
+    }
+
+    /// Returns the service with another clock, which is read for each request: a server that handles many requests at once
+    /// need not read the time for each. Cached files are as old as this clock says
+    /// ([`FileOptions::cache_ttl`]).
+    #[must_use]
+    pub fn with_clock(self, clock: fn() -> Instant) -> Self {
+        Self { clock, ..self }
     }
 }
 
@@ -151,7 +161,11 @@ impl FilesState {
         })
     }
 
-    fn try_respond_without_blocking<B>(&self, request: &Request<B>) -> FastPathResult {
+    fn try_respond_without_blocking<B>(
+        &self,
+        request: &Request<B>,
+        clock: fn() -> Instant,
+    ) -> FastPathResult {
         let send_content = match *request.method() {
             Method::GET => SendContent::Yes,
             Method::HEAD => SendContent::No,
@@ -163,7 +177,7 @@ impl FilesState {
             }
         };
         let raw_path = request.uri().path();
-        let now = Instant::now();
+        let now = clock();
         let mut known_resource = None;
         // Cached paths have been checked, so a path that needs no decoding is looked up before it
         // is checked.
@@ -263,7 +277,7 @@ impl<B> Service<Request<B>> for Files {
     }
 
     fn call(&mut self, request: Request<B>) -> FilesFuture {
-        let state = match self.shared.try_respond_without_blocking(&request) {
+        let state = match self.shared.try_respond_without_blocking(&request, self.clock) {
             FastPathResult::Answered(response) => FilesFutureState::Answered(response),
             FastPathResult::Wait { path, known_resource } => {
                 let (head, _) = request.into_parts();

@@ -172,6 +172,7 @@ pub use client::{
     RangeContinuation, ResponseFuture, Trust, connect_any, is_last_request, is_last_response,
     on_informational, strong_validator,
 };
+pub use clock::turn_time;
 pub use connection::{CleartextTrust, ConnectionInfo, ListenerId, TlsInfo};
 pub use driver::Pacing;
 pub use error::{BoxError, Error, Reset, TimeoutPhase, TlsError};

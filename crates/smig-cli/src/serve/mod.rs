@@ -114,15 +114,16 @@ fn load_settings(args: &ServeArgs) -> Result<Settings, String> {
 }
 
 fn open_root(root: &Path, settings: &Settings) -> Result<Files> {
-    Files::new(root, settings.files.clone()).map_err(|error| {
+    let files = Files::new(root, settings.files.clone()).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "; does it exist?",
             std::io::ErrorKind::NotADirectory => "; name a directory, not a file",
             std::io::ErrorKind::PermissionDenied => "; check its permissions",
             _ => "",
         };
-        CliError::new(Exit::Usage, format!("{error}{hint}")).into()
-    })
+        CliError::new(Exit::Usage, format!("{error}{hint}"))
+    })?;
+    Ok(files.with_clock(smig::turn_time))
 }
 
 fn start(

@@ -1,9 +1,10 @@
 //! What is cached, for how long, and how much of it.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use http::header::ETAG;
@@ -25,6 +26,22 @@ async fn a_small_file_is_cached_for_the_ttl() {
     assert_eq!(site.get("/b").await.status, StatusCode::NOT_FOUND);
     site.write("b", "now");
     assert_eq!(site.get("/b").await.text(), "now");
+}
+
+#[tokio::test]
+async fn the_ttl_is_measured_with_the_given_clock() {
+    thread_local! {
+        static NOW: Cell<Instant> = Cell::new(Instant::now());
+    }
+    let site = Site::with_options(FileOptions { cache_ttl: HOUR, ..FileOptions::default() })
+        .with_clock(|| NOW.get());
+    site.write("a", "old");
+    assert_eq!(site.get("/a").await.text(), "old");
+    site.write("a", "new");
+    NOW.set(NOW.get() + HOUR - Duration::from_secs(1));
+    assert_eq!(site.get("/a").await.text(), "old");
+    NOW.set(NOW.get() + Duration::from_secs(60));
+    assert_eq!(site.get("/a").await.text(), "new");
 }
 
 #[tokio::test]

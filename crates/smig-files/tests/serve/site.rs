@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderName};
@@ -55,6 +56,10 @@ impl Site {
         fs::create_dir(&root).expect("a directory");
         let files = Files::new(&root, options).expect("the directory can be served");
         Self { temp_directory, files }
+    }
+
+    pub(crate) fn with_clock(self, clock: fn() -> Instant) -> Self {
+        Self { files: self.files.with_clock(clock), ..self }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -95,6 +95,12 @@ impl OutputBuffer {
         self.length == 0
     }
 
+    /// Returns how many slices [`Self::chunks`] fills at most.
+    #[must_use]
+    pub fn max_chunk_count(&self) -> usize {
+        2 * self.payloads.len() + 1
+    }
+
     /// Fills `slices` with queued bytes, in order; returns the number of slices filled.
     pub fn chunks<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let (mut filled, mut rest) = (0, &self.framed[..]);
@@ -235,6 +241,7 @@ mod tests {
             }
             let mut slices = [IoSlice::new(&[]); 16];
             assert_eq!(out.chunks(&mut slices), expected, "{} bytes", out.len());
+            assert!((expected..=expected + 1).contains(&out.max_chunk_count()));
         }
     }
 }

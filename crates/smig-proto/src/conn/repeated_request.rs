@@ -34,7 +34,8 @@ pub(crate) struct KnownRequest {
     /// The version of the decoder's table.
     version: TableVersion,
     block: Box<[u8]>,
-    pub(crate) head: RequestHead,
+    /// Boxed, as in events: a clone of the box is written where it stays.
+    pub(crate) head: Box<RequestHead>,
     pub(crate) presence: FieldPresence,
 }
 
@@ -91,7 +92,7 @@ impl RepeatedRequest {
         // The table never returns to an earlier version.
         last.known = last.known.take().filter(|known| known.version == version);
         if core::mem::replace(&mut last.hash, hash) == hash {
-            let (block, head) = (block.into(), head.clone());
+            let (block, head) = (block.into(), Box::new(head.clone()));
             last.known = Some(Box::new(KnownRequest { version, block, head, presence }));
         }
     }

@@ -206,8 +206,9 @@ impl Session {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, date, end);
-        self.schedule(key);
-        self.after_send_end(key);
+        if end.is_end() {
+            self.after_send_end(key);
+        }
         Ok(())
     }
 
@@ -247,8 +248,9 @@ impl Session {
             ResponseSection { status: Some(head.status), headers, date },
             end,
         );
-        self.schedule(key);
-        self.after_send_end(key);
+        if end.is_end() {
+            self.after_send_end(key);
+        }
         Ok(())
     }
 

@@ -121,9 +121,16 @@ impl Session {
     fn opens_stream(&self, conn_id: ConnId, stream_id: StreamId) -> bool {
         self.side == Side::Server
             && self.is_peer_id(stream_id)
-            && self.id_state(conn_id, stream_id) == IdState::Idle
-            && self.key_at(conn_id, stream_id).is_none()
-            && self.vacated_key(StreamAddr { conn: conn_id, id: stream_id }).is_none()
+            && self.conns.find(conn_id).is_some_and(|conn| {
+                let is_idle = conn.peer_ids.state(stream_id) == IdState::Idle;
+                debug_assert!(
+                    !is_idle
+                        || !conn.streams.contains_key(&stream_id)
+                            && !conn.vacated_streams.contains_key(&stream_id),
+                    "an idle ID has no stream"
+                );
+                is_idle && conn.goaway.sent_last_id.is_none_or(|last| stream_id <= last)
+            })
     }
 
     /// Server: handles a request on a stream that it opens.
@@ -363,7 +370,7 @@ impl RequestFields<'_> {
                 let known = conn.repeated_request.known();
                 let known = known.debug_expect("the block of a known request was found");
                 let known = known.ok_or(Cause::BadPseudo)?;
-                Ok((Box::new(known.head.clone()), known.presence))
+                Ok((known.head.clone(), known.presence))
             }
             Self::Decoded(section, block) => {
                 let presence = section.presence;

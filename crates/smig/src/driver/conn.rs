@@ -86,6 +86,8 @@ pub(crate) struct DriverConn {
     output: OutputBuffer,
     pub(super) pacing: ConnPacing,
     blocked: bool,
+    /// The last read found nothing, so the socket wakes the task when there is something.
+    awaits_input: bool,
     peer_state: PeerState,
 }
 
@@ -118,6 +120,7 @@ impl DriverConn {
             output,
             pacing: ConnPacing::default(),
             blocked: false,
+            awaits_input: false,
             peer_state: PeerState::Open,
         }
     }
@@ -179,12 +182,16 @@ impl DriverConn {
         cx: &mut Context<'_>,
     ) -> Progress {
         let mut progress = Progress::No;
+        self.awaits_input = false;
         for _ in 0..MAX_READS_PER_TURN {
             if self.peer_state == PeerState::Closed || !session.wants_input(self.id) {
                 break;
             }
             match self.transport.poll_receive(cx) {
-                Poll::Pending => break,
+                Poll::Pending => {
+                    self.awaits_input = true;
+                    break;
+                }
                 Poll::Ready(Ok(received)) => {
                     progress = Progress::Yes;
                     session.handle_input(now, self.id, self.transport.input());
@@ -228,6 +235,17 @@ impl DriverConn {
             }
         }
         Progress::Yes
+    }
+
+    /// Returns whether there is nothing to do until the socket has input, as far as is known: all that was read has been
+    /// handled, and all that the engine has was written.
+    pub(super) fn is_settled(&mut self, session: &Session) -> bool {
+        self.close_state == CloseState::Open
+            && self.awaits_input
+            && self.transport.input().is_empty()
+            && self.output.is_empty()
+            && !self.transport.has_sealed()
+            && session.transmit_demand(self.id).is_none()
     }
 
     /// Handles a failure of the socket.

@@ -231,6 +231,13 @@ impl ConnSet {
         (progress, interactive_bytes)
     }
 
+    /// Returns whether no connection has anything to do until its socket has input, and there is one.
+    pub(super) fn is_settled(&mut self, session: &Session) -> bool {
+        !self.conns.is_empty()
+            && !self.pacing.is_limiting()
+            && self.conns.iter_mut().all(|conn| conn.is_settled(session))
+    }
+
     /// Advances connections that are being closed, and removes those that are closed.
     pub(super) fn advance_close(
         &mut self,

@@ -13,6 +13,8 @@ mod conn_set;
 mod pacing;
 mod report;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::future::Future;
@@ -23,7 +25,7 @@ use std::time::Duration;
 
 use smig_proto::{Event, Instant, Session};
 
-use crate::clock;
+use crate::clock::TurnClock;
 use crate::mailbox::{Mailbox, Slot, Woken};
 
 pub(crate) use conn::DetachedConn;
@@ -54,6 +56,9 @@ pub(crate) trait SessionHandler {
     fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
+    /// Returns whether [`SessionHandler::on_turn`] would do nothing in a turn that follows at once, in which nothing else
+    /// happens.
+    fn is_settled(&self) -> bool;
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the task may end. Called only when the session has no connection: a server's session closes its
@@ -95,8 +100,9 @@ impl<A: SessionHandler> Driver<A> {
         Self { session, conns, handler, mailbox, timer: Timer::default(), woken_slots: Vec::new() }
     }
 
-    fn run_turn(&mut self, cx: &mut Context<'_>) -> Progress {
-        let now = clock::now();
+    /// Does all that there is to do now. Returns `Progress::Yes` if there may be more.
+    fn run_turn(&mut self, cx: &mut Context<'_>, clock: &TurnClock) -> Progress {
+        let now = clock.begin_turn();
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
@@ -104,10 +110,19 @@ impl<A: SessionHandler> Driver<A> {
         progress = progress.or(self.receive(cx, now));
         let Self { session, conns, handler, .. } = self;
         handler.on_turn(&mut TurnCx { session, conns, now });
-        progress = progress.or(self.handle_events(now));
+        let mut late_progress = self.handle_events(now);
         progress = progress.or(self.conns.transmit(&mut self.session, now, cx));
-        progress = progress.or(self.handle_events(now));
-        progress.or(self.conns.advance_close(&mut self.session, now, cx))
+        late_progress = late_progress.or(self.handle_events(now));
+        late_progress = late_progress.or(self.conns.advance_close(&mut self.session, now, cx));
+        match progress.or(late_progress) {
+            // Most turns read a few requests and write their responses. Another one would find nothing.
+            Progress::Yes if late_progress == Progress::No && self.is_settled() => Progress::No,
+            progress => progress,
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.handler.is_settled() && self.conns.is_settled(&self.session)
     }
 
     /// Handles the commands and the streams that were woken.
@@ -167,8 +182,9 @@ impl<A: SessionHandler> Future for Driver<A> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.mailbox.notifier().begin_poll(cx.waker());
+        let clock = TurnClock::new();
         for _ in 0..MAX_TURNS_PER_POLL {
-            if this.run_turn(cx) == Progress::Yes {
+            if this.run_turn(cx, &clock) == Progress::Yes {
                 continue;
             }
             if this.conns.is_empty() && this.handler.is_done() {

@@ -69,6 +69,8 @@ impl<T> Slots<T> {
         self.entry(slot)
     }
 
+    /// Removes a stream. Inlined, so that a caller that takes it apart does not move all of it.
+    #[inline]
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
         let value = self.entries.get_mut(slot.0 as usize)?.value.take()?;
         self.free.push(slot);

@@ -8,6 +8,7 @@ use http_body::Body;
 use smig_proto::{EndStream, RequestHead, ResponseHead, SharedHead, StreamKey};
 
 use super::exchange::{ContinueExpectation, RequestKind};
+use super::shared_lengths::SharedLengths;
 use crate::driver::TurnCx;
 use crate::stream::{BodyLength, Incoming, content_length};
 
@@ -97,6 +98,7 @@ pub(super) fn add_shared_fields(shared: &HeaderMap, own: &mut HeaderMap) {
 pub(super) fn shared_head<B: Body>(
     parts: &response::Parts,
     shared: &Arc<HeaderMap>,
+    lengths: &SharedLengths,
     body: &B,
     kind: RequestKind,
 ) -> Option<SharedHead> {
@@ -105,8 +107,7 @@ pub(super) fn shared_head<B: Body>(
         return None;
     }
     let length = body.size_hint().exact()?;
-    // Comparing a few names is cheaper than a hash.
-    if content_length(shared) != Some(length) || shared.keys().any(|name| *name == DATE) {
+    if lengths.announced_by(shared) != Some(length) {
         return None;
     }
     let headers = Arc::clone(shared);

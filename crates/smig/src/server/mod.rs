@@ -30,6 +30,7 @@ mod session;
 mod session_list;
 mod session_registry;
 mod shared;
+mod shared_lengths;
 mod slow_uploads;
 mod task_tracker;
 mod tls;

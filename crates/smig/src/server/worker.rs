@@ -18,6 +18,7 @@ use super::service::{HttpService, ResponseBody};
 use super::session::{Command, ServerSession};
 use super::session_list::SessionList;
 use super::shared::{ServerShared, ServerState};
+use super::shared_lengths::SharedLengths;
 use super::task_tracker::{TaskToken, TaskTracker};
 use crate::connection::ListenerId;
 use crate::driver::{ConnSet, Driver};
@@ -52,6 +53,7 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) shared: Arc<ServerShared>,
     pub(super) date: DateCache,
+    pub(super) shared_lengths: SharedLengths,
     sessions: Arc<SessionList>,
     tasks: Arc<TaskTracker>,
     pub(super) state: watch::Receiver<ServerState>,
@@ -64,8 +66,9 @@ impl<S> Worker<S> {
         sessions: Arc<SessionList>,
         state: watch::Receiver<ServerState>,
     ) -> Rc<Self> {
-        let (date, tasks) = (DateCache::default(), Arc::default());
-        Rc::new(Self { service, shared, date, sessions, tasks, state })
+        let (date, shared_lengths) = (DateCache::default(), SharedLengths::default());
+        let tasks = Arc::default();
+        Rc::new(Self { service, shared, date, shared_lengths, sessions, tasks, state })
     }
 
     /// Returns a token that keeps the worker from ending.

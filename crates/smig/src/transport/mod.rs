@@ -31,6 +31,9 @@ use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.
 const MAX_SLICES: usize = 64;
+/// As many as a response to one request has. To initialise an array of the maximum takes longer than to seal a small
+/// response's frames.
+const FEW_SLICES: usize = 4;
 
 /// Longest payload of a TLS record, and what a record adds in TLS 1.3: header, content type and tag (RFC 8446
 /// section 5.2).
@@ -268,9 +271,10 @@ impl Transport {
     pub(crate) fn seal(&mut self, output: &mut OutputBuffer) -> io::Result<()> {
         let Channel::Tls(tls) = &mut self.channel else { return Ok(()) };
         while !output.is_empty() {
-            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-            let used = output.chunks(&mut slices);
-            let taken = tls.writer().write_vectored(slices.get(..used).unwrap_or_default())?;
+            let taken = match output.max_chunk_count() {
+                ..=FEW_SLICES => seal_chunks::<FEW_SLICES>(tls, output)?,
+                _ => seal_chunks::<MAX_SLICES>(tls, output)?,
+            };
             if taken == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -376,6 +380,13 @@ fn make_room(input: &mut BytesMut, additional: usize) {
     let mut larger = BytesMut::with_capacity((input.len() + additional).max(doubled));
     larger.extend_from_slice(input);
     *input = larger;
+}
+
+/// Seals the first chunks of `output`, `N` at most. Returns the number of their bytes.
+fn seal_chunks<const N: usize>(tls: &mut Tls, output: &OutputBuffer) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); N];
+    let used = output.chunks(&mut slices);
+    tls.writer().write_vectored(slices.get(..used).unwrap_or_default())
 }
 
 fn drain_plaintext(tls: &mut Tls, input: &mut BytesMut, plaintext_bytes: usize) -> io::Result<()> {

@@ -316,6 +316,11 @@ impl SessionHandler for ClientSession {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        // What it counts, paces and queues depends on what was received and sent.
+        false
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let idle =
             self.idle_since.zip(self.current_idle_timeout()).map(|(since, limit)| since + limit);

@@ -277,6 +277,11 @@ where
         }
     }
 
+    fn is_settled(&self) -> bool {
+        // What the rules decide depends on what was sent.
+        self.candidates.is_empty()
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let shrink_after = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
         let idle = self.idle_since.map(|since| since + self.idle_timeout().min(shrink_after));

@@ -69,7 +69,8 @@ where
         let bulk_hint = parts.extensions.remove::<BulkHint>().unwrap_or_else(|| hint.into());
         let date = worker.date.value(turn.now);
         if let Some(shared) = worker.shared.shared_headers(&body) {
-            if let Some(head) = heads::shared_head(&parts, shared, &body, exchange.kind) {
+            let lengths = &worker.shared_lengths;
+            if let Some(head) = heads::shared_head(&parts, shared, lengths, &body, exchange.kind) {
                 return self.send_shared(
                     turn,
                     slot,

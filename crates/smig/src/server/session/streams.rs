@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use http::{Request, Version};
 use smig_proto::{ConnId, EndStream, ErrorCode, RequestHead, StreamError, StreamKey};
 
-use super::{MAX_FREE_WORK, ServerSession, ServiceExchange};
+use super::{MAX_FREE_WORK, PinnedWork, ServerSession};
 use crate::driver::TurnCx;
 use crate::error::Error;
 use crate::mailbox::Slot;
@@ -218,27 +218,28 @@ where
     /// Drops all state of a stream, in the engine as well.
     pub(super) fn release_stream(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
-        self.stream_slots.remove(exchange.key);
-        self.session_record.on_closed(exchange.key, &exchange.record);
-        if exchange.candidate.is_some() {
+        let Exchange { key, work, shared, candidate, record, .. } = exchange;
+        self.stream_slots.remove(key);
+        self.session_record.on_closed(key, &record);
+        if candidate.is_some() {
             self.candidates.retain(|&other| other != slot);
         }
-        if let Some(shared) = &exchange.shared {
+        if let Some(shared) = &shared {
             shared.fail(Error::new(crate::error::ErrorKind::Canceled));
         }
-        turn.session.release(exchange.key);
-        self.recycle(exchange);
+        turn.session.release(key);
+        self.recycle(work);
     }
 
     /// Drops the application's part of an exchange, and keeps the allocation for the next.
-    fn recycle(&mut self, mut exchange: ServiceExchange<S, B>) {
+    fn recycle(&mut self, mut work: PinnedWork<S, B>) {
         // A destructor of the application may panic as well.
-        if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
+        if catch_panic(|| work.set(Work::Idle)).is_err() {
             self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             return;
         }
         if self.free_work.len() < MAX_FREE_WORK {
-            self.free_work.push(exchange.work);
+            self.free_work.push(work);
         }
     }
 }
