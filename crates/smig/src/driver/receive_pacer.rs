@@ -1,10 +1,17 @@
-//! How much a server without SMig may have in flight towards this side: about what the path holds, so that its queue
-//! stays short. The receive window says so, as in rLEDBAT (RFC 9840).
+//! How much bulk a peer without SMig may have in flight towards this side: about what the path holds, so that its queue
+//! stays short, and so that other data of the peer does not wait behind bulk. The receiver says so, as in rLEDBAT (RFC 9840):
+//! a client by the receive window of a connection that carries bulk, a server by the flow-control credit of each bulk
+//! upload (RFC 9113 section 5.2). This module computes the window for both, and touches neither socket nor engine.
 //!
 //! The window is the delivery rate times the minimum round-trip time plus a small target. While the path has room, the
 //! rate follows the window, which therefore grows by the target in each round trip. The round-trip time under load is the
-//! window divided by the rate. If it stays long although the window is small, the queue is not ours, or something else
-//! limits the rate: the window is lifted.
+//! window divided by the rate.
+//!
+//! It fails open. The window is lifted for some time if the round-trip time stays long although the window is small: the
+//! queue is not ours, or something else limits the rate; if the rate falls far below what it was: then too, or the window
+//! is too small, because the true round-trip time is longer than the measured one; and if packets are lost again and
+//! again: until a lost one has arrived, nothing behind it counts as received, and a path that loses at random has no queue
+//! of ours. When it arrives, all behind it counts at once, so no single round's rate is trusted far beyond the mean.
 
 use std::time::Duration;
 
@@ -15,6 +22,8 @@ use smig_proto::Instant;
 const MIN_ROUND: Duration = Duration::from_millis(25);
 /// Rounds over which the rate's maximum counts.
 const RATE_ROUNDS: usize = 10;
+/// The highest rate counts as this part of the mean at most, in halves: a burst is not the path's rate.
+const MAX_MEANS_HALVES: u64 = 3;
 /// Rounds without growth by a quarter after which the sender's start is over.
 const FLAT_ROUNDS: u32 = 3;
 /// The queue that is kept, as a time: this, or a quarter of the minimum round-trip time if that is longer.
@@ -23,107 +32,187 @@ const MIN_TARGET: Duration = Duration::from_millis(10);
 const QUEUE_TARGETS: u32 = 4;
 /// ...in this many rounds is not ours: more than those for which a former rate counts.
 const QUEUE_ROUNDS: u32 = 20;
+/// The window is lifted if the mean rate falls below its highest since the limit began, divided by this.
+const MAX_SLOWDOWN: u64 = 2;
+/// A path is lossy if packets arrived out of order in this many consecutive periods...
+const LOSSY_PERIODS: u32 = 3;
+/// ...of at least this length and of at least so many round trips.
+const MIN_LOSS_PERIOD: Duration = Duration::from_secs(1);
+const LOSS_PERIOD_RTTS: u32 = 8;
 /// How long the window is lifted, the first time; doubled each time.
 const MIN_LIFT_TIME: Duration = Duration::from_secs(5);
 const MAX_LIFT_TIME: Duration = Duration::from_secs(40);
 /// Smallest window: with less, a lost packet is noticed late.
 const MIN_WINDOW_BYTES: u64 = 8 << 10;
 
+/// The credit of a stream is its share of the window, an eighth, which waits for the next update, and two packets: updates wait in
+/// the other direction and for the programs at both ends, while a kernel announces TCP's window with each acknowledgement.
+const CREDIT_BESIDE_WINDOW_BYTES: u64 = 3 << 10;
+
 /// Computes the receive window of a connection that carries bulk.
 #[derive(Debug, Default)]
-pub(super) struct ReceivePacer {
+pub(crate) struct ReceivePacer {
     /// Start of the current round, and the bytes that had arrived.
     round: Option<(Instant, u64)>,
     rates: [u64; RATE_ROUNDS],
-    next_rate: usize,
+    rounds: usize,
     state: PacerState,
     lifts: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum PacerState {
-    /// The sender's start: the rate still grows.
-    Starting {
+    /// No window is set; the rate is measured. In the sender's start, it still grows.
+    Measuring {
         best_rate: u64,
         flat_rounds: u32,
     },
-    Limited {
-        window_bytes: u64,
-        queue_rounds: u32,
-    },
+    Limited(Limit),
     Lifted {
         until: Instant,
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    window_bytes: u64,
+    queue_rounds: u32,
+    /// The highest mean rate since the limit began.
+    best_mean: u64,
+    losses: LossWatch,
+}
+
+/// Watches whether packets are lost again and again.
+#[derive(Clone, Copy, Debug)]
+struct LossWatch {
+    since: Instant,
+    out_of_order: u32,
+    lossy_periods: u32,
+}
+
 impl Default for PacerState {
     fn default() -> Self {
-        Self::Starting { best_rate: 0, flat_rounds: 0 }
+        Self::Measuring { best_rate: 0, flat_rounds: 0 }
     }
 }
 
 /// A receive window to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReceiveWindow {
+pub(crate) enum ReceiveWindow {
     Bytes(u64),
     Unlimited,
 }
 
+/// Whether anything would gain from a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacingDemand {
+    /// Bulk is all there is: it may fill the path.
+    BulkAlone,
+    /// Other streams are active.
+    Shared,
+}
+
+/// What the kernel knows of the path towards this side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceivePath {
+    /// The minimum round-trip time, over the kernel's window.
+    pub(crate) min_rtt: Duration,
+    /// Packets that have arrived before an earlier one.
+    pub(crate) out_of_order: u32,
+    /// What the peer may have in flight now, in bytes: more than the window, if it was granted before the window was set.
+    pub(crate) granted: u64,
+}
+
 impl ReceivePacer {
     /// Takes into account that `received` bytes have arrived in all; returns the window to set now, if any.
-    pub(super) fn on_progress(
+    pub(crate) fn on_progress(
         &mut self,
         now: Instant,
         received: u64,
-        min_rtt: impl FnOnce() -> Duration,
+        demand: PacingDemand,
+        path: impl FnOnce() -> ReceivePath,
     ) -> Option<ReceiveWindow> {
         let (started_at, received_before) = *self.round.get_or_insert((now, received));
         let time = now.saturating_duration_since(started_at);
         if time < MIN_ROUND {
             return None;
         }
-        let min_rtt = min_rtt();
-        if time < min_rtt {
+        let path = path();
+        if time < path.min_rtt {
             return None;
         }
         self.round = Some((now, received));
-        if min_rtt < MIN_PACED_RTT {
-            return None;
+        if path.min_rtt < MIN_PACED_RTT {
+            return self.lift_to(PacerState::default());
         }
-        self.on_round(now, bytes_per_s(received.saturating_sub(received_before), time), min_rtt)
-    }
-
-    fn on_round(&mut self, now: Instant, rate: u64, min_rtt: Duration) -> Option<ReceiveWindow> {
-        if let Some(entry) = self.rates.get_mut(self.next_rate) {
+        let rate = bytes_per_s(received.saturating_sub(received_before), time);
+        if let Some(entry) = self.rates.get_mut(self.rounds % RATE_ROUNDS) {
             *entry = rate;
         }
-        self.next_rate = (self.next_rate + 1) % RATE_ROUNDS;
-        let target = MIN_TARGET.max(min_rtt / 4);
+        self.rounds = self.rounds.wrapping_add(1);
+        self.on_round(now, rate, demand, path)
+    }
+
+    fn on_round(
+        &mut self,
+        now: Instant,
+        rate: u64,
+        demand: PacingDemand,
+        path: ReceivePath,
+    ) -> Option<ReceiveWindow> {
+        let target = MIN_TARGET.max(path.min_rtt / 4);
+        let mean_rate = self.mean_rate();
         let max_rate = self.rates.iter().copied().max().unwrap_or(0);
-        let window_bytes = bytes_within(max_rate, min_rtt + target).max(MIN_WINDOW_BYTES);
+        let path_rate = max_rate.min(mean_rate.saturating_mul(MAX_MEANS_HALVES) / 2);
+        let window_bytes = bytes_within(path_rate, path.min_rtt + target).max(MIN_WINDOW_BYTES);
         match &mut self.state {
-            PacerState::Starting { best_rate, flat_rounds } => {
+            PacerState::Measuring { best_rate, flat_rounds } => {
                 if rate > *best_rate + *best_rate / 4 {
                     (*best_rate, *flat_rounds) = (rate, 0);
                     return None;
                 }
-                *flat_rounds += 1;
-                if *flat_rounds < FLAT_ROUNDS {
+                *flat_rounds = flat_rounds.saturating_add(1);
+                if *flat_rounds < FLAT_ROUNDS || demand == PacingDemand::BulkAlone {
                     return None;
                 }
-                self.state = PacerState::Limited { window_bytes, queue_rounds: 0 };
+                let losses = LossWatch::new(now, path.out_of_order);
+                self.state = PacerState::Limited(Limit {
+                    window_bytes,
+                    queue_rounds: 0,
+                    best_mean: mean_rate,
+                    losses,
+                });
                 Some(ReceiveWindow::Bytes(window_bytes))
             }
-            PacerState::Limited { window_bytes: window, queue_rounds } => {
-                let limit = bytes_within(rate, min_rtt + target * QUEUE_TARGETS);
-                *queue_rounds = if *window > limit { *queue_rounds + 1 } else { 0 };
-                if *queue_rounds >= QUEUE_ROUNDS {
+            PacerState::Limited(_) if demand == PacingDemand::BulkAlone => {
+                let best_rate = max_rate;
+                self.lift_to(PacerState::Measuring { best_rate, flat_rounds: FLAT_ROUNDS })
+            }
+            PacerState::Limited(limit)
+                if path.granted > limit.window_bytes.max(window_bytes) * 2 =>
+            {
+                // The peer still sends by what it had before (streams have somewhat more than the window): that says
+                // nothing about this window.
+                limit.losses = LossWatch::new(now, path.out_of_order);
+                limit.window_bytes = window_bytes;
+                Some(ReceiveWindow::Bytes(window_bytes))
+            }
+            PacerState::Limited(limit) => {
+                let queue_limit = bytes_within(rate, path.min_rtt + target * QUEUE_TARGETS);
+                let is_queue_long = limit.window_bytes > queue_limit;
+                limit.queue_rounds = if is_queue_long { limit.queue_rounds + 1 } else { 0 };
+                limit.best_mean = limit.best_mean.max(mean_rate);
+                let is_slow = mean_rate < limit.best_mean / MAX_SLOWDOWN;
+                let is_lossy = limit.losses.update(now, path);
+                if limit.queue_rounds >= QUEUE_ROUNDS || is_slow || is_lossy {
+                    let queue_rounds = limit.queue_rounds;
+                    tracing::debug!(queue_rounds, is_slow, is_lossy, "receive window lifted");
                     let time = MIN_LIFT_TIME * (1 << self.lifts.min(3));
                     self.lifts += 1;
-                    self.state = PacerState::Lifted { until: now + time.min(MAX_LIFT_TIME) };
-                    return Some(ReceiveWindow::Unlimited);
+                    return self
+                        .lift_to(PacerState::Lifted { until: now + time.min(MAX_LIFT_TIME) });
                 }
-                *window = window_bytes;
+                limit.window_bytes = window_bytes;
                 Some(ReceiveWindow::Bytes(window_bytes))
             }
             PacerState::Lifted { until } => {
@@ -133,6 +222,41 @@ impl ReceivePacer {
                 None
             }
         }
+    }
+
+    /// Returns the mean of the last rounds' rates.
+    fn mean_rate(&self) -> u64 {
+        let rounds = self.rounds.clamp(1, RATE_ROUNDS) as u64;
+        self.rates.iter().fold(0, |sum: u64, &rate| sum.saturating_add(rate)) / rounds
+    }
+
+    /// Sets a state without a window. Returns that there is none, if there was one.
+    fn lift_to(&mut self, state: PacerState) -> Option<ReceiveWindow> {
+        let before = core::mem::replace(&mut self.state, state);
+        matches!(before, PacerState::Limited(_)).then_some(ReceiveWindow::Unlimited)
+    }
+}
+
+/// Returns the flow-control credit of each of `streams` streams that share a window.
+pub(crate) fn stream_credit(window_bytes: u64, streams: usize) -> u32 {
+    let share = window_bytes / streams.max(1) as u64;
+    u32::try_from(share + share / 8 + CREDIT_BESIDE_WINDOW_BYTES).unwrap_or(u32::MAX)
+}
+
+impl LossWatch {
+    const fn new(now: Instant, out_of_order: u32) -> Self {
+        Self { since: now, out_of_order, lossy_periods: 0 }
+    }
+
+    /// Returns whether packets are lost again and again.
+    fn update(&mut self, now: Instant, path: ReceivePath) -> bool {
+        let period = MIN_LOSS_PERIOD.max(path.min_rtt * LOSS_PERIOD_RTTS);
+        if now.saturating_duration_since(self.since) >= period {
+            let is_lossy = path.out_of_order != self.out_of_order;
+            let lossy_periods = if is_lossy { self.lossy_periods + 1 } else { 0 };
+            *self = Self { lossy_periods, ..Self::new(now, path.out_of_order) };
+        }
+        self.lossy_periods >= LOSSY_PERIODS
     }
 }
 
@@ -147,113 +271,6 @@ fn bytes_within(bytes_per_s: u64, time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RTT: Duration = Duration::from_millis(50);
-    const MILLISECOND: Duration = Duration::from_millis(1);
-
-    /// A path in virtual time, by milliseconds: a sender that fills every window, and a queue of other flows' bytes.
-    struct Path {
-        pacer: ReceivePacer,
-        now: Instant,
-        rate: u64,
-        window: u64,
-        /// Bytes sent and not received.
-        in_flight: u64,
-        received: u64,
-        foreign_bytes: u64,
-    }
-
-    impl Path {
-        fn new(rate: u64) -> Self {
-            Self {
-                pacer: ReceivePacer::default(),
-                now: Instant::from_nanos(0),
-                rate,
-                window: 150_000,
-                in_flight: 0,
-                received: 0,
-                foreign_bytes: 0,
-            }
-        }
-
-        /// Bytes of the queue, beyond what the path itself holds.
-        fn queue(&self) -> u64 {
-            let path = bytes_within(self.rate, RTT);
-            (self.in_flight + self.foreign_bytes).saturating_sub(path)
-        }
-
-        fn run(&mut self, time: Duration) {
-            for _ in 0..time.as_millis() {
-                self.now = self.now + MILLISECOND;
-                self.in_flight = self.in_flight.max(self.window);
-                // What is in flight arrives within a round trip and the queue's time.
-                let queue_time = RTT.as_secs_f64() + self.queue() as f64 / self.rate as f64;
-                let arrived = (self.in_flight as f64 / queue_time / 1000.0) as u64;
-                self.received += arrived;
-                self.in_flight -= arrived.min(self.in_flight);
-                match self.pacer.on_progress(self.now, self.received, || RTT) {
-                    Some(ReceiveWindow::Bytes(bytes)) => self.window = bytes,
-                    Some(ReceiveWindow::Unlimited) => self.window = 150_000,
-                    None => {}
-                }
-            }
-        }
-
-        /// Runs, and returns the rate of what arrived.
-        fn rate_in(&mut self, time: Duration) -> u64 {
-            let before = self.received;
-            self.run(time);
-            bytes_per_s(self.received - before, time)
-        }
-    }
-
-    #[test]
-    fn the_queue_is_short_and_the_link_is_full() {
-        for rate in [125_000, 1_250_000, 12_500_000] {
-            let mut path = Path::new(rate);
-            path.window = bytes_within(rate, RTT * 3);
-            path.run(Duration::from_secs(1));
-            let achieved = path.rate_in(Duration::from_secs(10));
-            assert!(achieved > rate * 97 / 100, "{achieved} of {rate}");
-            let queue = path.queue().saturating_sub(MIN_WINDOW_BYTES);
-            assert!(queue <= bytes_within(rate, RTT / 3), "{queue} bytes at {rate}");
-        }
-    }
-
-    #[test]
-    fn the_window_follows_the_link() {
-        let mut path = Path::new(1_250_000);
-        path.run(Duration::from_secs(2));
-        path.rate = 2_500_000;
-        path.run(Duration::from_secs(2));
-        let achieved = path.rate_in(Duration::from_secs(5));
-        assert!(achieved > 2_400_000, "{achieved}");
-        path.rate = 625_000;
-        path.run(Duration::from_secs(2));
-        assert!(path.queue() <= bytes_within(path.rate, RTT / 2), "{}", path.queue());
-    }
-
-    #[test]
-    fn the_window_is_lifted_where_others_fill_the_queue() {
-        let mut path = Path::new(1_250_000);
-        path.run(Duration::from_secs(2));
-        assert!(path.window < 100_000, "{}", path.window);
-        path.foreign_bytes = 300_000;
-        path.run(Duration::from_secs(3));
-        assert_eq!(path.window, 150_000, "it competes as without a window");
-        path.foreign_bytes = 0;
-        path.run(Duration::from_secs(20));
-        assert!(path.window < 100_000, "{}: it is limited again", path.window);
-    }
-
-    #[test]
-    fn short_paths_have_no_window() {
-        let mut pacer = ReceivePacer::default();
-        for round in 0..100_u64 {
-            let now = Instant::from_nanos(round * 30_000_000);
-            assert_eq!(pacer.on_progress(now, round * 1_000_000, || MILLISECOND), None);
-        }
-    }
-}
+mod tests;
+#[cfg(test)]
+mod upload_tests;
