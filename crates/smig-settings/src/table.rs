@@ -170,8 +170,9 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "pace-bulk",
             kind: ValueKind::Bool,
             value_name: "BOOL",
-            help: "Send large bodies no faster than the measured rate of the path, also without migration; \
-            false: as fast as congestion control allows",
+            help: "Send large bodies no faster than the measured rate of the path, also without migration, and \
+            let clients without SMig upload no faster beside other streams; false: as fast as congestion \
+            control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
                 s.pace_bulk = parse_bool(last_value(v))?;

@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol};
+use smig::{BulkHint, ConnectionInfo, Incoming, Protocol};
 use smig_admin::spans::{OpenSpans, RequestSpan};
 
 use super::route_table::{Action, CompiledRoute, RouteTable};
@@ -120,6 +120,7 @@ pub(super) fn decide(
     };
     let span =
         spans.map(|spans| RequestSpan::for_route(&request, authority.as_ref(), &route.path, spans));
+    hint_upload(&request, route.bulk_hint);
     let direct = |response| Responder::Direct(Box::new(response));
     let responder = match &route.action {
         Action::FixedResponse { status, text } => {
@@ -158,6 +159,15 @@ pub(super) fn decide(
         }
     };
     Decision { responder, route_index: Some(route_index), span }
+}
+
+/// Applies the route's hint to the request's body; that of the response follows with the response.
+fn hint_upload(request: &Request<Incoming>, hint: BulkHint) {
+    if hint != BulkHint::None
+        && let Some(body) = request.body().stream_info()
+    {
+        body.set_incoming_bulk_hint(hint);
+    }
 }
 
 /// Returns a route's fixed response. To an extended CONNECT, 2xx would mean that the tunnel is open

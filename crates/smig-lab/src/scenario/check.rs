@@ -273,6 +273,9 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
             present.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| only_for(key, "\"smig\"")),
         );
     }
+    if !matches!(client.kind, ClientKind::Smig | ClientKind::H2) && client.plain_sending.is_some() {
+        conflicts.push(only_for("plain_sending", "\"smig\" or \"h2\""));
+    }
     if let Some(server) = server
         && (client.kind == ClientKind::Http3) != (server.kind == ServerKind::Http3)
         && client.kind != ClientKind::Command

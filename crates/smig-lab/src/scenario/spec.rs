@@ -228,6 +228,10 @@ pub struct ClientSpec {
     /// smig: whether bulk from such a server is paced by the receive window; false if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_pacing: Option<bool>,
+    /// smig, h2: whether the client sends as other libraries do: bulk is not paced, and the socket takes whatever it has
+    /// room for. False if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_sending: Option<bool>,
     /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,

@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use smig::{Client, Config, ConnId, Incoming, MigrationConfig, MigrationMode, Trust};
+use smig::{
+    Client, Config, ConnId, Incoming, MigrationConfig, MigrationMode, Pacing, SocketOptions, Trust,
+};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
@@ -270,7 +272,13 @@ fn build_client(
         Some(ClientMigration::At(size)) => MigrationMode::At(vec![size.0]),
         Some(ClientMigration::Never) | None => MigrationMode::Never,
     };
-    Client::builder()
+    let mut builder = Client::builder();
+    if spec.plain_sending == Some(true) {
+        let mut socket = SocketOptions::interactive();
+        socket.notsent_lowat = None;
+        builder = builder.pacing(Pacing::Off).interactive_socket(socket);
+    }
+    builder
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))
         .engine(config)
         .migration(migration)

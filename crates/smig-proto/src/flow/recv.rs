@@ -40,6 +40,14 @@ const MIN_INCREMENT_BYTES: u32 = 256 << 10;
 /// them with a small DATA frame (RFC 1122 section 4.2.3.3). In bytes.
 const MIN_BLOCKED_INCREMENT_BYTES: u32 = 1 << 10;
 
+/// Smallest limit of what the peer may have outstanding, in bytes.
+const MIN_LIMIT_BYTES: u32 = 8 << 10;
+/// A limited window is announced in increments of this part of the limit: the credit that waits here
+/// for the next increment is missing at the peer.
+const LIMIT_INCREMENTS: u32 = 8;
+/// Smallest such increment: a frame of it should fill packets.
+const MIN_LIMITED_INCREMENT_BYTES: u32 = 2 << 10;
+
 /// Whether a window is that of a stream or of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
@@ -60,15 +68,17 @@ pub(crate) struct RecvWindow {
     /// Bytes that the application returned and that are not announced yet.
     returned_bytes: u32,
     size: u32,
+    /// Bytes that the peer may have outstanding: no more is announced, although there is credit.
+    limit: u32,
 }
 
 impl RecvWindow {
     pub(crate) const fn of_stream(size: u32) -> Self {
-        Self { scope: Scope::Stream, value: size as i64, returned_bytes: 0, size }
+        Self { scope: Scope::Stream, value: size as i64, returned_bytes: 0, size, limit: u32::MAX }
     }
 
     pub(crate) const fn of_connection(size: u32) -> Self {
-        Self { scope: Scope::Connection, value: size as i64, returned_bytes: 0, size }
+        Self { scope: Scope::Connection, ..Self::of_stream(size) }
     }
 
     /// Returns the bytes that the peer may still send, which may be negative.
@@ -102,8 +112,18 @@ impl RecvWindow {
         self.announce_if_due()
     }
 
+    /// Limits what the peer may have outstanding to `bytes`, but not below a minimum; `None`: to the
+    /// window. What it may already send is not taken back. Returns the increment to announce now,
+    /// if any.
+    pub(crate) fn set_limit(&mut self, bytes: Option<u32>) -> Option<u32> {
+        self.limit = bytes.map_or(u32::MAX, |bytes| bytes.max(MIN_LIMIT_BYTES));
+        self.announce_if_due()
+    }
+
     fn announce_if_due(&mut self) -> Option<u32> {
-        let increment = if u64::from(self.returned_bytes) * 2 >= u64::from(self.size) {
+        let increment = if self.limit < self.size {
+            self.limited_increment()
+        } else if u64::from(self.returned_bytes) * 2 >= u64::from(self.size) {
             self.returned_bytes
         } else if self.scope == Scope::Connection && self.is_partial_announcement_due() {
             if self.returned_bytes < MIN_BLOCKED_INCREMENT_BYTES {
@@ -115,6 +135,18 @@ impl RecvWindow {
             0
         };
         (increment > 0).then(|| self.announce(increment))
+    }
+
+    /// Returns the increment up to the limit, if it is large enough. The peer is never blocked by it: if
+    /// it has used all, and all was read, the increment is the limit.
+    fn limited_increment(&self) -> u32 {
+        let room = i64::from(self.limit) - self.value;
+        let increment = u32::try_from(room).map_or(0, |room| room.min(self.returned_bytes));
+        let min_increment = (self.limit / LIMIT_INCREMENTS).max(MIN_LIMITED_INCREMENT_BYTES);
+        if increment < min_increment {
+            return 0;
+        }
+        increment / MIN_BLOCKED_INCREMENT_BYTES * MIN_BLOCKED_INCREMENT_BYTES
     }
 
     /// Returns whether less than half of the window is enough to announce, because the rest is
@@ -218,6 +250,61 @@ mod tests {
             assert_eq!(window.give_back(credit.split(16 << 10)), Some(512 << 10));
         }
         credit.forfeit();
+    }
+
+    /// Receives what a peer that always has something to send may send, `frame` bytes at a time, and
+    /// reads it. Returns the increments.
+    fn receive_all(window: &mut RecvWindow, frame: u32, frames: u32) -> Vec<u32> {
+        let receive = |_| {
+            let bytes = frame.min(u32::try_from(window.value()).unwrap_or(0));
+            receive_and_read(window, bytes)
+        };
+        (0..frames).filter_map(receive).collect()
+    }
+
+    #[test]
+    fn a_limit_holds_back_credit_until_the_peer_has_used_up_the_rest() {
+        let mut window = RecvWindow::of_stream(1 << 20);
+        assert_eq!(window.set_limit(Some(64 << 10)), None);
+        // What was granted is used up without an update; then the peer has the limit, in 8 parts.
+        assert_eq!(receive_all(&mut window, 4 << 10, (1 << 18 >> 10) - 16), []);
+        assert_eq!(window.value(), 64 << 10);
+        assert_eq!(receive_all(&mut window, 1 << 10, 16), [8 << 10; 2]);
+        assert_eq!(window.value(), 64 << 10);
+        // A higher limit is announced at once, no limit by the rule without one.
+        assert_eq!(window.set_limit(Some(96 << 10)), Some(32 << 10));
+        assert_eq!(window.set_limit(None), Some((1 << 20) - (96 << 10)));
+        assert_eq!((window.value(), window.outstanding()), (1 << 20, 0));
+    }
+
+    #[test]
+    fn a_limit_leaves_no_peer_without_credit() {
+        for (limit, frame) in
+            [(0, 1), (1, 700), (8 << 10, 16 << 10), (100_001, 16_384), (u32::MAX, 999)]
+        {
+            let mut window = RecvWindow::of_stream(1 << 20);
+            assert_eq!(window.set_limit(Some(limit)), None);
+            let mut received = 0;
+            while received < 2 << 20 {
+                let bytes = frame.min(u32::try_from(window.value()).unwrap());
+                assert!(bytes > 0, "{limit}: no credit after {received} bytes");
+                receive_and_read(&mut window, bytes);
+                received += bytes;
+                let max = limit.max(MIN_LIMIT_BYTES);
+                assert!(received < 1 << 20 || window.value() <= max.into(), "{limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limited_window_holds_no_more_unread_data_than_another() {
+        let mut window = RecvWindow::of_stream(100_000);
+        let increment = window.set_limit(Some(10_000));
+        assert_eq!(increment, None);
+        assert_eq!(receive_unread(&mut window, 100_000), None);
+        assert_eq!((window.value(), window.outstanding()), (0, 100_000));
+        assert_eq!(window.set_limit(Some(20_000)), None, "it is not read");
+        assert_eq!(window.set_limit(None), None);
     }
 
     #[test]

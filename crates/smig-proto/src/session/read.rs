@@ -23,6 +23,17 @@ pub enum ReadResult {
 }
 
 impl Session {
+    /// Limits what the peer may have outstanding on a stream, in bytes: sent and not arrived, or not
+    /// sent yet; `None`: to the stream's window. Other streams' credit is untouched. The credit that
+    /// the peer already has is not taken back, and is never less than a few KiB once the
+    /// application has read what has arrived. Nothing happens if the stream has ended.
+    pub fn limit_receive_credit(&mut self, key: StreamKey, bytes: Option<u32>) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if let Some(increment) = stream.recv.window.set_limit(bytes) {
+            self.send_window_update(key, increment);
+        }
+    }
+
     /// Returns the next part of a body, and returns its credit to the windows.
     pub fn read(&mut self, key: StreamKey) -> ReadResult {
         let Some(stream) = self.streams.find_mut(key) else { return ReadResult::End };

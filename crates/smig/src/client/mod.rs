@@ -5,7 +5,7 @@
 //! - [`builder`]: settings. [`service`]: the client as a tower service.
 //! - [`request`], [`response_future`], [`informational`]: a request before and while it is sent.
 //! - [`origin`], [`pool`]: the session that takes it, by its [`session_load`]. [`dial`], [`tls`]: the session's connections.
-//! - [`session`]: its task over HTTP/2, with [`spares`], [`bulk`], [`range_continuation`] by [`validator`], [`receive_pacer`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over
+//! - [`session`]: its task over HTTP/2, with [`spares`], [`bulk`], [`range_continuation`] by [`validator`], [`reset_rate`] and [`unfinished_uploads`]; [`http1`]: over
 //!   HTTP/1.1.
 
 mod builder;
@@ -16,7 +16,6 @@ mod informational;
 mod origin;
 mod pool;
 mod range_continuation;
-mod receive_pacer;
 mod request;
 mod reset_rate;
 mod response_future;

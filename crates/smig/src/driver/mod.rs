@@ -3,7 +3,8 @@
 //! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses; `server::session` and `client::session` implement it.
 //!
-//! [`conn_set`] holds the connections, each a [`conn`] with its [`conn_pacing`]; [`pacing`] limits the rate of bulk.
+//! [`conn_set`] holds the connections, each a [`conn`] with its [`conn_pacing`]; [`pacing`] limits the rate of bulk that is
+//! sent, [`receive_pacer`] how much of it the peer may have in flight.
 //! [`slots`] holds the handler's streams, with their wakers; [`timer`] is the session's timer; [`report`] reports events
 //! to the observer.
 
@@ -11,6 +12,7 @@ mod conn;
 mod conn_pacing;
 mod conn_set;
 mod pacing;
+mod receive_pacer;
 mod report;
 mod slots;
 #[cfg(test)]
@@ -32,6 +34,9 @@ pub(crate) use conn::DetachedConn;
 use conn::Progress;
 pub(crate) use conn_set::{ConnOptions, ConnSet};
 pub use pacing::Pacing;
+pub(crate) use receive_pacer::{
+    PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, stream_credit,
+};
 pub(crate) use report::Migration;
 pub(crate) use slots::Slots;
 

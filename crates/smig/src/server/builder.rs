@@ -194,7 +194,8 @@ impl ServerBuilder {
     }
 
     /// Sets whether bulk is limited to the measured rate of its path (default), so that its bytes do not queue before
-    /// small responses. [`Config::bulk`] says what bulk is. Without pacing,
+    /// small responses, and whether the bulk uploads of clients over HTTP/2 without SMig are paced by the credit of their
+    /// streams while other streams are active. [`Config::bulk`] says what bulk is. Without pacing,
     /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {

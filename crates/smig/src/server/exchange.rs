@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
+use super::bulk_uploads::UploadWatch;
 use crate::deadlines::ProgressClock;
 use crate::error::BoxError;
 use crate::migration::Candidate;
@@ -42,6 +43,8 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) length: BodyLength,
     /// `None`: the request body may arrive at any speed.
     pub(super) upload_clock: Option<ProgressClock>,
+    /// `None`: the request has no body.
+    pub(super) upload_watch: Option<UploadWatch>,
     pub(super) candidate: Option<Candidate>,
     pub(super) record: StreamRecord,
 }

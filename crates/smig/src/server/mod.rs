@@ -9,12 +9,13 @@
 //!   loops, and the tasks to wait for; [`shared`]: state of all workers.
 //! - [`accept`]: limits, TLS ([`tls`]), protocol; then [`http1`], or a session: [`session`], with [`identity`],
 //!   [`session_registry`], [`session_list`] and [`join`].
-//! - [`exchange`], [`heads`], [`informational`], [`slow_uploads`], [`date`]: a request and its response.
+//! - [`exchange`], [`heads`], [`informational`], [`slow_uploads`], [`bulk_uploads`], [`date`]: a request and its response.
 //!   [`service`]: what is required of the application's service.
 
 mod accept;
 mod bind;
 mod builder;
+mod bulk_uploads;
 mod connection_server;
 mod date;
 mod exchange;

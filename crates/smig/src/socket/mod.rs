@@ -94,6 +94,8 @@ pub(crate) struct PathSample {
     pub(crate) retransmitted: u32,
     /// Packets with data sent so far, retransmissions included.
     pub(crate) sent_packets: u32,
+    /// Packets received so far before an earlier one: that one was lost, or overtaken.
+    pub(crate) out_of_order: u32,
     /// Bytes in a full packet.
     pub(crate) mss: u32,
     /// Bytes that congestion control allows in flight, after the time in which nothing was sent.
@@ -124,6 +126,7 @@ impl From<&TcpInfo> for PathSample {
             acknowledged: info.bytes_acked + bytes(info.sacked),
             retransmitted: info.total_retrans,
             sent_packets: info.data_segs_out,
+            out_of_order: info.rcv_ooopack,
             mss: info.snd_mss,
             congestion_window: bytes(window_after_idle(info)),
         }

@@ -1,6 +1,6 @@
 //! The kernel's `struct tcp_info`, as far as this project reads it.
 
-/// `struct tcp_info` of Linux up to `tcpi_bytes_retrans`. A kernel with a shorter one leaves the rest
+/// `struct tcp_info` of Linux up to `tcpi_snd_wnd`. A kernel with a shorter one leaves the rest
 /// zero. The names are those of tcp(7) without their prefix.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +62,11 @@ pub(crate) struct TcpInfo {
     /// Bytes of data sent, with those sent again.
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_retrans: u64,
+    pub(crate) dsack_dups: u32,
+    pub(crate) reord_seen: u32,
+    /// Packets that arrived before an earlier one.
+    pub(crate) rcv_ooopack: u32,
+    pub(crate) snd_wnd: u32,
 }
 
 impl TcpInfo {
@@ -82,6 +87,7 @@ mod tests {
         assert_eq!(core::mem::offset_of!(TcpInfo, notsent_bytes), 144);
         assert_eq!(core::mem::offset_of!(TcpInfo, delivery_rate), 160);
         assert_eq!(core::mem::offset_of!(TcpInfo, bytes_sent), 200);
-        assert_eq!(size_of::<TcpInfo>(), 216);
+        assert_eq!(core::mem::offset_of!(TcpInfo, rcv_ooopack), 224);
+        assert_eq!(size_of::<TcpInfo>(), 232);
     }
 }

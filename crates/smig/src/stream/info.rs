@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smig_proto::{ConnId, Priority};
+use smig_proto::{BulkHint, ConnId, Priority};
 
 use super::shared::SharedStream;
 
@@ -58,6 +58,13 @@ impl StreamInfo {
     /// By default the request is sent completely. Has no effect at a server or on a tunnel.
     pub fn stop_upload_after_response(&self) {
         self.0.request_upload_stop();
+    }
+
+    /// Server: overrides the policy that decides whether the request's body is bulk, and is therefore paced if it comes from
+    /// a client without SMig while other streams are active. Has no effect at a client; the response's body has a hint
+    /// of its own, an extension of the response.
+    pub fn set_incoming_bulk_hint(&self, hint: BulkHint) {
+        self.0.request_incoming_bulk_hint(hint);
     }
 
     /// Changes the stream's priority (RFC 9218): a client sends it to the server, a server schedules by it.

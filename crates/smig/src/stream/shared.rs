@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Frame;
-use smig_proto::{ConnId, Instant, Priority, ResponseHead};
+use smig_proto::{BulkHint, ConnId, Instant, Priority, ResponseHead};
 
 use super::body_rest::BodyRest;
 use super::info::Segment;
@@ -102,6 +102,8 @@ pub(crate) struct HandleRequests {
     pub(crate) upload: UploadExtent,
     /// It requests another priority.
     pub(crate) priority: Option<Priority>,
+    /// It decides whether the incoming body is bulk.
+    pub(crate) incoming_bulk_hint: Option<BulkHint>,
 }
 
 /// How much of a request's body is to be sent.
@@ -420,6 +422,11 @@ impl SharedStream {
 
     pub(super) fn request_upload_stop(&self) {
         self.lock().requests.upload = UploadExtent::UntilResponse;
+        self.wake_session();
+    }
+
+    pub(super) fn request_incoming_bulk_hint(&self, hint: BulkHint) {
+        self.lock().requests.incoming_bulk_hint = Some(hint);
         self.wake_session();
     }
 

@@ -12,7 +12,8 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{
-    BoxError, ConnectionInfo, ErrorCode, Incoming, MigrationConfig, MigrationMode, Processed,
+    BoxError, BulkHint, Config, ConnectionInfo, ErrorCode, Incoming, MigrationConfig,
+    MigrationMode, Processed,
 };
 use tokio::sync::{mpsc, oneshot};
 use tower::{Service as _, service_fn};
@@ -386,7 +387,7 @@ async fn an_unread_response_stops_its_writer() {
             Ok(Response::new(StreamBody::new(frames).boxed()))
         }))
         .unwrap();
-    let mut config = smig::Config::client();
+    let mut config = Config::client();
     config.stream_window = WINDOW as u32;
     let client = client.engine(config).build().unwrap();
     let mut unread = client.request(get(url(&server, "/endless"))).await.unwrap();
@@ -593,4 +594,42 @@ async fn an_upload_whose_body_is_not_read_leaves_no_stream() {
         };
         within("the end of all streams", no_stream_left).await;
     }
+}
+
+/// Uploads of clients without SMig have limited credit where the path is long enough; here it is not. Whatever the
+/// handler says, and however small the reads: they arrive.
+#[tokio::test]
+async fn uploads_without_the_extension_arrive_beside_small_requests() {
+    const LEN: usize = 8 << 20;
+    let (server, client) = pair();
+    let handler = |request: Request<Incoming>| {
+        if let Some(stream) = request.body().stream_info() {
+            let hint = match request.uri().query() {
+                Some("bulk") => BulkHint::Bulk,
+                Some("interactive") => BulkHint::Interactive,
+                _ => BulkHint::None,
+            };
+            stream.set_incoming_bulk_hint(hint);
+        }
+        answer(request)
+    };
+    let server = server.start(service_fn(handler)).unwrap();
+    let client = client.engine(Config { smig: None, ..Config::client() }).plain_connections(1);
+    let client = client.build().unwrap();
+    let expected = sha256(&bytes(LEN));
+    let uploads = ["/digest", "/digest?bulk", "/digest?interactive"].map(|path| {
+        let request = Request::post(url(&server, path)).body(Full::new(bytes(LEN))).unwrap();
+        let client = client.clone();
+        tokio::spawn(
+            async move { client.request(request).await.unwrap().into_body().collect().await },
+        )
+    });
+    while !uploads.iter().all(tokio::task::JoinHandle::is_finished) {
+        let small = client.request(get(url(&server, "/"))).await.unwrap();
+        assert_eq!(small.into_body().collect().await.unwrap().to_bytes(), "hello");
+    }
+    for upload in uploads {
+        assert_eq!(upload.await.unwrap().unwrap().to_bytes(), &expected[..]);
+    }
+    assert_eq!(client.stats().connections_opened, 1);
 }

@@ -18,12 +18,11 @@ use smig_proto::{Event, Instant, StreamKey};
 use tokio::sync::oneshot;
 
 use crate::client::pool::OriginContext;
-use crate::client::receive_pacer::ReceivePacer;
 use crate::client::request::{BodySendState, OpenRequest, QueuedRequest};
 use crate::client::reset_rate::ResetRate;
 use crate::client::spares::Spares;
 use crate::client::unfinished_uploads::UnfinishedUploads;
-use crate::driver::{Migration, SessionHandler, Slots, TurnCx};
+use crate::driver::{Migration, ReceivePacer, SessionHandler, Slots, TurnCx};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Mailbox, Slot};
 use crate::migration::{self, RecentStreams};

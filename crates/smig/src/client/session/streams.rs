@@ -8,9 +8,8 @@ use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 
 use super::{ClientSession, ContinuationState, NegotiatedProtocol, SessionState};
 use crate::client::bulk::BulkWatch;
-use crate::client::receive_pacer::{ReceivePacer, ReceiveWindow};
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
-use crate::driver::{Migration, TurnCx};
+use crate::driver::{Migration, PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, TurnCx};
 use crate::error::{Error, ErrorKind, Reset};
 use crate::mailbox::Slot;
 use crate::migration::{self, Candidate};
@@ -288,8 +287,13 @@ impl ClientSession {
             self.receive_pacer = None;
             Some(ReceiveWindow::Unlimited)
         } else {
-            let min_rtt = || self.context.update_min_rtt(turn.conns.sample(conn.id).min_rtt);
-            pacer.on_progress(turn.now, conn.data_bytes_received, min_rtt)
+            let path = || {
+                let sample = turn.conns.sample(conn.id);
+                let min_rtt = self.context.update_min_rtt(sample.min_rtt);
+                // The kernel shrinks its window as data arrives.
+                ReceivePath { min_rtt, out_of_order: sample.out_of_order, granted: 0 }
+            };
+            pacer.on_progress(turn.now, conn.data_bytes_received, PacingDemand::Shared, path)
         };
         match window {
             Some(ReceiveWindow::Bytes(bytes)) => turn.conns.limit_receive_window(conn.id, bytes),

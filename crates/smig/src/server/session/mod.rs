@@ -17,6 +17,7 @@ use smig_proto::{AppId, Event, Instant, JoinRefusal};
 use tower_service::Service;
 
 use self::stream_slots::StreamSlots;
+use super::bulk_uploads::BulkUploads;
 use super::exchange::{BodySendState, Exchange, Work, catch_panic};
 use super::informational::PendingInformational;
 use super::join::JoinHandover;
@@ -84,6 +85,7 @@ where
     pub(super) undecided_joins: usize,
     /// When to check for slow request bodies.
     pub(super) next_upload_check: Option<Instant>,
+    pub(super) bulk_uploads: BulkUploads,
 }
 
 /// Whether the session accepts requests.
@@ -120,6 +122,7 @@ where
             state: SessionState::Open,
             undecided_joins: 0,
             next_upload_check: None,
+            bulk_uploads: BulkUploads::default(),
         }
     }
 
@@ -272,6 +275,7 @@ where
     fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
         self.apply_idle_timeout(turn);
         self.reset_slow_uploads(turn);
+        self.pace_uploads(turn);
         if !self.candidates.is_empty() && self.app_id.is_some() {
             self.evaluate_candidates(turn);
         }

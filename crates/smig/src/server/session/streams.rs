@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::mailbox::Slot;
 use crate::observer::ObserverEvent;
 use crate::server::builder::{AuthorityCheck, RequestExtensions};
+use crate::server::bulk_uploads::UploadWatch;
 use crate::server::exchange::{
     BodySendState, ContinueExpectation, Exchange, RequestKind, Work, catch_panic,
 };
@@ -51,13 +52,14 @@ where
             return turn.session.release(key);
         }
         let time_limits = &self.worker.shared.time_limits;
-        let (continue_expectation, upload_clock) = match end {
-            EndStream::Yes => (ContinueExpectation::NotExpected, None),
+        let (continue_expectation, upload_clock, upload_watch) = match end {
+            EndStream::Yes => (ContinueExpectation::NotExpected, None, None),
             EndStream::No => {
                 let (version, headers) = (Version::HTTP_2, &head.headers);
                 let clock =
                     slow_uploads::upload_clock(time_limits, kind, version, headers, turn.now);
-                (heads::continue_expectation(headers), clock)
+                let watch = UploadWatch::new(turn.now, content_length(headers), kind);
+                (heads::continue_expectation(headers), clock, Some(watch))
             }
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
@@ -76,6 +78,7 @@ where
             send_state: BodySendState::Open,
             length: BodyLength::Unknown,
             upload_clock,
+            upload_watch,
             candidate: None,
             record: StreamRecord::new(turn.now, label),
         });
@@ -84,6 +87,7 @@ where
         self.idle_since = None;
         self.has_burst_memory = true;
         self.recent_streams.on_open(turn.now);
+        self.on_stream_opened(turn, slot);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
@@ -142,6 +146,7 @@ where
             && !shared.is_released()
         {
             exchange.recv_state = crate::stream::deliver(turn.session, exchange.key, shared);
+            self.watch_upload(turn, slot);
         }
         self.release_if_complete(turn, slot);
     }
@@ -162,6 +167,9 @@ where
             let offers = self.worker.shared.migration.offers;
             let why = MigrationCause::Application;
             crate::migration::migrate(turn, exchange.key, offers, why, &mut exchange.record);
+        }
+        if let Some(hint) = requests.incoming_bulk_hint {
+            self.set_upload_hint(turn, slot, hint);
         }
         self.on_readable(turn, slot);
     }
@@ -220,6 +228,7 @@ where
         let Some(exchange) = self.slots.remove(slot) else { return };
         let Exchange { key, work, shared, candidate, record, .. } = exchange;
         self.stream_slots.remove(key);
+        self.bulk_uploads.remove(slot);
         self.session_record.on_closed(key, &record);
         if candidate.is_some() {
             self.candidates.retain(|&other| other != slot);
