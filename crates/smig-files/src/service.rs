@@ -286,6 +286,7 @@ impl<B> Service<Request<B>> for Files {
                     head,
                     path,
                     known_resource,
+                    (self.clock)(),
                 )))
             }
         };
@@ -326,13 +327,14 @@ impl PendingResolution {
         head: request::Parts,
         path: RequestPath<'static>,
         known_resource: Option<Arc<Resource>>,
+        now: Instant,
     ) -> Self {
         let path = Arc::new(path);
         let (document_root, lookup_path) = (Arc::clone(&shared.document_root), Arc::clone(&path));
         let resolution = Offload::start(move || {
             document_root.resolve(&lookup_path, known_resource.as_deref(), Blocking::Allowed)
         });
-        Self { shared, head, path, checked_at: Instant::now(), resolution }
+        Self { shared, head, path, checked_at: now, resolution }
     }
 
     fn finish(&self, result: io::Result<Result<Resolution, ResolveError>>) -> LazyResponse {

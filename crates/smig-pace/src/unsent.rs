@@ -40,7 +40,8 @@ impl UnsentLimit {
     }
 
     /// Takes a delivery rate in bytes per second, of a connection that bulk has for itself or shares, and bulk's bounds
-    /// if it has any. Returns the new limit in bytes, if it changes: it follows changes of the rate, not its noise.
+    /// if it has any. Returns the new limit in bytes, if it changes: it follows changes of the rate, not its noise. Where
+    /// bulk is written ahead it follows growth at once, and keeps the highest until half of it is due.
     pub fn update(
         &mut self,
         delivery_rate: u64,

@@ -40,6 +40,8 @@ pub struct ServerSettings {
     pub migration: MigrationConfig,
     /// Whether bulk is limited to the path's rate.
     pub pace_bulk: bool,
+    /// Whether the bulk uploads of clients without SMig are paced, too.
+    pub pace_uploads: bool,
     /// How long one interactive response may delay bulk data.
     pub max_bulk_deferral: Duration,
     /// Socket options of interactive connections.
@@ -64,6 +66,7 @@ impl Default for ServerSettings {
             smig: SmigConfig::default(),
             migration: MigrationConfig::default(),
             pace_bulk: true,
+            pace_uploads: false,
             max_bulk_deferral: Duration::from_millis(25),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
@@ -87,6 +90,7 @@ impl ServerSettings {
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
             .pacing(if self.pace_bulk { Pacing::On } else { Pacing::Off })
+            .upload_pacing(if self.pace_uploads { Pacing::On } else { Pacing::Off })
             .max_bulk_deferral(self.max_bulk_deferral)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)

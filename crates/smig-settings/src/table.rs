@@ -170,12 +170,24 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             flag: "pace-bulk",
             kind: ValueKind::Bool,
             value_name: "BOOL",
-            help: "Send large bodies no faster than the measured rate of the path, also without migration, and \
-            let clients without SMig upload no faster beside other streams; false: as fast as congestion \
-            control allows",
+            help: "Send large bodies no faster than the measured rate of the path, also without migration; \
+            false: as fast as congestion control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
                 s.pace_bulk = parse_bool(last_value(v))?;
+                Ok(())
+            },
+        },
+        Setting {
+            key: "migration.pace_uploads",
+            flag: "pace-uploads",
+            kind: ValueKind::Bool,
+            value_name: "BOOL",
+            help: "Let clients without SMig upload large bodies no faster than the path carries while they have other \
+            streams. Several uploads of one client at once may get much less",
+            show: |s| s.pace_uploads.to_string(),
+            set: |s, v| {
+                s.pace_uploads = parse_bool(last_value(v))?;
                 Ok(())
             },
         },

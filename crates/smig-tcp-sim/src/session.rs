@@ -299,6 +299,9 @@ impl Session {
                 network.set_pacing_cap(flow, kernel_rate(bounds));
                 self.conns.bounds = (bounds.rate != u64::MAX).then_some(bounds);
                 if self.conns.bounds.is_none() {
+                    for unsent in &mut self.conns.unsent {
+                        unsent.reset();
+                    }
                     return self.fill(network, UNSENT_MS[usize::from(is_own)]);
                 }
                 let mut turn = ConnTurn { conns: &mut self.conns, network };

@@ -108,8 +108,8 @@ pub struct RouteSpec {
     /// Whether responses migrate.
     #[serde(default)]
     pub migrate: RouteMigration,
-    /// Whether long responses, and uploads of clients without SMig, are limited to the rate of the path, if
-    /// `migration.pace_bulk` is true; `None`: they are.
+    /// Whether long responses are limited to the rate of the path, if `migration.pace_bulk` is true, and uploads of clients
+    /// without SMig, if `migration.pace_uploads` is; `None`: they are.
     pub pace_bulk: Option<bool>,
     /// Changes to the fields of requests to the upstream.
     #[serde(default)]

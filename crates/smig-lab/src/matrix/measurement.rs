@@ -130,7 +130,7 @@ fn spans(objects: &[&ObjectResult]) -> Vec<(u64, u64)> {
 
 /// Returns the seconds in which at least one of the objects was on its way.
 fn busy_seconds(objects: &[&ObjectResult]) -> f64 {
-    spans(objects).iter().map(|(from, to)| to - from).sum::<u64>() as f64 / 1e9
+    spans(objects).iter().map(|(from, to)| to.saturating_sub(*from)).sum::<u64>() as f64 / 1e9
 }
 
 /// Returns for how many seconds of these spans the object was on its way.

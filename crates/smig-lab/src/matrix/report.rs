@@ -16,13 +16,13 @@ const MAX_BULK_LOSS: f64 = 0.03;
 /// How much longer the 95th percentile of the objects may take than with the best baseline, as a share.
 const MAX_P95_LOSS: f64 = 0.05;
 
-/// Resampling of the objects' times. One of twenty intervals lies above the true value.
+/// Resampling of the objects' times: nominally one of twenty intervals lies above the true value.
 const P95_INTERVAL: Bootstrap = Bootstrap { resamples: 2_000, level: 0.9, seed: 0x5319 };
 
 /// The share of the link that another user's download is to have beside ours.
 const FAIR_SHARE: RangeInclusive<f64> = 0.45..=0.6;
 
-/// The times of the objects, relative to those without a download, and the download's rate, relative to the best
+/// The times of the objects, relative to those without a download, and the rate of all bytes, relative to the best
 /// baseline, that an arm is to reach in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Goal {
@@ -30,7 +30,7 @@ pub struct Goal {
     pub mean: f64,
     /// Their 95th percentile.
     pub p95: f64,
-    /// Rate of the download.
+    /// Rate of the download and the objects together.
     pub rate: f64,
 }
 
@@ -273,7 +273,7 @@ impl ArmReport {
 
     /// Returns whether the 95th percentile is above the best baseline's by more than chance explains.
     fn is_p95_certain(&self) -> bool {
-        self.p95_to_best_interval.is_none_or(|interval| interval.low > 1.0)
+        self.p95_to_best_interval.is_some_and(|interval| interval.low > 1.0)
     }
 
     fn judge(&self, goal: Option<Goal>) -> Verdict {
@@ -306,15 +306,20 @@ impl ArmReport {
 /// Returns the interval of the 95th percentile relative to another's. Entire runs are resampled where there are enough of
 /// them, otherwise objects, which is too sure of itself: objects of one run met the same queue.
 fn p95_interval(baseline: &Measurement, measured: &Measurement) -> Option<Interval> {
-    let has_runs = |side: &Measurement| side.times_ms.len() >= MIN_RUNS;
-    let units = |side: &Measurement| {
-        if has_runs(baseline) && has_runs(measured) {
+    let has_runs = |side: &Measurement| {
+        let runs = side.times_ms.iter().filter(|run| !run.values.is_empty());
+        runs.map(|run| run.seed).collect::<BTreeSet<_>>().len() >= MIN_RUNS
+    };
+    let has_runs = has_runs(baseline) && has_runs(measured);
+    // Objects of one side have no counterparts on the other: no seed is on both.
+    let units = |side: &Measurement, first_seed: u64| {
+        if has_runs {
             return side.times_ms.clone();
         }
         let times = side.times_ms.iter().flat_map(|run| &run.values);
-        (0..).zip(times).map(|(seed, time)| Run { seed, values: vec![*time] }).collect()
+        (first_seed..).zip(times).map(|(seed, time)| Run { seed, values: vec![*time] }).collect()
     };
     let statistic = Statistic::Quantile(0.95);
-    let (baseline, measured) = (units(baseline), units(measured));
+    let (baseline, measured) = (units(baseline, 0), units(measured, 1 << 32));
     P95_INTERVAL.contrast(&baseline, &measured, statistic, Contrast::Ratio)?.interval
 }

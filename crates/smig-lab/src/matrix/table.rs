@@ -46,12 +46,23 @@ fn judged_row(cell: &CellReport, arm: &ArmReport) -> Vec<String> {
         format_number(measured.bulk_mbit),
         percent(arm.rate_ratio),
         percent(arm.total_ratio),
-        arm.p95_to_best
-            .map_or_else(String::new, |ratio| format!("{:+.0} %", (ratio - 1.0) * 100.0)),
+        to_best(arm),
         percent(arm.others_share),
         cell.winner.unwrap_or_default().to_owned(),
         verdict,
     ]
+}
+
+/// Returns how much longer the 95th percentile is than the best baseline's, and its interval.
+fn to_best(arm: &ArmReport) -> String {
+    let more = |ratio: f64| format!("{:+.0}", (ratio - 1.0) * 100.0);
+    match (arm.p95_to_best, arm.p95_to_best_interval) {
+        (None, _) => String::new(),
+        (Some(ratio), None) => format!("{} %", more(ratio)),
+        (Some(ratio), Some(interval)) => {
+            format!("{} % ({} to {})", more(ratio), more(interval.low), more(interval.high))
+        }
+    }
 }
 
 fn times(ratio: Option<f64>) -> String {

@@ -99,7 +99,7 @@ fn measurement(mean_ms: f64, p95_ms: f64, bulk_mbit: f64) -> Measurement {
         total_mbit: bulk_mbit,
         other_mbit: None,
         failed: 0,
-        times_ms: Vec::new(),
+        times_ms: vec![smig_stats::Run { seed: 1, values: vec![p95_ms; objects] }],
     }
 }
 
@@ -180,6 +180,30 @@ fn a_percentile_that_chance_explains_is_not_called_worse() {
     by_chance.times_ms[0].values = times;
     assert_eq!(judge(by_chance), Some(Verdict::Unclear));
     assert_eq!(judge(with_times(78.0, &[76.0, 77.0, 78.0, 78.0])), Some(Verdict::Worse));
+}
+
+#[test]
+fn an_interval_needs_data_and_covers_all_of_it() {
+    let run = |seed, values: Vec<f64>| smig_stats::Run { seed, values };
+    let with_runs = |p95_ms, times_ms| Measurement { times_ms, ..measurement(64.0, p95_ms, 9.45) };
+    let moved = |baseline, moved| {
+        let measured =
+            [("alone", measurement(60.0, 61.0, 0.0)), ("off", baseline), ("moved", moved)];
+        report(&[], &measured).arm("moved").unwrap().clone()
+    };
+    // One of five runs has no object.
+    let few = (0..5).map(|seed| run(seed, if seed == 0 { vec![] } else { vec![60.0, 61.0] }));
+    let mut late: Vec<_> = few.clone().collect();
+    late[4].values[1] = 90.0;
+    let found = moved(with_runs(61.0, few.collect()), with_runs(75.0, late));
+    assert_eq!(found.verdict, Some(Verdict::Unclear), "{found:?}");
+    let found = moved(with_runs(61.0, vec![]), with_runs(75.0, vec![]));
+    assert_eq!(found.verdict, Some(Verdict::Unclear), "nothing is known");
+    // The late ones are behind the baseline's number of objects.
+    let baseline = vec![run(1, vec![60.0; 20])];
+    let late = vec![run(1, vec![60.0; 20]), run(2, vec![90.0; 20])];
+    let interval = moved(with_runs(60.0, baseline), with_runs(90.0, late)).p95_to_best_interval;
+    assert!(interval.unwrap().contains(1.5), "{interval:?}");
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub struct ServerBuilder {
     interactive_options: SocketOptions,
     bulk_options: SocketOptions,
     pacing: Pacing,
+    upload_pacing: Pacing,
     max_bulk_deferral: Duration,
     max_connections: usize,
     max_connections_per_client: usize,
@@ -101,6 +102,7 @@ impl Default for ServerBuilder {
             interactive_options: SocketOptions::interactive(),
             bulk_options: SocketOptions::bulk(),
             pacing: Pacing::default(),
+            upload_pacing: Pacing::Off,
             max_bulk_deferral: Duration::from_millis(25),
             max_connections: 65_536,
             max_connections_per_client: 32_768,
@@ -194,12 +196,21 @@ impl ServerBuilder {
     }
 
     /// Sets whether bulk is limited to the measured rate of its path (default), so that its bytes do not queue before
-    /// small responses, and whether the bulk uploads of clients over HTTP/2 without SMig are paced by the credit of their
-    /// streams while other streams are active. [`Config::bulk`] says what bulk is. Without pacing,
+    /// small responses. [`Config::bulk`] says what bulk is. Without pacing,
     /// [`max_bulk_deferral`](Self::max_bulk_deferral) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
+        self
+    }
+
+    /// Sets whether the bulk uploads of clients over HTTP/2 without SMig are paced by the credit of their streams while other
+    /// streams are active: off by default. A connection with several bulk uploads, or with a proxy behind which the client is
+    /// farther away than the kernel can see, may get much less than the path has:
+    /// [ADR 9](https://docs.rs/crate/smig/latest/source/docs/adr/0009-uploads-by-credit.md).
+    #[must_use]
+    pub fn upload_pacing(mut self, pacing: Pacing) -> Self {
+        self.upload_pacing = pacing;
         self
     }
 
@@ -431,6 +442,7 @@ impl ServerBuilder {
             tenant: self.tenant,
             authority_check: self.authority_check,
             request_extensions: self.request_extensions,
+            upload_pacing: self.upload_pacing,
             request_label_limit: self.request_label_limit,
             shared_headers: self.shared_headers,
         }))

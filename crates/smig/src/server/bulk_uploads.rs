@@ -13,7 +13,7 @@ use super::exchange::RequestKind;
 use super::service::{HttpService, ResponseBody};
 use super::session::ServerSession;
 use crate::driver::{
-    PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, TurnCx, stream_credit,
+    Pacing, PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, TurnCx, stream_credit,
 };
 use crate::mailbox::Slot;
 use crate::stream::BodyRecvState;
@@ -131,6 +131,17 @@ where
     S: HttpService<B>,
     B: ResponseBody,
 {
+    /// Returns what watches a request's body of this length; `None`: uploads are not paced.
+    pub(super) fn upload_watch(
+        &self,
+        now: Instant,
+        length: Option<u64>,
+        kind: RequestKind,
+    ) -> Option<UploadWatch> {
+        let is_paced = self.worker.shared.upload_pacing == Pacing::On;
+        is_paced.then(|| UploadWatch::new(now, length, kind))
+    }
+
     /// Records that a stream was opened, whether it carries an upload or not.
     pub(super) fn on_stream_opened(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         self.watch_upload(turn, slot);
@@ -145,7 +156,9 @@ where
         let Some(watch) = &mut exchange.upload_watch else { return };
         let Some(view) = turn.session.stream(exchange.key) else { return };
         let is_open = exchange.recv_state == BodyRecvState::Open;
-        let is_bulk = watch.evaluate(turn.now, view.received_bytes, view.priority, policy);
+        // The priority is that of the response (RFC 9218 section 1).
+        let priority = Priority::default();
+        let is_bulk = watch.evaluate(turn.now, view.received_bytes, priority, policy);
         let is_paced = bulk_uploads.slots.contains(&slot);
         match (is_bulk && is_open && app_id.is_none(), is_paced) {
             (true, false) => {

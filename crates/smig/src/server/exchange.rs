@@ -43,7 +43,7 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) length: BodyLength,
     /// `None`: the request body may arrive at any speed.
     pub(super) upload_clock: Option<ProgressClock>,
-    /// `None`: the request has no body.
+    /// `None`: the request has no body, or uploads are not paced.
     pub(super) upload_watch: Option<UploadWatch>,
     pub(super) candidate: Option<Candidate>,
     pub(super) record: StreamRecord,

@@ -31,7 +31,7 @@ use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.
 const MAX_SLICES: usize = 64;
-/// As many as a response to one request has. To initialise an array of the maximum takes longer than to seal a small
+/// More than a response of one payload has. To initialise an array of the maximum takes longer than to seal a small
 /// response's frames.
 const FEW_SLICES: usize = 4;
 

@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{
     BoxError, BulkHint, Config, ConnectionInfo, ErrorCode, Incoming, MigrationConfig,
-    MigrationMode, Processed,
+    MigrationMode, Pacing, Processed,
 };
 use tokio::sync::{mpsc, oneshot};
 use tower::{Service as _, service_fn};
@@ -613,7 +613,7 @@ async fn uploads_without_the_extension_arrive_beside_small_requests() {
         }
         answer(request)
     };
-    let server = server.start(service_fn(handler)).unwrap();
+    let server = server.upload_pacing(Pacing::On).start(service_fn(handler)).unwrap();
     let client = client.engine(Config { smig: None, ..Config::client() }).plain_connections(1);
     let client = client.build().unwrap();
     let expected = sha256(&bytes(LEN));

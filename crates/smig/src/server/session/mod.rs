@@ -282,8 +282,8 @@ where
     }
 
     fn is_settled(&self) -> bool {
-        // What the rules decide depends on what was sent.
-        self.candidates.is_empty()
+        // What the rules decide depends on what was sent. Without work, the time without any has to begin.
+        self.candidates.is_empty() && (self.slots.len() > 0 || self.idle_since.is_some())
     }
 
     fn deadline(&self) -> Option<Instant> {

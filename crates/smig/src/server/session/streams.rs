@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::mailbox::Slot;
 use crate::observer::ObserverEvent;
 use crate::server::builder::{AuthorityCheck, RequestExtensions};
-use crate::server::bulk_uploads::UploadWatch;
 use crate::server::exchange::{
     BodySendState, ContinueExpectation, Exchange, RequestKind, Work, catch_panic,
 };
@@ -58,8 +57,8 @@ where
                 let (version, headers) = (Version::HTTP_2, &head.headers);
                 let clock =
                     slow_uploads::upload_clock(time_limits, kind, version, headers, turn.now);
-                let watch = UploadWatch::new(turn.now, content_length(headers), kind);
-                (heads::continue_expectation(headers), clock, Some(watch))
+                let watch = self.upload_watch(turn.now, content_length(headers), kind);
+                (heads::continue_expectation(headers), clock, watch)
             }
         };
         let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
