@@ -151,6 +151,10 @@ impl Candidate {
 
     /// Records that the stream is on another connection now.
     pub(crate) fn on_migrated(&mut self) {
+        if self.state == CandidateState::Offered {
+            // The peer has accepted: this offset is not due again.
+            self.next_offset_index += 1;
+        }
         self.state = CandidateState::Migrated;
     }
 
@@ -190,12 +194,15 @@ impl Candidate {
         let view = turn.session.stream(key)?;
         let transferred = view.sent_bytes + view.received_bytes;
         if let MigrationMode::At(offsets) = &rules.mode {
-            let due = offsets.get(self.next_offset_index).is_some_and(|&at| transferred >= at);
-            if due
-                && migrate(turn, key, rules.offers, MigrationCause::Offset, record)
-                    == MigrationAttempt::Migrated
-            {
-                self.next_offset_index += 1;
+            if offsets.get(self.next_offset_index).is_some_and(|&at| transferred >= at) {
+                match migrate(turn, key, rules.offers, MigrationCause::Offset, record) {
+                    MigrationAttempt::Migrated => {
+                        self.next_offset_index += 1;
+                        self.state = CandidateState::Initial;
+                    }
+                    MigrationAttempt::Offered => self.state = CandidateState::Offered,
+                    MigrationAttempt::NotNow => {}
+                }
             }
             return None;
         }

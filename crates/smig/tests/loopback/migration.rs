@@ -115,14 +115,14 @@ async fn events_contain_the_addresses_of_their_connection() {
 #[tokio::test]
 async fn a_download_migrates_when_the_server_offers() {
     let (server, client) = pair();
-    let mut rules = migrate_at(&[100 << 10]);
+    let mut rules = migrate_at(&[1]);
     rules.offers = Offers::WhenNoSpare;
     let server = server.migration(rules).start(service_fn(answer)).unwrap();
     let (observer, mut events) = EventRecorder::new();
     let client = client
         .engine(small_window())
         .migration(never_migrate())
-        .spares(0)
+        .spares(1)
         .observer(observer)
         .build()
         .unwrap();
@@ -131,7 +131,11 @@ async fn a_download_migrates_when_the_server_offers() {
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&bytes(LEN)), LEN as u64));
-    assert!(info.segments().len() >= 2, "{:?}", info.segments());
+    // The connection that it left is a spare now. The server does not move it back there.
+    assert_eq!(server.stats().migrations, 1);
+    let segments = info.segments();
+    assert_eq!(segments.len(), 2, "{segments:?}");
+    assert_ne!(segments[0].connection, segments[1].connection);
 }
 
 #[tokio::test]
