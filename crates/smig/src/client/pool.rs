@@ -228,7 +228,6 @@ pub(super) struct OriginContext {
     /// Maximum number of sessions with a server that does not support SMig.
     pub(super) max_plain_connections: usize,
     pub(super) range_continuation: RangeContinuation,
-    pub(super) receive_pacing: bool,
     /// The session's number at its origin, from 1.
     pub(super) number: u32,
     pub(super) order: SessionOrder,
