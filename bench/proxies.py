@@ -10,6 +10,7 @@ import sys
 import threading
 
 import setting
+from peers.nginx import ONE_WORKER, start_nginx
 from peers.ports import reserve
 from peers.process import run
 from peers.servers import Server, smig_before_program, smig_program
@@ -24,19 +25,14 @@ class Upstream:
 
     def __init__(self, place):
         self.http1, self.h2c = reserve(), reserve()
-        config = place.write("upstream.conf", f"""
-{nginx_head(place, "upstream")}
+        self.process = start_nginx(place, "upstream", f"""
     open_file_cache max=1000 inactive=60s;
     open_file_cache_valid 60s;
     server {{
         listen 127.0.0.1:{self.http1} backlog=4096;
         listen 127.0.0.1:{self.h2c} http2 backlog=4096;
         root {place.folder};
-    }}
-}}
-""")
-        self.process = place.start("upstream", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
-        self.process.wait_for_port(self.h2c)
+    }}""", self.h2c, ONE_WORKER)
 
     def port(self, protocol):
         return self.h2c if protocol == "h2c" else self.http1
@@ -50,30 +46,6 @@ class Upstream:
 
     def __exit__(self, *_):
         self.process.stop()
-
-
-def nginx_head(place, name):
-    user = "user root;" if os.geteuid() == 0 else ""
-    return f"""
-{user}
-worker_processes 1;
-daemon off;
-pid {place.path(name + ".pid")};
-error_log stderr warn;
-events {{ worker_connections 20000; }}
-worker_rlimit_nofile 40000;
-http {{
-    default_type application/octet-stream;
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 100000000;
-    http2_max_concurrent_streams 128;
-    client_body_temp_path {place.path(name + "-body")};
-    proxy_temp_path {place.path(name + "-proxy")};
-    fastcgi_temp_path {place.path(name + "-fastcgi")};
-    uwsgi_temp_path {place.path(name + "-uwsgi")};
-    scgi_temp_path {place.path(name + "-scgi")};"""
 
 
 def smig(place, upstream, protocol, admin=False, name="smig", program=None):
@@ -135,8 +107,7 @@ def nginx(place, upstream, protocol):
     if protocol == "h2c":
         return None  # nginx uses HTTP/2 to upstreams only for gRPC
     port = reserve()
-    config = place.write("nginx-gateway.conf", f"""
-{nginx_head(place, "nginx-gateway")}
+    process = start_nginx(place, "nginx-gateway", f"""
     upstream app {{
         server 127.0.0.1:{upstream.http1};
         keepalive {KEPT};
@@ -157,11 +128,7 @@ def nginx(place, upstream, protocol):
             proxy_buffers 16 16k;
             proxy_max_temp_file_size 0;
         }}
-    }}
-}}
-""")
-    process = place.start("nginx-gateway", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
-    process.wait_for_port(port)
+    }}""", port, ONE_WORKER)
     return Server("nginx", process, port)
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 
+from peers.nginx import start_nginx
 from peers.ports import reserve
 from peers.servers import READY
 
@@ -28,35 +29,17 @@ def hyper(place, _recorder_port):
 def nginx(place, _recorder_port):
     """Responds without reading bodies: a response may precede the end of a request."""
     port = reserve()
-    user = "user root;" if os.geteuid() == 0 else ""
-    temporary = "\n".join(f"    {kind}_temp_path {place.path('nginx-' + kind)};"
-                          for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    config = place.write("nginx.conf", f"""
-{user}
-# One process: a worker would outlive a killed master.
-master_process off;
-daemon off;
-pid {place.path("nginx.pid")};
-error_log stderr warn;
-events {{ worker_connections 1000; }}
-http {{
-    access_log off;
-    keepalive_requests 1000000;
+    start_nginx(place, "nginx", f"""
     keepalive_timeout 1h;
-    default_type text/plain;
-{temporary}
     map $http_content_length $length {{ "" "-"; default $http_content_length; }}
     server {{
         listen 127.0.0.1:{port};
+        default_type text/plain;
         location / {{
             add_header x-seen "$request_method $request_uri $length -";
             return 200 "seen $request_method $request_uri $length\\n";
         }}
-    }}
-}}
-""")
-    process = place.start("nginx", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
-    process.wait_for_port(port)
+    }}""", port)
     return port
 
 

@@ -26,7 +26,7 @@ class Job:
         self.host, self.ca = Host("SMIG_LAB_CLIENT"), serving.certificate.ca
 
     def path(self, name):
-        return self.serving.path(name)
+        return self.serving.place.path(name)
 
     def run(self, command, **how):
         done = process.run([*self.host.prefix, *command], LIMIT_S, **how)

@@ -11,7 +11,10 @@ import shlex
 from peers import process
 from peers.material import Certificate, sha256, sha256_of_file, write_file
 from peers.report import check
+from peers.servers import Place
 
+# The gRPC server names no URL.
+LISTENING = re.compile("listening on")
 PORT, ADMIN, ORIGIN = 8443, 9901, 8080
 SMALL_BYTES = 10_000
 # nghttp requests an image when it has received this much of the page: half a second at 10 Mbit/s.
@@ -91,24 +94,25 @@ class Serving:
     """A running server. `kind` is serve, gateway, or grpc: a gateway in front of a gRPC server."""
 
     def __init__(self, kind, scheme, content, scratch):
-        self.kind, self.scratch, self.host = kind, scratch, Host("SMIG_LAB_SERVER")
+        self.kind, self.host = kind, Host("SMIG_LAB_SERVER")
         address = self.host.address
         self.url = f"https://{address}:{PORT}/"
-        self.certificate = Certificate(self.path("cert"), f"DNS:localhost,IP:127.0.0.1,IP:{address}")
+        self.certificate = Certificate(os.path.join(scratch, "cert"), f"DNS:localhost,IP:127.0.0.1,IP:{address}")
+        self.place = Place(content.folder, self.certificate, scratch, self.host.prefix)
         smig, settings = os.environ["SMIG"], SCHEMES[scheme]
         tls = ["--cert", self.certificate.cert, "--key", self.certificate.key]
         if kind == "serve":
-            config = self.write("serve.toml", "[server]\nworkers = 1\n" + settings)
+            config = self.place.write("serve.toml", "[server]\nworkers = 1\n" + settings)
             self.start("serve", [smig, "serve", content.folder, "--listen", f"{address}:{PORT}", *tls,
                                  "--config", config])
         else:
             if kind == "grpc":
                 self.start("origin", [os.environ["INTEROP_GRPC_GO"], "server", f"127.0.0.1:{ORIGIN}"])
             else:
-                config = self.write("origin.toml", "[server]\nworkers = 1\n")
+                config = self.place.write("origin.toml", "[server]\nworkers = 1\n")
                 self.start("origin", [smig, "serve", content.folder, "--listen", f"127.0.0.1:{ORIGIN}", "--cleartext",
                                       "--config", config])
-            self.start("gateway", [smig, "gateway", "--config", self.write("gateway.toml", self.gateway(settings))])
+            self.start("gateway", [smig, "gateway", "--config", self.place.write("gateway.toml", self.gateway(settings))])
 
     def gateway(self, settings):
         scheme = "h2c" if self.kind == "grpc" else "http"
@@ -128,18 +132,9 @@ listen = "127.0.0.1:{ADMIN}"
 workers = 1
 {settings}"""
 
-    def path(self, name):
-        return os.path.join(self.scratch, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as f:
-            f.write(text)
-        return self.path(name)
-
     def start(self, name, command):
-        env = {"XDG_DATA_HOME": self.path(f"{name}-data"), "NO_COLOR": "1"}
-        running = process.Process([*self.host.prefix, *command], self.path(f"{name}.log"), env=env)
-        running.wait_for_line(re.compile("listening on"))
+        env = {"XDG_DATA_HOME": self.place.path(f"{name}-data"), "NO_COLOR": "1"}
+        self.place.start(name, command, env).wait_for_line(LISTENING)
 
     def connections(self):
         """Returns how many connections the measured port has accepted: what the kernel counts, or, since a gateway's

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 
+from .nginx import start_nginx
 from .ports import reserve
 from .process import Process, run
 
@@ -77,42 +78,17 @@ def smig_before(place):
 
 def nginx(place, tls="TLSv1.2 TLSv1.3"):
     port = reserve()
-    user = "user root;" if os.geteuid() == 0 else ""
-    config = place.write("nginx.conf", f"""
-{user}
-# One process: a worker would outlive a killed master.
-master_process off;
-daemon off;
-pid {place.path("nginx.pid")};
-error_log stderr warn;
-events {{ worker_connections 20000; }}
-worker_rlimit_nofile 40000;
-http {{
+    process = start_nginx(place, "nginx", f"""
     types {{ text/html html; }}
-    default_type application/octet-stream;
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_requests 100000000;
-    http2_max_concurrent_streams 128;
     open_file_cache max=1000 inactive=60s;
     open_file_cache_valid 60s;
-    client_body_temp_path {place.path("nginx-body")};
-    proxy_temp_path {place.path("nginx-proxy")};
-    fastcgi_temp_path {place.path("nginx-fastcgi")};
-    uwsgi_temp_path {place.path("nginx-uwsgi")};
-    scgi_temp_path {place.path("nginx-scgi")};
     server {{
         listen 127.0.0.1:{port} ssl http2 backlog=4096;
         ssl_certificate {place.certificate.cert};
         ssl_certificate_key {place.certificate.key};
         ssl_protocols {tls};
         root {place.folder};
-    }}
-}}
-""")
-    process = place.start("nginx", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
-    process.wait_for_port(port)
+    }}""", port)
     return Server("nginx", process, port)
 
 

@@ -10,6 +10,11 @@ pub fn format_number(value: f64) -> String {
         size if size >= 0.9995 => 2,
         _ => 3,
     };
+    format_decimals(value, digits)
+}
+
+/// Formats a number with at most this many decimals, without zeros at their end.
+pub(crate) fn format_decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

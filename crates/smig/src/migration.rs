@@ -347,6 +347,7 @@ mod tests {
                 interactive_options: SocketOptions::interactive(),
                 bulk_options: SocketOptions::bulk(),
                 pacing: Pacing::On,
+                receive_pacing: Pacing::Off,
                 max_bulk_deferral: Duration::ZERO,
             };
             Self {

@@ -1,6 +1,7 @@
 //! Axes: map values to positions, and place the ticks.
 
-use crate::{format_number, group_thousands};
+use crate::group_thousands;
+use crate::text::format_decimals;
 
 /// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,29 +108,28 @@ impl Axis {
     /// Returns about `target_count` values for ticks, with their text.
     #[must_use]
     pub fn ticks(&self, target_count: usize) -> Vec<(f64, String)> {
-        let values: Vec<f64> = match self.scale {
+        match self.scale {
             Scale::Linear => {
                 let step = step(self.end - self.start, target_count.max(1) as f64);
                 let first = (self.start / step - 1e-9).ceil();
                 let last = (self.end / step + 1e-9).floor();
                 let count = (last - first).max(0.0) as usize;
                 // Adding 0 converts -0 to 0.
-                (0..=count).map(|index| (first + index as f64) * step + 0.0).collect()
+                let values = (0..=count).map(|index| (first + index as f64) * step + 0.0);
+                values.map(|value| (value, tick_text(value, step))).collect()
             }
             Scale::Categorical => {
                 let middles = self.categories.iter().enumerate();
-                return middles.map(|(at, name)| (at as f64 + 0.5, name.clone())).collect();
+                middles.map(|(at, name)| (at as f64 + 0.5, name.clone())).collect()
             }
             Scale::Log => {
-                let round_values = round_numbers(self.start * 0.999, self.end * 1.001);
-                if round_values.len() > target_count + 2 {
-                    round_values.into_iter().filter(|value| is_power_of_ten(*value)).collect()
-                } else {
-                    round_values
+                let mut values = round_numbers(self.start * 0.999, self.end * 1.001);
+                if values.len() > target_count + 2 {
+                    values.retain(|value| is_power_of_ten(*value));
                 }
+                values.into_iter().map(|value| (value, tick_text(value, value))).collect()
             }
-        };
-        values.into_iter().map(|value| (value, tick_text(value))).collect()
+        }
     }
 }
 
@@ -138,8 +138,9 @@ fn positive_or_one(value: f64) -> f64 {
     if value.is_finite() && value > 1e-6 { value } else { 1.0 }
 }
 
-fn tick_text(value: f64) -> String {
-    group_thousands(&format_number(value))
+/// Formats a multiple of `step`, with the decimals that tell it from the next one.
+fn tick_text(value: f64, step: f64) -> String {
+    group_thousands(&format_decimals(value, (-step.log10().floor()).max(0.0) as usize))
 }
 
 fn is_power_of_ten(value: f64) -> bool {
@@ -180,6 +181,7 @@ mod tests {
         assert_eq!(texts(&Axis::linear(9.6, "s"), 5), ["0", "2", "4", "6", "8", "10"]);
         assert_eq!(texts(&Axis::linear(10.0, "s"), 2), ["0", "5", "10"]);
         assert_eq!(texts(&Axis::linear(0.0, "s"), 2), ["0", "0.5", "1"]);
+        assert_eq!(texts(&Axis::linear(0.001, "s"), 2), ["0", "0.0005", "0.001"]);
     }
 
     #[test]
@@ -190,12 +192,14 @@ mod tests {
         assert_eq!(axis.position(5_000.0), 1.0);
         assert!((axis.position(500.0) - 0.5).abs() < 1e-9);
         assert_eq!(texts(&Axis::log(1.0, 100_000.0, "ms"), 6).len(), 6);
+        assert_eq!(texts(&Axis::log(0.0001, 0.0005, "s"), 7), ["0.0001", "0.0002", "0.0005"]);
     }
 
     #[test]
     fn an_axis_may_begin_anywhere() {
         let axis = Axis::between(1.35, 1.82, "s");
         assert_eq!(texts(&axis, 5), ["1.4", "1.5", "1.6", "1.7", "1.8"]);
+        assert_eq!(texts(&Axis::between(100.0, 101.0, "s"), 2), ["100", "100.5", "101"]);
         assert!((axis.position(1.585) - 0.5).abs() < 1e-9);
         assert_eq!(Axis::between(2.0, 1.0, "").position(2.5), 0.5);
     }

@@ -258,15 +258,8 @@ fn summary_line(report: &MatrixReport) -> String {
                 verdicts().filter(|(other, found)| other == arm && *found == verdict).count();
             (found > 0).then(|| format!("{found} {}", verdict.as_str()))
         };
-        let counts = [
-            Verdict::Good,
-            Verdict::Unclear,
-            Verdict::MissesGoal,
-            Verdict::Unfair,
-            Verdict::Worse,
-            Verdict::Failed,
-        ];
-        format!("{arm}: {}", counts.into_iter().filter_map(count).collect::<Vec<_>>().join(", "))
+        let counts = Verdict::ALL.into_iter().filter_map(count);
+        format!("{arm}: {}", counts.collect::<Vec<_>>().join(", "))
     };
     line += &arms.iter().map(of_arm).collect::<Vec<_>>().join("; ");
     if report.missing_cells > 0 {

@@ -62,32 +62,39 @@ fn keys_of(header: &str) -> Vec<String> {
     listed.map(|(_, keys)| keys.split(", ").map(str::to_owned).collect()).unwrap_or_default()
 }
 
+/// Returns whether there is a value at a path of keys, in any of several tables of one name.
+fn has_key(value: &toml::Value, path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    match value {
+        toml::Value::Table(table) => table.get(*first).is_some_and(|inner| has_key(inner, rest)),
+        toml::Value::Array(entries) => entries.iter().any(|entry| has_key(entry, path)),
+        _ => false,
+    }
+}
+
 #[test]
 fn the_example_has_every_key() {
-    let all_keys = uncomment_keys(&example());
+    let all_keys = toml::Value::Table(uncomment_keys(&example()).parse().unwrap());
     let has = |section: &str, key: &str| {
-        let lines = all_keys.lines().map(|line| line.trim_start_matches('['));
-        lines.clone().any(|line| line.starts_with(&format!("{key} = ")))
-            || lines.clone().any(|line| line.starts_with(&format!("{section}.{key}")))
+        has_key(&all_keys, &section.split('.').chain([key]).collect::<Vec<_>>())
     };
     let mut count = 0;
     for key in KEYS {
-        assert!(all_keys.contains(&format!("[{key}")), "{key}");
-        for section in [key.to_owned(), format!("{key}.app")] {
-            for header in [format!("[{section}]"), format!("[[{section}]]")] {
-                for inner in keys_of(&header) {
-                    assert!(has(&section, &inner), "{section}.{inner}");
-                    let subsection = format!("{section}.{inner}");
-                    for leaf in keys_of(&format!("[{subsection}]")) {
-                        assert!(has(&subsection, &leaf), "{subsection}.{leaf}");
-                        count += 1;
-                    }
+        assert!(has_key(&all_keys, &[key]), "{key}");
+        let section = if key == "upstreams" { "upstreams.app" } else { key };
+        for header in [format!("[{section}]"), format!("[[{section}]]")] {
+            for inner in keys_of(&header) {
+                assert!(has(section, &inner), "{section}.{inner}");
+                let subsection = format!("{section}.{inner}");
+                for leaf in keys_of(&format!("[{subsection}]")) {
+                    assert!(has(&subsection, &leaf), "{subsection}.{leaf}");
                     count += 1;
                 }
+                count += 1;
             }
         }
     }
-    assert!(count > 100, "{count} keys were found");
+    assert!(count > 60, "{count} keys were found");
 }
 
 #[test]

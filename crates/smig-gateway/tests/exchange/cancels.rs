@@ -4,7 +4,6 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -17,10 +16,8 @@ use tokio::sync::mpsc;
 
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
 use crate::raw_http2::{block, frame};
-use crate::support::{Gateway, client, get, loopback, spec};
+use crate::support::{Gateway, client, get, loopback, spec, wait_until, within};
 
-/// Longer than any test takes.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
 type Piece = Result<Frame<Bytes>, BoxError>;
@@ -79,9 +76,8 @@ impl Origin {
     }
 
     async fn wait_for_resets(&self, total: usize) {
-        while self.server.stats().streams_reset < total as u64 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let is_met = || self.server.stats().streams_reset >= total as u64;
+        wait_until("all streams are reset", is_met).await;
     }
 
     fn send(&self, piece: &'static str) {
@@ -106,11 +102,10 @@ async fn assert_download_survives(
     assert_eq!(first, "first");
 
     let cancelling = cancel(&mut origin, &gateway);
-    let clients = tokio::time::timeout(TEST_TIMEOUT, cancelling).await.expect("all are cancelled");
+    let clients = within("all are cancelled", cancelling).await;
     let client = client();
     let next = client.request(get(gateway.url("/quick")));
-    let next =
-        tokio::time::timeout(TEST_TIMEOUT, next).await.expect("the next gets a response").unwrap();
+    let next = within("the response to the next", next).await.unwrap();
     assert_eq!(next.status(), StatusCode::OK);
 
     origin.send("last");
@@ -173,9 +168,7 @@ async fn waiting_requests_are_not_opened_on_a_connection_with_many_resets() {
         origin.wait_for_arrivals(127).await;
         // The server allows 128 streams, and one of them is the download.
         let mut second_client = send_requests(gateway, 127).await;
-        while gateway.upstream.load() < 255 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        wait_until("all requests are at the gateway", || gateway.upstream.load() >= 255).await;
         cancel_requests(&mut first_client, 127).await;
         origin.wait_for_arrivals(127).await;
         cancel_requests(&mut second_client, 127).await;

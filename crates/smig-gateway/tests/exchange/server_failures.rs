@@ -13,7 +13,7 @@ use smig_gateway::upstream::{Balance, Ejection, HashKey, HealthSpec, Timeouts, U
 use smig_testkit::port::ReservedPort;
 
 use crate::support::{
-    Gateway, Origin, ReceivedRequest, client, fixed_response_origin, get, spec, text,
+    Gateway, Origin, ReceivedRequest, client, fixed_response_origin, get, spec, text, wait_until,
 };
 
 const OK_RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -336,9 +336,7 @@ async fn health_checks_detect_a_failing_server_without_requests() {
     });
     let upstream = Upstream::new("checked", &spec).unwrap();
     let health_checks = tokio::spawn(Upstream::check_health(std::sync::Arc::downgrade(&upstream)));
-    while upstream.servers()[0].is_healthy() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until("the failing server is unhealthy", || !upstream.servers()[0].is_healthy()).await;
     assert!(upstream.servers()[1].is_healthy());
     drop(upstream);
     health_checks.await.unwrap();

@@ -32,6 +32,22 @@ pub(crate) async fn within<T>(event: &str, future: impl Future<Output = T>) -> T
         .unwrap_or_else(|_| panic!("timed out: {event}"))
 }
 
+/// Waits until a condition holds that no event reports.
+pub(crate) async fn wait_until(condition: &str, is_met: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_met() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(condition, waiting).await;
+}
+
+/// Waits until the address accepts no connections.
+pub(crate) async fn wait_until_closed(addr: SocketAddr) {
+    let closing = async { while TcpStream::connect(addr).await.is_ok() {} };
+    within("the listener's end", closing).await;
+}
+
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }

@@ -13,7 +13,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM};
 use crate::servers::Echo;
-use crate::support::{Gateway, Origin, ReceivedRequest, client, get, loopback, spec};
+use crate::support::{
+    Gateway, Origin, ReceivedRequest, client, get, loopback, spec, wait_until_closed,
+};
 
 pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -146,9 +148,7 @@ async fn a_websocket_may_finish_during_a_drain() {
     received_request.respond(switching_response(ACCEPT_VALUE)).await;
     assert!(read_head(&mut tcp).await.starts_with("http/1.1 101 "));
     let drain_task = tokio::spawn(gateway.drain());
-    while tokio::net::TcpStream::connect(addr).await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until_closed(addr).await;
     exchange_and_close(tcp, received_request.tcp).await;
     drain_task.await.unwrap();
 }

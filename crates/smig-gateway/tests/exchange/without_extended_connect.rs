@@ -15,7 +15,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::servers::tls_config;
-use crate::support::{Gateway, loopback, spec, within};
+use crate::support::{Gateway, loopback, spec, wait_until, within};
 use crate::switching::{ACCEPT_VALUE, UPGRADE, exchange_greeting, read_head, switching_response};
 
 /// SETTINGS without an entry.
@@ -269,13 +269,9 @@ async fn a_missing_fallback_does_not_count_against_the_server() {
 }
 
 /// Waits until the gateway has no connection to the server.
-async fn wait_until_closed(gateway: &Gateway) {
-    let no_connections = async {
-        while gateway.upstream.servers()[0].status().open_connections > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    within("the session's end", no_connections).await;
+async fn wait_until_disconnected(gateway: &Gateway) {
+    let is_met = || gateway.upstream.servers()[0].status().open_connections == 0;
+    wait_until("the session has ended", is_met).await;
 }
 
 /// Returns a server that supports only HTTP/1.1 for a while, as during a rolling update, and a gateway that has used
@@ -288,7 +284,7 @@ async fn server_that_lost_http2() -> (TlsServer, Gateway) {
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     drop(client);
     server.is_http2_enabled.send_replace(false);
-    wait_until_closed(&gateway).await;
+    wait_until_disconnected(&gateway).await;
     (server, gateway)
 }
 
@@ -385,7 +381,7 @@ async fn a_server_that_no_longer_supports_http2_is_detected() {
     within("a session", two).await;
     drop(first);
     server.is_http2_enabled.send_replace(false);
-    wait_until_closed(&gateway).await;
+    wait_until_disconnected(&gateway).await;
     // The session negotiates HTTP/1.1, and cannot carry a tunnel.
     let mut second = gateway.connect(CONNECT_REQUEST).await;
     let mut origin = within("the second request", server.http1.recv()).await.unwrap();

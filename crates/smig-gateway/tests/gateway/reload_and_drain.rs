@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{
     GatewayDir, TestCa, TlsDialer, address, assert_status, exchange, get, origin, try_exchange,
-    url, wait_for_file,
+    url, wait_for_file, within,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -78,9 +78,8 @@ async fn a_reload_opens_and_closes_listeners() {
     assert_eq!(second.port(), port);
     assert_status(&get(second, "a", "/", "").await, 200);
     // Workers close their sockets asynchronously.
-    while TcpStream::connect(first).await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let closing = async { while TcpStream::connect(first).await.is_ok() {} };
+    within("the end of the first listener", closing).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Clients that occupy shared resources: a body that is not sent, a response that is not read.
 
-use std::future::Future;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -14,17 +13,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tower::service_fn;
 
-use crate::support::{GatewayDir, address, assert_status, get, url};
+use crate::support::{GatewayDir, address, assert_status, get, url, within};
 
 const SHORT_TIMEOUT: Duration = Duration::from_millis(40);
 const MAX_CONNECTIONS: usize = 3;
-
-async fn within<T>(event: &str, future: impl Future<Output = T>) -> T {
-    let test_timeout = Duration::from_secs(60);
-    tokio::time::timeout(test_timeout, future)
-        .await
-        .unwrap_or_else(|_| panic!("timed out: {event}"))
-}
 
 /// An origin that responds to a complete request, with 64 MiB at `/big`, and reports the start of each request.
 fn origin() -> (Server, UnboundedReceiver<()>) {

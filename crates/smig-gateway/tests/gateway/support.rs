@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -231,13 +232,25 @@ pub(crate) async fn get_over_http2(
     answers
 }
 
+/// Waits for an event of this name.
+pub(crate) async fn within<T>(event: &str, future: impl Future<Output = T>) -> T {
+    // Longer than any test takes.
+    let test_timeout = Duration::from_secs(60);
+    tokio::time::timeout(test_timeout, future)
+        .await
+        .unwrap_or_else(|_| panic!("timed out: {event}"))
+}
+
 /// Polls a file until its content is as expected; returns it.
 pub(crate) async fn wait_for_file(path: &Path, is_expected: impl Fn(&str) -> bool) -> String {
-    loop {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        if is_expected(&text) {
-            return text;
+    let polling = async {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if is_expected(&text) {
+                return text;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    };
+    within(&format!("the content of {}", path.display()), polling).await
 }

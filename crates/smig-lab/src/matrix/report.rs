@@ -72,6 +72,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All verdicts, the best first.
+    pub const ALL: [Self; 6] =
+        [Self::Good, Self::Unclear, Self::MissesGoal, Self::Unfair, Self::Worse, Self::Failed];
+
     /// Returns the verdict in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -267,8 +271,8 @@ impl ArmReport {
             bulk = 0.0;
         }
         let p95 = (self.p95_to_best? - 1.0) / MAX_P95_LOSS;
-        let most = if self.is_p95_certain() { f64::INFINITY } else { 1.0 };
-        Some(bulk.max(p95.min(most)))
+        let p95 = if self.is_p95_certain() { p95 } else { p95.min(1.0) };
+        Some(bulk.max(p95))
     }
 
     /// Returns whether the 95th percentile is above the best baseline's by more than chance explains.
@@ -306,14 +310,14 @@ impl ArmReport {
 /// Returns the interval of the 95th percentile relative to another's. Entire runs are resampled where there are enough of
 /// them, otherwise objects, which is too sure of itself: objects of one run met the same queue.
 fn p95_interval(baseline: &Measurement, measured: &Measurement) -> Option<Interval> {
-    let has_runs = |side: &Measurement| {
+    let has_enough_runs = |side: &&Measurement| {
         let runs = side.times_ms.iter().filter(|run| !run.values.is_empty());
         runs.map(|run| run.seed).collect::<BTreeSet<_>>().len() >= MIN_RUNS
     };
-    let has_runs = has_runs(baseline) && has_runs(measured);
+    let is_by_run = [baseline, measured].iter().all(has_enough_runs);
     // Objects of one side have no counterparts on the other: no seed is on both.
     let units = |side: &Measurement, first_seed: u64| {
-        if has_runs {
+        if is_by_run {
             return side.times_ms.clone();
         }
         let times = side.times_ms.iter().flat_map(|run| &run.values);

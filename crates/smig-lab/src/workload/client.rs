@@ -274,9 +274,9 @@ fn build_client(
     };
     let mut builder = Client::builder();
     if spec.plain_sending == Some(true) {
-        let mut socket = SocketOptions::interactive();
-        socket.notsent_lowat = None;
-        builder = builder.pacing(Pacing::Off).interactive_socket(socket);
+        let (mut interactive, mut bulk) = (SocketOptions::interactive(), SocketOptions::bulk());
+        (interactive.notsent_lowat, bulk.notsent_lowat) = (None, None);
+        builder = builder.pacing(Pacing::Off).interactive_socket(interactive).bulk_socket(bulk);
     }
     builder
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))

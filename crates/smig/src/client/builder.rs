@@ -48,7 +48,7 @@ pub struct ClientBuilder {
     target_spares: usize,
     max_plain_connections: usize,
     range_continuation: RangeContinuation,
-    receive_pacing: bool,
+    receive_pacing: Pacing,
     connect_timeout: Duration,
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -84,7 +84,7 @@ impl Default for ClientBuilder {
             target_spares: 1,
             max_plain_connections: 2,
             range_continuation: RangeContinuation::Off,
-            receive_pacing: false,
+            receive_pacing: Pacing::Off,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
@@ -200,7 +200,7 @@ impl ClientBuilder {
     /// they fill the queue. Paths with a round-trip time below 2 ms are not paced.
     #[must_use]
     pub fn receive_pacing(mut self, is_enabled: bool) -> Self {
-        self.receive_pacing = is_enabled;
+        self.receive_pacing = if is_enabled { Pacing::On } else { Pacing::Off };
         self
     }
 
@@ -291,6 +291,7 @@ impl ClientBuilder {
                 interactive_options: self.interactive_options,
                 bulk_options: self.bulk_options,
                 pacing: self.pacing,
+                receive_pacing: self.receive_pacing,
                 max_bulk_deferral: self.max_bulk_deferral,
             }),
             cleartext: self.cleartext,
@@ -298,7 +299,6 @@ impl ClientBuilder {
             max_session_connections: max_connections,
             max_plain_connections: self.max_plain_connections,
             range_continuation: self.range_continuation,
-            receive_pacing: self.receive_pacing,
             queue_limit: self.queue_limit,
             queue_timeout: self.queue_timeout,
             connection_limit: self.connection_limit,

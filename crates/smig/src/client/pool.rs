@@ -228,7 +228,6 @@ pub(super) struct OriginContext {
     /// Maximum number of sessions with a server that does not support SMig.
     pub(super) max_plain_connections: usize,
     pub(super) range_continuation: RangeContinuation,
-    pub(super) receive_pacing: bool,
     /// The session's number at its origin, from 1.
     pub(super) number: u32,
     pub(super) order: SessionOrder,
@@ -329,8 +328,26 @@ impl OriginContext {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLimitReached;
 
+/// Ends a session with its task, which may be dropped at any point: then too, no request may find it, nor wait for it.
+struct SessionGuard {
+    context: Arc<OriginContext>,
+    mailbox: Arc<Mailbox<Command>>,
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        self.context.remove_session(&self.mailbox);
+        for command in self.mailbox.close() {
+            if let Command::Request(queued_request) = command {
+                queued_request.return_unsent(Error::new(ErrorKind::Refused("its session ended")));
+            }
+        }
+    }
+}
+
 /// Runs a session's task: connects, then serves requests until the session closes.
 pub(super) async fn run(context: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
+    let _guard = SessionGuard { context: Arc::clone(&context), mailbox: Arc::clone(&mailbox) };
     let transport = match context.order {
         SessionOrder::First => connect(&context).await,
         SessionOrder::Beside(addr) => connect_beside(&context, addr).await,

@@ -25,7 +25,10 @@ use crate::transport::Transport;
 pub(crate) struct ConnOptions {
     pub(crate) interactive_options: SocketOptions,
     pub(crate) bulk_options: SocketOptions,
+    /// Whether bulk that is sent is paced.
     pub(crate) pacing: Pacing,
+    /// Whether bulk that is received from a peer without SMig is paced, by its window or the credit of its streams.
+    pub(crate) receive_pacing: Pacing,
     /// Longest deferral of bulk by interactive output.
     pub(crate) max_bulk_deferral: Duration,
 }

@@ -80,6 +80,7 @@ fn driver(tcp: TcpStream, handler: Answering) -> Driver<Answering> {
         interactive_options: SocketOptions::interactive(),
         bulk_options: SocketOptions::bulk(),
         pacing: Pacing::On,
+        receive_pacing: Pacing::Off,
         max_bulk_deferral: Duration::ZERO,
     };
     let now = clock::now();

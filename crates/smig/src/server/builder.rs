@@ -431,6 +431,7 @@ impl ServerBuilder {
                 interactive_options: self.interactive_options,
                 bulk_options: self.bulk_options,
                 pacing: self.pacing,
+                receive_pacing: self.upload_pacing,
                 max_bulk_deferral: self.max_bulk_deferral,
             }),
             counters,
@@ -442,7 +443,6 @@ impl ServerBuilder {
             tenant: self.tenant,
             authority_check: self.authority_check,
             request_extensions: self.request_extensions,
-            upload_pacing: self.upload_pacing,
             request_label_limit: self.request_label_limit,
             shared_headers: self.shared_headers,
         }))

@@ -138,7 +138,7 @@ where
         length: Option<u64>,
         kind: RequestKind,
     ) -> Option<UploadWatch> {
-        let is_paced = self.worker.shared.upload_pacing == Pacing::On;
+        let is_paced = self.worker.shared.conn_options.receive_pacing == Pacing::On;
         is_paced.then(|| UploadWatch::new(now, length, kind))
     }
 

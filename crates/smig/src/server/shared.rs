@@ -12,7 +12,7 @@ use smig_proto::Config;
 use super::builder::{AuthorityCheck, RequestExtensions};
 use super::session_registry::Registry;
 use crate::deadlines::TimeLimits;
-use crate::driver::{ConnOptions, Pacing};
+use crate::driver::ConnOptions;
 use crate::error::Error;
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
@@ -35,7 +35,6 @@ pub(super) struct ServerShared {
     pub(super) tenant: Vec<u8>,
     pub(super) authority_check: AuthorityCheck,
     pub(super) request_extensions: RequestExtensions,
-    pub(super) upload_pacing: Pacing,
     pub(super) request_label_limit: usize,
     pub(super) shared_headers: Option<AnySharedHeadersOf>,
 }

@@ -1,7 +1,7 @@
 //! What shared header fields say about their body, found once for each map.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use http::HeaderMap;
 use http::header::DATE;
@@ -11,14 +11,14 @@ use crate::stream::content_length;
 /// Number of maps that are known. Others are read for each response.
 const MAX_MAPS: usize = 64;
 
-/// The lengths that the shared header fields of recent responses announce. Each map is kept until another one takes its
-/// place, so its address is that of no other map.
+/// The lengths that the shared header fields of recent responses announce. A map is dropped with its last owner, but its
+/// address is that of no other map until one takes its place here.
 #[derive(Debug, Default)]
 pub(super) struct SharedLengths(RefCell<Vec<Option<Known>>>);
 
 #[derive(Debug)]
 struct Known {
-    headers: Arc<HeaderMap>,
+    headers: Weak<HeaderMap>,
     length: Option<u64>,
 }
 
@@ -32,10 +32,10 @@ impl SharedLengths {
         }
         let place = places.get_mut(place_of(headers))?;
         match place {
-            Some(known) if Arc::ptr_eq(&known.headers, headers) => known.length,
+            Some(known) if known.headers.as_ptr() == Arc::as_ptr(headers) => known.length,
             place => {
                 let length = read_length(headers);
-                *place = Some(Known { headers: Arc::clone(headers), length });
+                *place = Some(Known { headers: Arc::downgrade(headers), length });
                 length
             }
         }
@@ -91,12 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_map_that_was_dropped_is_not_believed() {
+    fn a_map_is_dropped_with_its_last_owner_and_its_place_is_not_believed() {
         let lengths = SharedLengths::default();
         for length in ["1", "2", "3"] {
-            // Without the kept map, the next one would probably have its address.
             let headers = map(&[(CONTENT_LENGTH, length)]);
             assert_eq!(lengths.announced_by(&headers), length.parse().ok());
+            let observed = Arc::downgrade(&headers);
+            // If its memory were reused, the next one would probably have its address.
+            drop(headers);
+            assert!(observed.upgrade().is_none());
         }
     }
 }

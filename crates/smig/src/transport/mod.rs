@@ -31,8 +31,8 @@ use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.
 const MAX_SLICES: usize = 64;
-/// More than a response of one payload has. To initialise an array of the maximum takes longer than to seal a small
-/// response's frames.
+/// As many as a response of two payloads has: each follows its frame header. To initialise an array of the maximum takes
+/// longer than to seal a small response's frames.
 const FEW_SLICES: usize = 4;
 
 /// Longest payload of a TLS record, and what a record adds in TLS 1.3: header, content type and tag (RFC 8446
@@ -51,13 +51,13 @@ pub(crate) enum ReceiveOutcome {
 
 /// A TCP connection with or without TLS, after its handshake.
 #[derive(Debug)]
-pub(crate) struct Transport {
-    tcp: TcpStream,
+pub(crate) struct Transport<T = TcpStream> {
+    tcp: T,
     channel: Channel,
     input: BytesMut,
     /// The peer has sent close_notify. Its TCP half may still be open.
     received_close_notify: bool,
-    /// About how many sealed bytes wait for the socket; unknown after a change of runtime.
+    /// About how many sealed bytes wait for the socket.
     sealed_unwritten: usize,
     peer: SocketAddr,
     local: SocketAddr,
@@ -71,16 +71,7 @@ enum Channel {
 }
 
 /// A transport that is registered with no runtime: in transit to another worker.
-#[derive(Debug)]
-pub(crate) struct DetachedTransport {
-    tcp: std::net::TcpStream,
-    channel: Channel,
-    input: BytesMut,
-    received_close_notify: bool,
-    peer: SocketAddr,
-    local: SocketAddr,
-    permit: Option<OpenPermit>,
-}
+pub(crate) type DetachedTransport = Transport<std::net::TcpStream>;
 
 impl Transport {
     /// Creates a transport without TLS.
@@ -339,30 +330,38 @@ impl Transport {
 
     /// Deregisters the transport from this runtime.
     pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
-        let Self { tcp, channel, input, received_close_notify, peer, local, permit, .. } = self;
-        Ok(DetachedTransport {
-            tcp: tcp.into_std()?,
-            channel,
-            input,
-            received_close_notify,
-            peer,
-            local,
-            permit,
-        })
+        self.convert_socket(TcpStream::into_std)
     }
 }
 
 impl DetachedTransport {
     /// Registers the transport with the runtime of the calling task.
     pub(crate) fn attach(self) -> io::Result<Transport> {
-        let Self { tcp, channel, input, received_close_notify, peer, local, permit } = self;
-        let tcp = TcpStream::from_std(tcp)?;
-        Ok(Transport {
+        self.convert_socket(TcpStream::from_std)
+    }
+}
+
+impl<T> Transport<T> {
+    fn convert_socket<U>(
+        self,
+        convert: impl FnOnce(T) -> io::Result<U>,
+    ) -> io::Result<Transport<U>> {
+        let Self {
             tcp,
             channel,
             input,
             received_close_notify,
-            sealed_unwritten: 0,
+            sealed_unwritten,
+            peer,
+            local,
+            permit,
+        } = self;
+        Ok(Transport {
+            tcp: convert(tcp)?,
+            channel,
+            input,
+            received_close_notify,
+            sealed_unwritten,
             peer,
             local,
             permit,

@@ -202,6 +202,40 @@ async fn a_request_dropped_after_its_session_ended_closes_its_connection() {
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }
 
+/// A runtime with a worker of its own, which runs the sessions of the requests that are sent in it.
+fn session_runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().unwrap()
+}
+
+#[tokio::test]
+async fn a_request_fails_with_the_runtime_of_its_session() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (runtime, mut waiting) = (session_runtime(), Vec::new());
+    // One is answered over HTTP/1.1, but not yet; the other one waits for a TLS handshake.
+    for scheme in ["http", "https"] {
+        let (client, ..) = client_for(addr);
+        let url = format!("{scheme}://{addr}/");
+        let mut request = Box::pin(async move { client.request(get(url)).await });
+        let is_pending = {
+            let _entered = runtime.enter();
+            request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        };
+        assert!(is_pending);
+        let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
+        assert_ne!(within("its first bytes", tcp.read(&mut [0; 1])).await.unwrap(), 0);
+        waiting.push((scheme, request, tcp));
+    }
+    // A request that was not sent is repeated in this runtime, and refused.
+    drop(listener);
+    runtime.shutdown_background();
+    for (scheme, request, _tcp) in waiting {
+        let result = within("the request's end", request).await;
+        assert!(result.is_err(), "{scheme}: {result:?}");
+    }
+}
+
 /// Records whether it was woken.
 struct WakeFlag(AtomicBool);
 

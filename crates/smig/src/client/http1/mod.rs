@@ -123,7 +123,6 @@ pub(super) async fn run(
             session.on_command(command);
         }
     }
-    session.context.remove_session(&session.mailbox);
 }
 
 impl Http1Session {
@@ -196,6 +195,16 @@ impl OpenRequests {
             }
             !task.is_finished()
         });
+    }
+}
+
+// A session's task that is dropped aborts those of its requests.
+impl Drop for OpenRequests {
+    fn drop(&mut self) {
+        for (shared, _) in self.requests.drain(..) {
+            // Has no effect on a request that has completed.
+            shared.fail(Error::new(ErrorKind::Connection(None)));
+        }
     }
 }
 

@@ -9,7 +9,9 @@ use smig_proto::{EndStream, ErrorCode, ResponseHead, StreamError, StreamKey};
 use super::{ClientSession, ContinuationState, NegotiatedProtocol, SessionState};
 use crate::client::bulk::BulkWatch;
 use crate::client::request::{AfterResponse, BodySendState, OpenRequest, QueuedRequest};
-use crate::driver::{Migration, PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, TurnCx};
+use crate::driver::{
+    Migration, Pacing, PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, TurnCx,
+};
 use crate::error::{Error, ErrorKind, Reset};
 use crate::mailbox::Slot;
 use crate::migration::{self, Candidate};
@@ -48,7 +50,8 @@ impl ClientSession {
         let continuation = ContinuationState::of_request(&self.context, head, &body, options.hint);
         let candidate = Candidate::new(&self.context.migration, transfer, options.hint, turn.now);
         let is_candidate = candidate.is_some();
-        let is_watched = self.context.max_plain_connections > 1 || self.context.receive_pacing;
+        let is_receive_paced = self.context.conn_options.receive_pacing == Pacing::On;
+        let is_watched = self.context.max_plain_connections > 1 || is_receive_paced;
         let bulk_watch = is_watched.then(|| BulkWatch::new(transfer, options.hint, turn.now));
         // Without a body, the head is all there is to send.
         let send_state = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
@@ -268,7 +271,8 @@ impl ClientSession {
         let is_wanted = watch.must_leave()
             || (progress.is_worth_connection()
                 && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
-        let may_start_pacing = context.receive_pacing && self.receive_pacer.is_none();
+        let is_receive_paced = context.conn_options.receive_pacing == Pacing::On;
+        let may_start_pacing = is_receive_paced && self.receive_pacer.is_none();
         if may_start_pacing && (is_wanted || context.has_siblings()) {
             self.receive_pacer = Some(ReceivePacer::default());
         }
