@@ -10,8 +10,7 @@ use smig_proto::Instant;
 
 use super::rate::rate_of;
 
-/// Maximum number of samples; the oldest are dropped. They span one and a half round trips through a queue of
-/// two seconds.
+/// Maximum number of samples; the oldest are dropped. At the shortest interval they span two and a half seconds.
 const MAX_SAMPLES: usize = 512;
 
 /// Samples further apart do not show when a byte between them was sent.
@@ -55,10 +54,12 @@ impl DeliveryRate {
     }
 
     /// Returns bytes acknowledged per second over the last `window`, or slightly more; `None` while samples
-    /// do not reach back that far.
+    /// do not reach back that far. A round trip through a queue of seconds is longer than all samples that are kept: their
+    /// rate is the best there is.
     pub(crate) fn rate(&self, window: Duration) -> Option<u64> {
         let last = self.samples.back()?;
-        let first = self.sample_before(last.at, window)?;
+        let oldest_kept = self.samples.front().filter(|_| self.samples.len() == MAX_SAMPLES);
+        let first = self.sample_before(last.at, window).or(oldest_kept)?;
         let bytes = last.acknowledged - first.acknowledged.min(last.acknowledged);
         Some(rate_of(bytes, last.at.saturating_duration_since(first.at)))
     }
@@ -117,6 +118,17 @@ mod tests {
         );
         delivery.clear();
         assert_eq!(delivery.rate(Duration::from_millis(10)), None);
+    }
+
+    #[test]
+    fn a_window_that_is_longer_than_all_samples_that_are_kept_has_their_rate() {
+        let mut delivery = DeliveryRate::default();
+        let window = Duration::from_secs(60);
+        for step in 0..MAX_SAMPLES as u64 + 100 {
+            delivery.on_sample(at(step * 5), step * 500, step * 500, 100);
+            let is_full = step + 1 >= MAX_SAMPLES as u64;
+            assert_eq!(delivery.rate(window), is_full.then_some(100_000), "{step}");
+        }
     }
 
     #[test]

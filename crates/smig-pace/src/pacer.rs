@@ -38,6 +38,9 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 const STARTUP_GAIN: f64 = 2.5;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
 const MAX_ROUND_RTTS: u32 = 3;
+/// From this lateness on, a process is late, and until it is less than the second one.
+const MIN_LATENESS: Duration = Duration::from_millis(3);
+const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
@@ -63,8 +66,9 @@ pub struct Pacer {
     crowded_rounds: u32,
     /// When others left.
     others_left_at: Option<Instant>,
-    /// By how much the process recently ran too late.
+    /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
+    is_late: bool,
 }
 
 #[derive(Debug)]
@@ -121,6 +125,7 @@ impl Pacer {
             crowded_rounds: 0,
             others_left_at: None,
             lateness: Duration::ZERO,
+            is_late: false,
         }
     }
 
@@ -166,6 +171,9 @@ impl Pacer {
     /// Records that the process ran so long after the time at which it was due.
     pub fn on_late(&mut self, late: Duration) {
         self.lateness = self.lateness.max(late).min(MAX_LATENESS);
+        // One limit would be passed each few samples by a process that is about that late: what is written ahead would come and go.
+        let least = if self.is_late { MAX_PUNCTUAL_LATENESS } else { MIN_LATENESS };
+        self.is_late = self.lateness >= least;
     }
 
     fn schedule_sample(&mut self, now: Instant) {

@@ -32,8 +32,6 @@ const LOSSY_GAIN: f64 = 0.97;
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
 /// Time after which a process that runs on time knows what has arrived: its timer, and its checks.
 const CHECK_TIME: Duration = Duration::from_millis(5);
-/// Beyond that, the bounds allow for lateness of the process from this on.
-const MIN_LATENESS: Duration = Duration::from_millis(3);
 
 impl Pacer {
     /// The queue that bulk keeps, as time: it must not run empty when the rate rises.
@@ -58,9 +56,9 @@ impl Pacer {
         self.target_queue(sample.mss) * 3 / 2 + noise.min(self.base.value() / 2)
     }
 
-    /// Returns the lateness that the bounds allow for: none below [`MIN_LATENESS`].
+    /// Returns the lateness that the bounds allow for: none of a process that is not late.
     pub(super) fn counted_lateness(&self) -> Duration {
-        if self.lateness < MIN_LATENESS { Duration::ZERO } else { self.lateness }
+        if self.is_late { self.lateness } else { Duration::ZERO }
     }
 
     pub(super) fn set_bounds(&mut self, now: Instant, sample: &RateSample, queue: Duration) {

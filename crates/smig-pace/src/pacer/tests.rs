@@ -46,6 +46,31 @@ fn a_process_whose_samples_are_late_writes_ahead() {
 }
 
 #[test]
+fn a_process_that_is_hardly_late_writes_ahead_or_does_not() {
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
+    let mut now = Instant::from_nanos(0);
+    let mut ahead_after = |pacer: &mut Pacer, late_micros| {
+        now = pacer.deadline().unwrap_or(now) + Duration::from_micros(late_micros);
+        let sample = RateSample {
+            acknowledged: now.as_nanos() / 800,
+            sent: now.as_nanos() / 800 + 60_000,
+            rtt: RTT,
+            in_flight: 60_000,
+            rtt_deviation: Duration::ZERO,
+            min_rtt: RTT,
+            retransmitted: 0,
+            mss: 1448,
+        };
+        pacer.on_sample(now, sample);
+        pacer.bounds().write_ahead > 0
+    };
+    assert!(!ahead_after(&mut pacer, 0));
+    assert!((0..50).all(|_| !ahead_after(&mut pacer, 2_900)), "not late");
+    assert!((0..50).all(|count| ahead_after(&mut pacer, 3_100 - count % 10 * 100)), "late");
+    assert!(!(0..50).all(|_| ahead_after(&mut pacer, 1_900)), "not late any more");
+}
+
+#[test]
 fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
     let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
     let sample_at = |pacer: &mut Pacer, millis: u64, rtt: Duration| {
