@@ -17,25 +17,30 @@ fn a_round_trip_time_that_cannot_be_does_not_postpone_the_next_sample() {
     assert!(pacer.is_due(Instant::from_nanos(2_000_000_000)));
 }
 
+/// Takes a sample of a steady 1.25 MB/s, and returns whether bulk is written ahead then.
+fn writes_ahead_after_sample(pacer: &mut Pacer, now: Instant) -> bool {
+    let acknowledged = now.as_nanos() / 800;
+    let sample = RateSample {
+        acknowledged,
+        sent: acknowledged + 60_000,
+        rtt: RTT,
+        in_flight: 60_000,
+        rtt_deviation: Duration::ZERO,
+        min_rtt: RTT,
+        retransmitted: 0,
+        mss: 1448,
+    };
+    pacer.on_sample(now, sample);
+    pacer.bounds().write_ahead > 0
+}
+
 #[test]
 fn a_process_whose_samples_are_late_writes_ahead() {
     let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
-    let mut now = Duration::ZERO;
+    let mut now = Instant::from_nanos(0);
     let mut sample_after = |pacer: &mut Pacer, millis| {
-        now += Duration::from_millis(millis);
-        let sent = now.as_millis() as u64 * 1250;
-        let sample = RateSample {
-            acknowledged: sent,
-            sent: sent + 60_000,
-            rtt: RTT,
-            in_flight: 60_000,
-            rtt_deviation: Duration::ZERO,
-            min_rtt: RTT,
-            retransmitted: 0,
-            mss: 1448,
-        };
-        pacer.on_sample(Instant::from_nanos(now.as_nanos() as u64), sample);
-        pacer.bounds().write_ahead > 0
+        now = now + Duration::from_millis(millis);
+        writes_ahead_after_sample(pacer, now)
     };
     for _ in 0..20 {
         assert!(!sample_after(&mut pacer, 7));
@@ -51,18 +56,7 @@ fn a_process_that_is_hardly_late_writes_ahead_or_does_not() {
     let mut now = Instant::from_nanos(0);
     let mut ahead_after = |pacer: &mut Pacer, late_micros| {
         now = pacer.deadline().unwrap_or(now) + Duration::from_micros(late_micros);
-        let sample = RateSample {
-            acknowledged: now.as_nanos() / 800,
-            sent: now.as_nanos() / 800 + 60_000,
-            rtt: RTT,
-            in_flight: 60_000,
-            rtt_deviation: Duration::ZERO,
-            min_rtt: RTT,
-            retransmitted: 0,
-            mss: 1448,
-        };
-        pacer.on_sample(now, sample);
-        pacer.bounds().write_ahead > 0
+        writes_ahead_after_sample(pacer, now)
     };
     assert!(!ahead_after(&mut pacer, 0));
     assert!((0..50).all(|_| !ahead_after(&mut pacer, 2_900)), "not late");
