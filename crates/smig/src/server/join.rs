@@ -56,15 +56,12 @@ where
     /// Handles a JOIN of this session's connection to another session.
     pub(super) fn on_join_requested(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, cid: Cid) {
         let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
-        let Some(owner) = owner else {
-            return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
+        // A connection that has started this session itself finds it: no other session has its AppID.
+        let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &self.mailbox)) else {
+            return self.refuse_join(turn, conn, JoinRefusal::UnknownSession);
         };
-        if Arc::ptr_eq(&owner, &self.mailbox) {
-            // The connection has started this session itself, and no other session has its AppID.
-            return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
-        }
         let Some(detached) = turn.session.detach(conn) else {
-            return turn.session.refuse_join(turn.now, conn, JoinRefusal::NotHere);
+            return self.refuse_join(turn, conn, JoinRefusal::NotHere);
         };
         let Some(conn) = turn.conns.remove(conn) else { return };
         let DetachedConn { transport, info, output } = conn;
@@ -81,6 +78,20 @@ where
             // The session ended in between.
             self.adopt_refused(turn, *handover, JoinRefusal::UnknownSession);
         }
+    }
+
+    /// Refuses the JOIN of a connection that stays in this session.
+    fn refuse_join(&self, turn: &mut TurnCx<'_>, conn: ConnId, refusal: JoinRefusal) {
+        self.note_join_refused(turn.conns.info(conn), refusal);
+        turn.session.refuse_join(turn.now, conn, refusal);
+    }
+
+    fn note_join_refused(&self, info: Option<&Arc<ConnectionInfo>>, refusal: JoinRefusal) {
+        let peer = info.map(|info| info.peer_addr());
+        throttled!(info, "join refused", %refusal, ?peer, "JOIN refused");
+        let counters = &self.worker.shared.counters;
+        let addrs = info.and_then(|info| counters.addrs(|| Some(info.addrs())));
+        counters.on_event(&ObserverEvent::JoinRefused { addrs });
     }
 
     /// Handles a connection that requests to join this session.
@@ -131,11 +142,7 @@ where
                 return throttled!(warn, "join", %error, "joining connection lost");
             }
         };
-        let peer = info.peer_addr();
-        throttled!(info, "join refused", ?refusal, %peer, "JOIN refused, a new session starts");
-        let counters = &self.worker.shared.counters;
-        let addrs = counters.addrs(|| Some(info.addrs()));
-        counters.on_event(&ObserverEvent::JoinRefused { addrs });
+        self.note_join_refused(Some(&info), refusal);
         let engine_config = Arc::clone(&self.worker.shared.engine_config);
         let (session, id) = Session::adopt(engine_config, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, conns| {

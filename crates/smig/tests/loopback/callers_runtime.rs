@@ -560,6 +560,7 @@ async fn a_join_to_a_dropped_session_is_refused() {
     served.unwrap();
     let stats = server.view().stats();
     assert_eq!((stats.connections_opened, stats.connections_closed), (2, 2));
+    assert_eq!((stats.joins_refused, stats.connections_joined), (1, 0));
 }
 
 #[tokio::test]
