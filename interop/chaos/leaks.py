@@ -101,8 +101,8 @@ def left_over(world, watcher):
                 for label, value in world.metrics(name).items():
                     if label.startswith(("smig_upstream_active_requests", "smig_tunnels{")) and value:
                         yield f"{name}: {label} is {value}"
-                if service.descriptors() > watcher.at_rest[name]:
-                    yield (f"{name} has {service.descriptors()} descriptors beside TCP, "
+                if (descriptors := service.descriptors()) > watcher.at_rest[name]:
+                    yield (f"{name} has {descriptors} descriptors beside sockets, "
                            f"{watcher.at_rest[name]} after the warm-up")
                 if name.startswith("gateway"):
                     yield from (f"{name} has a connection from port {here} to {names.get(there, there)}, state {state}"
