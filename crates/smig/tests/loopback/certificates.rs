@@ -30,8 +30,9 @@ fn tls(certificates: &[&TestCertificate]) -> ServerTls {
     ServerTls::from_certificates(certificates, &ClientCertificates::None).unwrap()
 }
 
+/// A client without spares, which could join after the client is dropped and be refused.
 fn client_trusting(test_certificate: &TestCertificate) -> Client {
-    Client::builder().trust(Trust::Pem(test_certificate.pem.clone())).build().unwrap()
+    Client::builder().trust(Trust::Pem(test_certificate.pem.clone())).spares(0).build().unwrap()
 }
 
 async fn check_greeting(client: &Client, url: &str) -> Result<(), smig::Error> {

@@ -251,11 +251,15 @@ async fn connections_join_across_workers() {
             let info = response.body().stream_info().unwrap();
             let (hash, len) = digest(response.into_body()).await.unwrap();
             assert_eq!((hash, len), (expected, LEN as u64));
-            info.segments().len()
+            (info.segments().len(), client)
         });
     }
-    while let Some(segments) = tasks.join_next().await {
-        assert_eq!(segments.unwrap(), 2);
+    // Every client stays until the end: a spare that joins after its session has ended is refused.
+    let mut clients = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        let (segments, client) = done.unwrap();
+        assert_eq!(segments, 2);
+        clients.push(client);
     }
     for _ in 0..12 {
         wait_for_event(&mut server_events, is_migration).await;
