@@ -102,7 +102,7 @@ def left_over(world, watcher):
                     if label.startswith(("smig_upstream_active_requests", "smig_tunnels{")) and value:
                         yield f"{name}: {label} is {value}"
                 if (descriptors := service.descriptors()) > watcher.at_rest[name]:
-                    yield (f"{name} has {descriptors} descriptors beside sockets, "
+                    yield (f"{name} has {descriptors} descriptors beside TCP connections, "
                            f"{watcher.at_rest[name]} after the warm-up")
                 if name.startswith("gateway"):
                     yield from (f"{name} has a connection from port {here} to {names.get(there, there)}, state {state}"

@@ -26,6 +26,8 @@ SIZES = {"1k": 1024, "10k": 10_240, "200k": 200_000, "1m": 1 << 20, "8m": 8 << 2
 DRAIN = 6
 # Timeout for a program to start on a busy machine.
 START = 240
+# A state in /proc/net/tcp.
+LISTENING = "0A"
 TOKEN = "chaos-" + "5" * 32
 
 
@@ -51,43 +53,44 @@ class Service:
         """Waits for the exit; returns its code."""
         return self.process.popen.wait(seconds)
 
-    def sockets(self):
-        """Returns [(local port, remote port, state)] of its TCP sockets, except listening ones."""
-        inodes = set()
-        for fd in os.listdir(f"/proc/{self.process.pid}/fd"):
+    def open_files(self):
+        """Returns {descriptor: what it refers to}. A descriptor that closes meanwhile is left out."""
+        folder, opened = f"/proc/{self.process.pid}/fd", {}
+        for fd in os.listdir(folder):
             try:
-                found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{self.process.pid}/fd/{fd}"))
-            except OSError:
-                continue
-            if found:
-                inodes.add(found.group(1))
-        held = []
+                opened[fd] = os.readlink(f"{folder}/{fd}")
+            except FileNotFoundError:
+                pass
+        return opened
+
+    def connections(self):
+        """Returns {"socket:[inode]": (local port, remote port, state)} of the TCP connections on its network."""
+        found, port = {}, lambda address: int(address.split(":")[1], 16)
         for table in ("tcp", "tcp6"):
             with open(f"/proc/{self.process.pid}/net/{table}", encoding="ascii") as f:
                 for line in list(f)[1:]:
                     _, local, remote, state, *rest = line.split()
-                    if rest[5] in inodes and state != "0A":
-                        port = lambda address: int(address.split(":")[1], 16)
-                        held.append((port(local), port(remote), state))
-        return held
+                    if state != LISTENING:
+                        found[f"socket:[{rest[5]}]"] = (port(local), port(remote), state)
+        return found
+
+    def sockets(self):
+        """Returns [(local port, remote port, state)] of its TCP connections."""
+        opened = set(self.open_files().values())
+        return [connection for link, connection in self.connections().items() if link in opened]
 
     def descriptors(self):
-        """Returns the number of open file descriptors, without sockets."""
-        return self.holds()["files"]
+        """Returns the number of its open file descriptors without TCP connections: a socket that was reset, or that
+        listens, is among them. What opens or closes meanwhile, such as the connection of an admin request, is not."""
+        before, connections = self.open_files().items(), self.connections()
+        return sum(link not in connections for _, link in before & self.open_files().items())
 
     def holds(self):
-        """Returns its resources, cheaply. Each descriptor is looked at once: one that closes meanwhile, such as the
-        connection of the admin request before, is neither a file nor a socket."""
-        pid, files, sockets = self.process.pid, 0, 0
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                is_socket = os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:")
-            except FileNotFoundError:
-                continue
-            sockets += is_socket
-            files += not is_socket
-        return {"memory": self.memory(), "files": files, "sockets": sockets,
-                "threads": len(os.listdir(f"/proc/{pid}/task"))}
+        """Returns its resources, cheaply."""
+        opened = self.open_files().values()
+        sockets = sum(link.startswith("socket:") for link in opened)
+        return {"memory": self.memory(), "files": len(opened) - sockets, "sockets": sockets,
+                "threads": len(os.listdir(f"/proc/{self.process.pid}/task"))}
 
     def memory(self):
         with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as f:

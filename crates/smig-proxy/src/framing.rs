@@ -101,17 +101,17 @@ impl<B: Body> Content<B> {
     }
 
     /// Sets the one field that frames the content over HTTP/1.1.
-    pub(crate) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
+    pub(crate) fn insert_framing_field(&self, method: &Method, headers: &mut HeaderMap) {
         if self.framing == Framing::Chunked {
             // Also for GET and HEAD, for which hyper takes an unknown length for no content.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         } else {
-            self.write_http2(method, headers);
+            self.insert_content_length(method, headers);
         }
     }
 
-    /// Sets the one field that frames the content over HTTP/2, in addition to END_STREAM.
-    pub(crate) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
+    /// Sets Content-Length if the length is known: all that HTTP/2 has in addition to END_STREAM.
+    pub(crate) fn insert_content_length(&self, method: &Method, headers: &mut HeaderMap) {
         match self.framing {
             Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
             // RFC 9110 section 8.6.
@@ -345,7 +345,7 @@ mod tests {
     ) -> Option<String> {
         let content = Content::from_headers(&headers(lengths), body).ok()?;
         let mut fields = HeaderMap::new();
-        content.write_http1(method, &mut fields);
+        content.insert_framing_field(method, &mut fields);
         assert!(fields.len() <= 1);
         let text =
             fields.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
@@ -377,7 +377,7 @@ mod tests {
             assert_eq!(framing_field(&method, &["5", "5"], full_body()), None, "{method}");
         }
         let mut fields = HeaderMap::new();
-        Content::tunnel(full_body()).write_http1(&Method::GET, &mut fields);
+        Content::tunnel(full_body()).insert_framing_field(&Method::GET, &mut fields);
         assert!(fields.is_empty());
     }
 

@@ -34,7 +34,8 @@ pub enum ObserverEvent {
         /// The connection.
         addrs: Option<ConnectionAddrs>,
     },
-    /// A session refused a connection, which continues on its own.
+    /// A server refused a JOIN: no session there has this AppID, or the session refused the
+    /// connection. It continues on its own; the third refusal ends it (SMIG-4.9/three-refusals).
     JoinRefused {
         /// The connection.
         addrs: Option<ConnectionAddrs>,

@@ -245,8 +245,8 @@ impl FetchOptions {
                 }
                 let metadata =
                     PartMetadata::from_response(&job.url, headers, content_length(headers));
-                let is_part = status == StatusCode::PARTIAL_CONTENT;
-                sink.begin(0, metadata.filter(|_| !is_part).as_ref())?;
+                let is_partial_content = status == StatusCode::PARTIAL_CONTENT;
+                sink.begin(0, metadata.filter(|_| !is_partial_content).as_ref())?;
                 Ok(BodyOffset::At(0))
             }
             _ => Err(errors::from_status(status, headers)),

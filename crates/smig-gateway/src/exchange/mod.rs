@@ -12,7 +12,7 @@ mod informational;
 mod ordinary;
 mod request;
 mod switch;
-mod websocket;
+mod websocket_key;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

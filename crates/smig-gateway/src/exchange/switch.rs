@@ -23,7 +23,7 @@ use smig_proxy::upload::{Upload, WeakUpload};
 use super::attempts::Attempts;
 use super::await_response::await_response;
 use super::body::Body;
-use super::websocket;
+use super::websocket_key;
 use crate::upstream::{
     ActiveRequest, BalanceInput, Connection, Http2Client, ServerPool, Timeouts, Upstream,
     UpstreamServer, WorkerPools,
@@ -200,7 +200,7 @@ async fn send_http1(
 ) -> Result<ServerResponse, ProxyError> {
     let mut generated_key = None;
     if let UpgradeKind::ExtendedConnect(_) = upstream_head.upgrade {
-        let key = websocket::generate_key().ok_or(ProxyError::Upgrade("no random numbers"))?;
+        let key = websocket_key::generate_key().ok_or(ProxyError::Upgrade("no random numbers"))?;
         upstream_head.fields.set(ProxyField::WebSocketKey, key.clone());
         generated_key = Some(key);
     }
@@ -219,7 +219,7 @@ async fn send_http2(
     server: &UpstreamServer,
     timeouts: &Timeouts,
 ) -> Result<ServerResponse, ProxyError> {
-    let key = upstream_head.fields.remove(&websocket::KEY);
+    let key = upstream_head.fields.remove(&websocket_key::KEY);
     let (sender, body) = channel();
     let content = Content::tunnel(Upload::tunnel(body));
     let request = head::into_http2_request(upstream_head, &http2_client.scheme, content)?;
@@ -291,9 +291,9 @@ impl UpgradeCompletion<'_> {
             if !protocol.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
                 return Err(ProxyError::Upgrade("the server switched to another protocol"));
             }
-            let expected_accept = generated_key.as_ref().and_then(websocket::accept_value);
+            let expected_accept = generated_key.as_ref().and_then(websocket_key::accept_value);
             if generated_key.is_some()
-                && response.headers().get(websocket::ACCEPT) != expected_accept.as_ref()
+                && response.headers().get(websocket_key::ACCEPT) != expected_accept.as_ref()
             {
                 return Err(ProxyError::Upgrade("sec-websocket-accept is wrong"));
             }
@@ -344,9 +344,9 @@ impl UpgradeCompletion<'_> {
             return Ok(Response::from_parts(parts, body));
         }
         if let (UpgradeKind::Upgrade(_), Some(key)) = (upgrade, &key)
-            && let Some(accept) = websocket::accept_value(key)
+            && let Some(accept) = websocket_key::accept_value(key)
         {
-            parts.headers.insert(websocket::ACCEPT, accept);
+            parts.headers.insert(websocket_key::ACCEPT, accept);
         }
         let server_end = Stream::new(incoming, sender);
         let (head, tunnel_body) = tunnel_response(upgrade, &downstream, &parts.headers);
@@ -382,7 +382,7 @@ fn tunnel_response(
     head.headers_mut().remove(CONTENT_LENGTH);
     let tunnel_body = match downstream {
         Downstream::Stream(_) => {
-            head.headers_mut().remove(websocket::ACCEPT);
+            head.headers_mut().remove(websocket_key::ACCEPT);
             let (sender, body): (_, ChannelBody) = channel();
             TunnelBody { body: Body::new(body), sender: Some(sender) }
         }

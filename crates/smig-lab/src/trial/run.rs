@@ -49,9 +49,9 @@ pub enum TrialError {
         /// Error of the system call.
         cause: io::Error,
     },
-    /// A bug in the lab.
-    #[error("a thread of the lab panicked; this is a bug, please report it")]
-    Panicked,
+    /// A bug in the lab: a thread panicked, or ended without its result.
+    #[error("a thread of the lab failed; this is a bug, please report it")]
+    ThreadFailed,
 }
 
 fn io_error(operation: &'static str) -> impl Fn(io::Error) -> TrialError {
@@ -109,7 +109,7 @@ pub fn run(
     let device_drops = drops - drops_before;
     let disturbance_reasons = disturbances(scenario, &observation, &links, device_drops);
     let mut links = links.into_iter();
-    let link = links.next().ok_or(TrialError::Panicked)?;
+    let link = links.next().ok_or(TrialError::ThreadFailed)?;
     Ok(TrialResult {
         format: FORMAT_VERSION,
         id: request.trial.id.clone(),
@@ -282,8 +282,8 @@ impl TrialRun<'_> {
             // Fails only if the clients have returned; `join` reports why.
             let _ = resume_sender.send(());
         }
-        let observation = clients.join().map_err(|_| TrialError::Panicked)??;
-        Ok((observation, links.ok_or(TrialError::Panicked)?))
+        let observation = clients.join().map_err(|_| TrialError::ThreadFailed)??;
+        Ok((observation, links.ok_or(TrialError::ThreadFailed)?))
     }
 
     fn begin(&mut self) -> Result<(), TrialError> {

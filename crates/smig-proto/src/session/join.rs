@@ -331,18 +331,22 @@ impl Session {
 
     /// Server: refuses a JOIN. After [`JoinRefusal::UnknownSession`] the connection founds its own
     /// session; otherwise it is an ordinary HTTP/2 connection.
-    pub fn refuse_join(&mut self, now: Instant, conn_id: ConnId, reason: JoinRefusal) {
+    ///
+    /// Returns false if no JOIN is undecided there, as after the end of the connection: then
+    /// nothing is answered.
+    pub fn refuse_join(&mut self, now: Instant, conn_id: ConnId, reason: JoinRefusal) -> bool {
         let code_points =
             self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let Some(conn) = self.conns.find_mut(conn_id) else { return };
+        let Some(conn) = self.conns.find_mut(conn_id) else { return false };
         if !matches!(conn.state, ConnState::JoinPending(_)) {
-            return;
+            return false;
         }
         conn.state = ConnState::Open;
         wire::write_join(&mut conn.control_queue.frames, &code_points, Join::Refused(reason));
         conn.abuse.refused_joins += 1;
         if conn.abuse.refused_joins >= 3 {
-            return self.fail_connection(now, conn_id, Cause::TooManyJoins);
+            self.fail_connection(now, conn_id, Cause::TooManyJoins);
+            return true;
         }
         if reason != JoinRefusal::UnknownSession {
             conn.membership = Membership::NotMember;
@@ -351,6 +355,7 @@ impl Session {
             // In cleartext, another JOIN transmits the key.
             conn.join_permission = JoinPermission::Forbidden;
         }
+        true
     }
 
     /// Server: removes a connection with an undecided JOIN from the session, so that the driver can

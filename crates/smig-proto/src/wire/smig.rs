@@ -70,15 +70,23 @@ impl JoinRefusal {
     }
 }
 
-impl fmt::Display for JoinRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl JoinRefusal {
+    /// Returns the reason in words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::UnknownSession => "unknown session",
             Self::BadProof => "bad proof",
             Self::DifferentIdentity => "not the same identity",
             Self::Limit => "limit reached",
             Self::NotHere => "the session is on another server",
-        })
+        }
+    }
+}
+
+impl fmt::Display for JoinRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

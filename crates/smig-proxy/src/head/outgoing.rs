@@ -51,7 +51,7 @@ pub fn into_http1_request<B: http_body::Body>(
     } else if present_fields.has(PresentFields::TE) {
         headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    content.write_http1(&method, &mut headers);
+    content.insert_framing_field(&method, &mut headers);
     let mut request = Request::new(content);
     *request.method_mut() = method;
     *request.uri_mut() = target;
@@ -83,7 +83,7 @@ pub fn into_http2_request<B: http_body::Body>(
     let host = authority(&upstream_head)?;
     let UpstreamHead { method, uri, fields, upgrade, .. } = upstream_head;
     let mut headers = fields.into_headers();
-    content.write_http2(&method, &mut headers);
+    content.insert_content_length(&method, &mut headers);
     let mut parts = uri.into_parts();
     if parts.authority.is_none() {
         let host = Authority::try_from(host.as_bytes());

@@ -87,6 +87,7 @@ pub(crate) enum CloseCause {
     Cancel,
 }
 
+/// A connection: its two ends, and what is on the way in each direction.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The secret from which both ends' TLS derives exporters.

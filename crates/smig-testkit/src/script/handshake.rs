@@ -332,7 +332,7 @@ impl Peer {
     #[track_caller]
     pub fn refuse_join(&mut self, handle: ConnHandle, reason: JoinRefusal) {
         let (session, conn) = (self.link(handle).session, self.conn_id(handle));
-        self.sessions[session].refuse_join(self.now, conn, reason);
+        assert!(self.sessions[session].refuse_join(self.now, conn, reason), "no JOIN is undecided");
         self.feed(handle);
         self.pump();
     }

@@ -60,9 +60,8 @@ where
         let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &self.mailbox)) else {
             return self.refuse_join(turn, conn, JoinRefusal::UnknownSession);
         };
-        let Some(detached) = turn.session.detach(conn) else {
-            return self.refuse_join(turn, conn, JoinRefusal::NotHere);
-        };
+        // The same input may have closed the connection: then nobody waits for an answer.
+        let Some(detached) = turn.session.detach(conn) else { return };
         let Some(conn) = turn.conns.remove(conn) else { return };
         let DetachedConn { transport, info, output } = conn;
         let transport = match transport.detach() {
@@ -82,13 +81,14 @@ where
 
     /// Refuses the JOIN of a connection that stays in this session.
     fn refuse_join(&self, turn: &mut TurnCx<'_>, conn: ConnId, refusal: JoinRefusal) {
-        self.note_join_refused(turn.conns.info(conn), refusal);
-        turn.session.refuse_join(turn.now, conn, refusal);
+        if turn.session.refuse_join(turn.now, conn, refusal) {
+            self.note_join_refused(turn.conns.info(conn), refusal);
+        }
     }
 
     fn note_join_refused(&self, info: Option<&Arc<ConnectionInfo>>, refusal: JoinRefusal) {
         let peer = info.map(|info| info.peer_addr());
-        throttled!(info, "join refused", %refusal, ?peer, "JOIN refused");
+        throttled!(info, refusal.as_str(), %refusal, ?peer, "JOIN refused");
         let counters = &self.worker.shared.counters;
         let addrs = info.and_then(|info| counters.addrs(|| Some(info.addrs())));
         counters.on_event(&ObserverEvent::JoinRefused { addrs });

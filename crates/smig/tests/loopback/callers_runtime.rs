@@ -1,7 +1,6 @@
 //! Servers on the caller's runtime, and with listeners and connections that the caller provides.
 
 use std::cell::Cell;
-use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -10,17 +9,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get as on_get;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use smig::{
     BoxError, CleartextTrust, Client, ClientBuilder, ConnectionServer, Incoming, MigrationConfig,
     MigrationMode, ObserverEvent, Serve, Server, ServerBuilder, ServerTls, Trust,
-};
-use smig_proto::{
-    AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
-    OutputBuffer, Security, Session, TransmitLimits,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -477,207 +472,6 @@ async fn a_dropped_http2_connection_leaves_no_session() {
     let snapshot = server.view().sessions().await;
     assert_eq!((snapshot.sessions.len(), snapshot.sessions_omitted), (0, 0));
     request.abort();
-}
-
-/// A client's cleartext connection that only the test reads and writes.
-struct ManualConn {
-    id: ConnId,
-    tcp: TcpStream,
-    input: BytesMut,
-}
-
-impl ManualConn {
-    const NOW: Instant = Instant::from_nanos(0);
-
-    /// Connects, and adds the connection to the session.
-    async fn connect(session: &mut Session, addr: SocketAddr) -> Self {
-        let tcp = TcpStream::connect(addr).await.unwrap();
-        let spec =
-            ConnectionSpec { security: Security::TrustedCleartext, identity: Identity([0; 32]) };
-        let id = session.add_connection(Self::NOW, spec);
-        Self { id, tcp, input: BytesMut::new() }
-    }
-
-    /// Sends and receives until `is_done`, called with the session and the events of this call.
-    async fn run(&mut self, session: &mut Session, is_done: impl Fn(&Session, &[Event]) -> bool) {
-        let (mut events, mut output) = (Vec::new(), OutputBuffer::new());
-        loop {
-            while let Some(event) = session.poll_event() {
-                if let Event::KeyingMaterialNeeded { conn, request } = &event {
-                    let material = match request {
-                        KeyingRequest::Zero => [0; 32],
-                        // It need not be random here.
-                        _ => [1; 32],
-                    };
-                    session.handle_keying_material(*conn, material, [2; 16]);
-                }
-                events.push(event);
-            }
-            if is_done(session, &events) {
-                return;
-            }
-            session.poll_transmit(Self::NOW, self.id, TransmitLimits::any(usize::MAX), &mut output);
-            while !output.is_empty() {
-                let mut slices = [IoSlice::new(&[]); 1];
-                output.chunks(&mut slices);
-                let sent = self.tcp.write(&slices[0]).await.unwrap();
-                output.advance(sent);
-            }
-            let received = self.tcp.read_buf(&mut self.input).await.unwrap();
-            assert_ne!(received, 0, "the server closed the connection: {events:?}");
-            session.handle_input(Self::NOW, self.id, &mut self.input);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_join_to_a_dropped_session_is_refused() {
-    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
-    let trust = CleartextTrust::TrustedNetwork;
-    let listener = TcpListener::bind(loopback()).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first_conn = ManualConn::connect(&mut session, addr).await;
-    let (tcp, _) = listener.accept().await.unwrap();
-    let established = first_conn.run(&mut session, |session, _| session.can_join());
-    tokio::select! {
-        ended = server.serve_cleartext_connection(tcp, trust) => panic!("{ended:?}"),
-        () = within("the session", established) => {}
-    }
-    // The client does not read the first connection, so it still regards the session as open.
-    let mut second_conn = ManualConn::connect(&mut session, addr).await;
-    let (tcp, _) = listener.accept().await.unwrap();
-    let await_refusal = async {
-        let is_refusal = |event: &Event| {
-            let reason = JoinRefusal::UnknownSession;
-            matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
-        };
-        second_conn.run(&mut session, |_, events| events.iter().any(is_refusal)).await;
-        drop(second_conn);
-    };
-    let served = server.serve_cleartext_connection(tcp, trust);
-    let (served, ()) = within("the refusal", async { tokio::join!(served, await_refusal) }).await;
-    served.unwrap();
-    let stats = server.view().stats();
-    assert_eq!((stats.connections_opened, stats.connections_closed), (2, 2));
-    assert_eq!((stats.joins_refused, stats.connections_joined), (1, 0));
-}
-
-#[tokio::test]
-async fn a_connection_whose_join_is_refused_stays_with_its_own_future() {
-    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
-    let trust = CleartextTrust::TrustedNetwork;
-    let (first_listener, second_listener) =
-        (TcpListener::bind(loopback()).await, TcpListener::bind(loopback()).await);
-    let (first_listener, second_listener) = (first_listener.unwrap(), second_listener.unwrap());
-    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first_conn =
-        ManualConn::connect(&mut session, first_listener.local_addr().unwrap()).await;
-    let (tcp, _) = first_listener.accept().await.unwrap();
-    let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let established = first_conn.run(&mut session, |session, _| session.can_join());
-    tokio::select! {
-        ended = &mut first_future => panic!("{ended:?}"),
-        () = within("the session", established) => {}
-    }
-    let mut second_conn =
-        ManualConn::connect(&mut session, second_listener.local_addr().unwrap()).await;
-    let (tcp, _) = second_listener.accept().await.unwrap();
-    let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let is_refusal = |event: &Event| {
-        let reason = JoinRefusal::DifferentIdentity;
-        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
-    };
-    let refused = second_conn.run(&mut session, |_, events| events.iter().any(is_refusal));
-    tokio::select! {
-        ended = &mut first_future => panic!("{ended:?}"),
-        ended = &mut second_future => panic!("the refused connection is closed: {ended:?}"),
-        () = within("the refusal", refused) => {}
-    }
-    drop(first_future);
-    assert_eq!(server.view().stats().connections_closed, 1);
-    drop(second_conn);
-    within("the end of the second connection", second_future).await.unwrap();
-    assert_eq!(server.view().stats().connections_closed, 2);
-}
-
-#[tokio::test]
-async fn a_join_that_waits_for_a_session_is_refused_when_the_session_is_dropped() {
-    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
-    let trust = CleartextTrust::TrustedNetwork;
-    let listener = TcpListener::bind(loopback()).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-    let mut first_conn = ManualConn::connect(&mut session, addr).await;
-    let (tcp, _) = listener.accept().await.unwrap();
-    let mut first_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let established = first_conn.run(&mut session, |session, _| session.can_join());
-    tokio::select! {
-        ended = &mut first_future => panic!("{ended:?}"),
-        () = within("the session", established) => {}
-    }
-    // From here on the first connection's future is not polled.
-    let mut second_conn = ManualConn::connect(&mut session, addr).await;
-    let (tcp, _) = listener.accept().await.unwrap();
-    let mut second_future = Box::pin(server.serve_cleartext_connection(tcp, trust));
-    let begins = |event: &Event| matches!(event, Event::KeyingMaterialNeeded { .. });
-    let began = second_conn.run(&mut session, |_, events| events.iter().any(begins));
-    tokio::select! {
-        ended = &mut second_future => panic!("{ended:?}"),
-        () = within("the JOIN", began) => {}
-    }
-    let is_refusal = |event: &Event| {
-        let reason = JoinRefusal::UnknownSession;
-        matches!(event, Event::JoinRefused { reason: given, .. } if *given == reason)
-    };
-    let refusal = second_conn.run(&mut session, |_, events| events.iter().any(is_refusal));
-    let mut refusal = Box::pin(within("the refusal", refusal));
-    let view = server.view();
-    let sent_to_session = async {
-        // The session of the second connection has none once it has passed the connection on.
-        let has_connection = |shown: &smig::SessionSnapshot| !shown.connections.is_empty();
-        while view.sessions().await.sessions.iter().any(has_connection) {}
-    };
-    tokio::select! {
-        ended = &mut second_future => panic!("{ended:?}"),
-        () = &mut refusal => panic!("refused by a session that is not polled"),
-        () = within("the transfer to the session", sent_to_session) => {}
-    }
-    drop(first_future);
-    tokio::select! {
-        ended = &mut second_future => panic!("{ended:?}"),
-        () = refusal => {}
-    }
-}
-
-#[tokio::test]
-async fn connections_to_two_addresses_of_one_listener_join() {
-    // SMIG-4.5/same-identity: both connections have the same listener.
-    let server = Server::builder().connection_server(service_fn(answer)).unwrap();
-    let trust = CleartextTrust::TrustedNetwork;
-    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let serve_next = async || {
-        let (tcp, _) = listener.accept().await.unwrap();
-        server.serve_cleartext_connection(tcp, trust).await
-    };
-    let join_both = async {
-        let mut session = Session::client(smig::Config::client(), AppId::new(7), ManualConn::NOW);
-        let mut first_conn = ManualConn::connect(&mut session, ([127, 0, 0, 1], port).into()).await;
-        first_conn.run(&mut session, |session, _| session.can_join()).await;
-        let mut second_conn =
-            ManualConn::connect(&mut session, ([127, 0, 0, 2], port).into()).await;
-        let answered = |event: &Event| match event {
-            Event::Joined { .. } => true,
-            Event::JoinRefused { reason, .. } => panic!("refused: {reason:?}"),
-            _ => false,
-        };
-        second_conn.run(&mut session, |_, events| events.iter().any(answered)).await;
-    };
-    let all = async { tokio::join!(serve_next(), serve_next(), join_both) };
-    let (first, second, ()) = within("the join", all).await;
-    first.unwrap();
-    second.unwrap();
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod deadlines;
 mod exporters;
 mod http1_pool;
 mod http2;
+mod joins;
 mod limits;
 mod migration;
 mod other_protocols;

@@ -267,7 +267,7 @@ where
 
     fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         if self.slots.take_woken(slot).is_some() {
-            self.on_handle_requests(turn, slot);
+            self.apply_handle_requests(turn, slot);
             self.advance(turn, slot);
         }
     }

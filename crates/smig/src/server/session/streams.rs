@@ -151,7 +151,7 @@ where
     }
 
     /// Does what the reader of the request body has requested.
-    pub(super) fn on_handle_requests(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+    pub(super) fn apply_handle_requests(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
         let requests = shared.take_requests();
