@@ -16,6 +16,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "chaos"
 from leaks import until  # noqa: E402
 from world import World  # noqa: E402
 
+# Connections that a gateway may count after the start: the test has looked whether its port and HAProxy's answer.
+PROBES = 2
 NAMES = ["8m", "1k", "200k", "1m", "10k"]
 
 
@@ -76,13 +78,13 @@ def download_through_agent(world):
 
 def one_source(at):
     """smig get: files complete, all connections at one gateway"""
-    connections, sessions = (at.server.each(f"{what}_total") for what in ("connections_opened", "sessions_established"))
+    sessions, joined = at.server.each("sessions_established_total"), at.server.each("joins_total")
     smig_get(at)
-    opened = at.server.growth("connections_opened_total", connections)
-    check(0 in opened and sum(opened) >= 5, f"one client's connections are distributed as {opened}")
     # More than five sessions if a spare arrives after the end of its session: smig get does not wait for its spares.
     established = at.server.growth("sessions_established_total", sessions)
-    check(sum(established) >= 5, f"one client's five sessions are distributed as {established}")
+    check(0 in established and sum(established) >= 5, f"one client's five sessions are distributed as {established}")
+    joins = at.server.growth("joins_total", joined)
+    check(joins[established.index(0)] == 0, f"its connections joined sessions at both gateways: {joins}")
 
 
 def agent_joins(at):
@@ -100,7 +102,8 @@ def elsewhere(at):
     """smig get: files complete although its connections are distributed"""
     before = at.server.each("connections_opened_total")
     smig_get(at)
-    check(0 not in at.server.growth("connections_opened_total", before), "all connections reached one gateway")
+    opened = at.server.growth("connections_opened_total", before)
+    check(min(opened) > PROBES, f"its connections are distributed as {opened}")
 
 
 def agent_elsewhere(at):
