@@ -20,6 +20,7 @@ use super::base_rtt::BaseRtt;
 use super::bounds::Bounds;
 use super::delivery_rate::DeliveryRate;
 use super::path_noise::PathNoise;
+use super::recurring_loss::RecurringLoss;
 use super::sample::RateSample;
 use super::sharing::{AloneRate, Sharing};
 
@@ -41,6 +42,8 @@ const MAX_ROUND_RTTS: u32 = 3;
 /// From this lateness on, a process is late, and until it is less than the second one.
 const MIN_LATENESS: Duration = Duration::from_millis(3);
 const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
+/// This part of the round trip is a long time for other data to wait behind what is written ahead.
+const LONG_WRITE_AHEAD_DIVISOR: u32 = 4;
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
@@ -50,6 +53,7 @@ pub struct Pacer {
     base: BaseRtt,
     delivery: DeliveryRate,
     noise: PathNoise,
+    loss: RecurringLoss,
     alone: AloneRate,
     state: PacerState,
     /// Estimate of the path's rate, and the latest measurement, bytes per second.
@@ -90,7 +94,8 @@ struct Round {
     /// The least in flight, and that of the round before, in bytes.
     min_in_flight: u64,
     last_min_in_flight: u64,
-    /// The bound in flight and the capacity at its beginning.
+    /// Packets retransmitted, the bound in flight and the capacity at its beginning.
+    retransmitted: Option<u64>,
     max_in_flight: f64,
     capacity: f64,
 }
@@ -104,6 +109,7 @@ impl Pacer {
             base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
             noise: PathNoise::default(),
+            loss: RecurringLoss::default(),
             alone: AloneRate::new(now),
             state: PacerState::Startup,
             capacity: initial,
@@ -118,6 +124,7 @@ impl Pacer {
                 min_rtt: None,
                 min_in_flight: u64::MAX,
                 last_min_in_flight: u64::MAX,
+                retransmitted: None,
                 max_in_flight: f64::INFINITY,
                 capacity: 0.0,
             },
@@ -149,6 +156,25 @@ impl Pacer {
     /// Returns the estimate of the path's rate, bytes per second.
     pub const fn capacity(&self) -> u64 {
         self.capacity as u64
+    }
+
+    /// Returns whether packets are lost again and again, and not in a queue that others fill.
+    pub const fn has_recurring_loss(&self) -> bool {
+        self.loss.is_recurring()
+    }
+
+    /// Returns whether the process runs so late that what is written ahead delays all else on its connection by more than
+    /// a part of the round trip.
+    pub fn is_write_ahead_long(&self) -> bool {
+        self.counted_lateness() >= self.base.value() / LONG_WRITE_AHEAD_DIVISOR && self.is_late
+    }
+
+    pub(crate) const fn recurring_loss(&self) -> RecurringLoss {
+        self.loss
+    }
+
+    pub(crate) const fn set_recurring_loss(&mut self, loss: RecurringLoss) {
+        self.loss = loss;
     }
 
     /// Returns whether a sample is due.
@@ -243,6 +269,11 @@ impl Pacer {
         if matches!(self.state, PacerState::Bounded) {
             self.note_crowded(now, sample, queue);
         }
+        // Beside others, their queue drops packets of whatever connection.
+        if !matches!(self.state, PacerState::Sharing(_)) {
+            let before = self.round.retransmitted.unwrap_or(sample.retransmitted);
+            self.loss.on_round(sample.retransmitted.saturating_sub(before));
+        }
         let is_alone = matches!(self.state, PacerState::Bounded);
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
@@ -255,6 +286,7 @@ impl Pacer {
             min_rtt: None,
             min_in_flight: u64::MAX,
             last_min_in_flight: self.round.min_in_flight,
+            retransmitted: Some(sample.retransmitted),
             max_in_flight: self.max_in_flight,
             capacity: self.capacity,
         };

@@ -11,6 +11,7 @@ use super::bounds::Bounds;
 use super::bucket::BulkBucket;
 use super::conn::PacedConns;
 use super::pacer::{MIN_PACED_RTT, Pacer};
+use super::recurring_loss::RecurringLoss;
 use super::sample::{ConnSample, RateSample};
 
 /// Paces all bulk of one session.
@@ -19,6 +20,8 @@ pub struct SessionPacer {
     /// `None` while there is no bulk, or the path's round-trip time is short.
     pacer: Option<Box<Pacer>>,
     bucket: BulkBucket,
+    /// What the last pacer knew of losses, for the next one: the path is the same.
+    loss: RecurringLoss,
     max_deferral: Duration,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
@@ -33,6 +36,7 @@ impl SessionPacer {
         Self {
             pacer: None,
             bucket: BulkBucket::new(Instant::from_nanos(0), Bounds::NONE, max_deferral),
+            loss: RecurringLoss::default(),
             max_deferral,
             acknowledged: 0,
             next_turn: 0,
@@ -66,7 +70,8 @@ impl SessionPacer {
             return;
         }
         if let Some(min_rtt) = measure_all(now, conns).filter(|&rtt| rtt >= MIN_PACED_RTT) {
-            let pacer = Pacer::new(now, min_rtt);
+            let mut pacer = Pacer::new(now, min_rtt);
+            pacer.set_recurring_loss(self.loss);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.max_deferral);
             self.pacer = Some(Box::new(pacer));
         }
@@ -86,6 +91,7 @@ impl SessionPacer {
         // Samples alone do not show it: a process that runs each 6 ms is 1 ms late for one each 5 ms.
         pacer.on_late(deadline.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)));
         if !(0..conns.count()).any(|index| conns.conn(index).carries_bulk(now)) {
+            self.loss = pacer.recurring_loss();
             self.pacer = None;
             return Some(Bounds::NONE);
         }

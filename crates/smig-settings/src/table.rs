@@ -1,6 +1,6 @@
 //! The settings of the server, of migration and of the extension.
 
-use smig::{MigrationMode, Offers};
+use smig::{MigrationMode, Offers, PacedStreams};
 
 use crate::entry::last_value;
 use crate::model::Extension;
@@ -9,6 +9,9 @@ use crate::{HasServerSettings, Setting, ValueKind, integer, size, time, word};
 
 const OFFER_VALUES: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
+
+const PACED_VALUES: [(&str, PacedStreams); 2] =
+    [("stay", PacedStreams::Stay), ("move", PacedStreams::Move)];
 
 fn parse_mode(text: &str) -> Result<MigrationMode, String> {
     match text {
@@ -120,12 +123,14 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             migration.policy.min_transfer_time,
             "Do not migrate a body that takes less time than this at the measured rate"
         ),
-        integer!(
-            "migration.min_cold_start_ratio",
-            "min-cold-start-ratio",
-            migration.policy.min_cold_start_ratio,
-            "Do not migrate a paced body that takes less than this many times what slow start on the other connection \
-            costs it (200: 0.5 %; 0: always migrate)"
+        word!(
+            "migration.paced",
+            "migrate-paced",
+            "WHAT",
+            PACED_VALUES,
+            migration.policy.paced,
+            "What becomes of large streams that are paced: stay until packets are lost again and again or the process runs \
+            late, or move at once"
         ),
         size!(
             "migration.unknown_length_after",

@@ -1,61 +1,38 @@
-//! Prints by how much a migration to a cold connection delays a download, as the migration policy predicts it and as
-//! it is, and what the policy decides.
+//! Prints by how much a migration to a connection in slow start delays a paced download, and what the session knows then
+//! that could be a reason for it.
 //!
 //!   cargo run --release -p smig-tcp-sim --example moves
 //!
-//! The download is paced. It migrates when its connection has its window, `left` bytes before its end, or stays.
+//! The download migrates when its connection has its window, `left` bytes before its end, or stays.
 
 use std::time::Duration;
 
 use smig_link::LossSpec;
-use smig_proto::Priority;
-use smig_proto::policy::{
-    Decision, MigrationHint, MigrationPolicy, PathState, PolicyInput, Transfer,
-};
-use smig_tcp_sim::{Algorithm, BulkConnection, Cell, MSS, Release, Sending, TcpInfo, matrix};
+use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Release, Sending, matrix};
 
 const SEEDS: u64 = 5;
 
-/// Means over seeds: its time in seconds, and what was measured when it migrated.
-fn run(cell: &Cell, connection: BulkConnection) -> (f64, TcpInfo) {
+/// Returns the mean over seeds of its time in seconds, and the number of runs in which packets were lost again and again at
+/// some time.
+fn run(cell: &Cell, connection: BulkConnection) -> (f64, u64) {
     let sending = Sending { has_bulk: true, connection, release: Release::Bounded };
-    let mut seconds = 0.0;
-    let mut info = TcpInfo::default();
+    let (mut seconds, mut lossy_runs) = (0.0, 0);
     for seed in 1..=SEEDS {
-        let result = cell.run(sending, seed).expect("a valid cell");
+        let mut is_lossy = false;
+        let result = cell
+            .trace(sending, seed, |_, pacer, _| {
+                is_lossy |= pacer.is_some_and(smig_pace::Pacer::has_recurring_loss);
+            })
+            .expect("a valid cell");
         let time = result.bulk_time.expect("the download ends");
         seconds += time.as_secs_f64() / SEEDS as f64;
-        info = result.info_at_move.unwrap_or_default();
+        lossy_runs += u64::from(is_lossy);
     }
-    (seconds, info)
-}
-
-fn input(info: &TcpInfo, left: u64) -> (PathState, PolicyInput) {
-    let path = PathState {
-        rtt: info.min_rtt,
-        window: info.cwnd,
-        target_window: 10 * MSS,
-        is_paced: true,
-        is_lossy: false,
-    };
-    let input = PolicyInput {
-        transfer: Transfer::Sized(left),
-        transferred_bytes: 0,
-        age: Duration::ZERO,
-        priority: Priority::default(),
-        other_streams: 1,
-        delivery_bytes_per_s: Some(info.delivery_rate),
-        path: Some(path),
-        hint: MigrationHint::None,
-    };
-    (path, input)
+    (seconds, lossy_runs)
 }
 
 fn main() {
-    println!(
-        "{:<24}{:>6}{:>11}{:>11}{:>9}{:>9}  decision",
-        "cell", "left", "predicted", "simulated", "%", "%"
-    );
+    println!("{:<24}{:>6}{:>11}{:>9}  with recurring loss", "cell", "left", "delay", "%");
     for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
         for (name, kbit, rtt_ms, queue, loss) in [
             ("2M-50ms", 2_000, 50, 60, 0.0),
@@ -80,23 +57,14 @@ fn main() {
             let after = (bandwidth_delay * 8).max(1_000_000);
             for left in [1_000_000, 10_000_000, 50_000_000] {
                 cell.bulk_bytes = Some(after + left);
-                let (stayed, _) = run(&cell, BulkConnection::Shared);
-                let (moved, info) = run(&cell, BulkConnection::Moved { after });
-                let (path, input) = input(&info, left);
-                let predicted = path.cold_start_delay(info.delivery_rate).as_secs_f64();
-                let rest = left as f64 / (info.delivery_rate as f64).max(1.0);
+                let (stayed, lossy_runs) = run(&cell, BulkConnection::Shared);
+                let (moved, _) = run(&cell, BulkConnection::Moved { after });
                 println!(
-                    "{:<24}{:>4}MB{:>8.0} ms{:>8.0} ms{:>8.2}%{:>8.2}%  {}",
+                    "{:<24}{:>4}MB{:>8.0} ms{:>8.2}%  {lossy_runs} of {SEEDS} runs",
                     cell.name,
                     left / 1_000_000,
-                    predicted * 1e3,
                     (moved - stayed) * 1e3,
-                    100.0 * predicted / rest,
-                    100.0 * (moved - stayed) / rest,
-                    match MigrationPolicy::default().decide(&input) {
-                        Decision::Migrate(_) => "moves",
-                        Decision::Stay(why) => why.as_str(),
-                    }
+                    100.0 * (moved - stayed) / stayed,
                 );
             }
         }

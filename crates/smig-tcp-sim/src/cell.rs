@@ -9,7 +9,6 @@ use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
 use crate::network::{Network, PathSpec};
 use crate::process::Schedule;
-use crate::sender::TcpInfo;
 use crate::session::{BulkConnection, Release, Session};
 
 /// Small responses during a run.
@@ -68,8 +67,6 @@ pub struct Measurement {
     pub bulk_rate: f64,
     /// From the request to the last byte.
     pub bulk_time: Option<Duration>,
-    /// The connection that the download left, when it migrated.
-    pub info_at_move: Option<TcpInfo>,
     /// Bytes per second of others' downloads.
     pub cross_rate: f64,
     /// Mean queue in packets.
@@ -242,7 +239,6 @@ impl Run<'_> {
             bulk_rate,
             bulk_time: (self.session.bulk_completed)
                 .map(|at| at.since(Time::ZERO + self.cell.bulk_start)),
-            info_at_move: self.session.info_at_move(),
             cross_rate,
             queue: self.queue_sum as f64 / (self.now().as_secs_f64() * 1e3).max(1.0),
         }

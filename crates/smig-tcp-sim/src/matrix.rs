@@ -253,6 +253,22 @@ fn long_cells() -> Vec<Cell> {
     cells
 }
 
+/// Queues that hold hardly more than a small response.
+fn short_queue_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr] {
+        cells.extend([
+            wired("short-1M-20ms-7", 1_000, 20, 7, algorithm),
+            wired("short-1M-200ms-9", 1_000, 200, 9, algorithm),
+            wired("short-2M-5ms-4", 2_000, 5, 4, algorithm),
+            wired("short-10M-5ms-17", 10_000, 5, 17, algorithm),
+            wired("short-10M-20ms-9", 10_000, 20, 9, algorithm),
+            wired("short-10M-50ms-12", 10_000, 50, 12, algorithm),
+        ]);
+    }
+    cells
+}
+
 /// Fast links, and a process that waits for a CPU.
 fn busy_cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -320,6 +336,7 @@ pub fn cells() -> Vec<Cell> {
         odd_cells(),
         fast_lossy_cells(),
         long_cells(),
+        short_queue_cells(),
         busy_cells(),
         neighbour_cells(),
         size_cells(),

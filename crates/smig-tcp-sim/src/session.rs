@@ -10,7 +10,6 @@ use smig_proto::Instant;
 use crate::network::Network;
 use crate::packet::MSS;
 use crate::process::{Process, Schedule};
-use crate::sender::TcpInfo;
 
 /// How bulk is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,8 +73,6 @@ struct Connections {
     /// Bytes of bulk after which it migrates to the second one.
     move_after: u64,
     bulk_written: u64,
-    /// The connection that it left, then.
-    info_at_move: Option<TcpInfo>,
     /// Bytes of bulk that are still to be written; `None` before the download is requested.
     bulk_left: Option<u64>,
     /// What was written and has not arrived: the number of the last byte, by connection.
@@ -116,8 +113,7 @@ impl Connections {
             return 0;
         }
         self.bulk_left = Some(left - bytes);
-        if self.bulk_written >= self.move_after && self.info_at_move.is_none() {
-            self.info_at_move = Some(network.info(self.flows[self.bulk]));
+        if self.bulk_written >= self.move_after && self.bulk == 0 {
             (self.bulk, self.is_blocked) = (1, false);
             self.paced[1].set_for_bulk(true);
         }
@@ -199,7 +195,6 @@ impl Session {
                 bulk,
                 move_after,
                 bulk_written: 0,
-                info_at_move: None,
                 bulk_left: None,
                 written: [VecDeque::new(), VecDeque::new()],
                 arrived: [0; 2],
@@ -228,11 +223,6 @@ impl Session {
 
     pub(crate) fn pacer(&self) -> Option<&Pacer> {
         self.pacer.pacer()
-    }
-
-    /// Returns the connection that bulk left, as it was then.
-    pub(crate) const fn info_at_move(&self) -> Option<TcpInfo> {
-        self.conns.info_at_move
     }
 
     /// Returns when it must run next.

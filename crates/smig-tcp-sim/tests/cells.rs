@@ -1,6 +1,7 @@
 //! What the controller was developed for, each in its cell: `cargo run --release -p smig-tcp-sim --example cells`
 //! prints them all.
 
+use smig_pace::Pacer;
 use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Measurement, Release, Sending, matrix};
 
 const OWN: Sending =
@@ -239,5 +240,59 @@ fn a_download_of_ten_megabytes_is_not_longer() {
             let time = run(&cell(name), sending, 1).bulk_time.unwrap();
             assert!(time < plain.mul_f64(1.025), "{name} {sending:?}: {time:?}, plain {plain:?}");
         }
+    }
+}
+
+/// Returns in how many of three runs packets of the shared connection are lost again and again, so that bulk would move.
+fn lossy_runs(name: &str) -> usize {
+    let cell = cell(name);
+    let is_lossy = |seed| {
+        let mut is_lossy = false;
+        let observe = |_, pacer: Option<&Pacer>, _| {
+            is_lossy |= pacer.is_some_and(Pacer::has_recurring_loss);
+        };
+        cell.trace(SHARED, seed, observe).unwrap();
+        is_lossy
+    };
+    (1..=3).filter(|&seed| is_lossy(seed)).count()
+}
+
+#[test]
+fn bulk_has_a_reason_to_move_where_packets_are_lost_at_random() {
+    for name in [
+        "loss-1%/cubic",
+        "loss-1%/bbr",
+        "loss-bursts/cubic",
+        "lossy-100m-20ms-0.1%/cubic",
+        "lossy-100m-80ms-0.1%/reno",
+        "lossy-100m-80ms-1%/bbr",
+        "lossy-500m-20ms-0.1%/cubic",
+    ] {
+        assert_eq!(lossy_runs(name), 3, "{name}");
+        let [own, shared] = [OWN, SHARED].map(|sending| ratios(&cell(name), sending, 3));
+        assert!(own.p95 < shared.p95, "{name}: own {own:?}, shared {shared:?}");
+    }
+}
+
+#[test]
+fn bulk_stays_where_a_queue_drops_the_packets() {
+    for name in [
+        "10m-50ms-80/cubic",
+        "10m-50ms-20/bbr",
+        "30m-10ms-200/cubic",
+        "100m-80ms-1000/cubic",
+        "2m-50ms-60/cubic",
+        "10m-600ms-400/cubic",
+        "lte/cubic",
+        "wifi-50ms/cubic",
+        "tenth/cubic",
+        "short-10m-50ms-12/cubic",
+        "short-1m-200ms-9/cubic",
+        "ours-first-80/cubic+cubic",
+        "theirs-first-80/cubic+cubic",
+        "late-50ms-42/cubic+cubic",
+        "constant-30%/cubic",
+    ] {
+        assert_eq!(lossy_runs(name), 0, "{name}");
     }
 }

@@ -219,7 +219,7 @@ pub use smig_proto::BulkHint;
 #[doc(inline)]
 pub use smig_proto::policy::MigrationHint;
 #[doc(inline)]
-pub use smig_proto::policy::{MigrationPolicy, MigrationReason, StayReason};
+pub use smig_proto::policy::{MigrationPolicy, MigrationReason, PacedStreams, StayReason};
 #[doc(inline)]
 pub use smig_proto::{
     BulkPolicy, BulkReason, Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol,

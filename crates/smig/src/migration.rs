@@ -8,7 +8,7 @@ mod path;
 use std::time::Duration;
 
 use smig_proto::policy::{
-    Decision, MigrationHint, MigrationPolicy, PolicyInput, StayReason, Transfer,
+    Decision, Interference, MigrationHint, MigrationPolicy, PolicyInput, StayReason, Transfer,
 };
 use smig_proto::{Instant, MigrationTarget, StreamKey, StreamView};
 
@@ -222,10 +222,6 @@ impl Candidate {
         let input = self.policy_input(turn.now, &view, other_streams, path);
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
-            // An offer may still be unanswered: the stream may migrate yet.
-            Decision::Stay(StayReason::ColdConnection) if self.state == CandidateState::Offered => {
-                return None;
-            }
             Decision::Stay(why) => return record.record_decision(PolicyDecision::Stays(why)),
         };
         let offers =
@@ -266,7 +262,10 @@ impl Candidate {
             other_streams,
             delivery_bytes_per_s: path.delivery_rate,
             // Only bulk is paced: other bodies delay the other streams.
-            path: path.state.filter(|_| view.bulk.is_some()),
+            interference: path
+                .interference
+                .filter(|_| view.bulk.is_some())
+                .unwrap_or(Interference::Queue),
             hint: self.hint,
         }
     }
@@ -310,7 +309,7 @@ mod tests {
     use http::header::CONTENT_LENGTH;
     use smig_proto::{
         AppId, Config, ConnectionSpec, EndStream, Identity, RequestHead, Security, Session,
-        policy::PathState,
+        policy::MigrationReason,
     };
 
     use super::*;
@@ -376,53 +375,58 @@ mod tests {
         Candidate::new(&rules, Transfer::Sized(LENGTH), hint, NOW).unwrap()
     }
 
-    /// 100 Mbit/s and 80 ms, with a warm connection and no spare.
-    const FAST_AND_LONG: MeasuredPath = MeasuredPath {
-        delivery_rate: Some(12_500_000),
-        state: Some(PathState {
-            rtt: Duration::from_millis(80),
-            window: 1_000_000,
-            target_window: 14_480,
-            is_paced: true,
-            is_lossy: false,
-        }),
-    };
+    /// 10 Mbit/s, where bulk is paced.
+    const PACED: MeasuredPath =
+        MeasuredPath { delivery_rate: Some(1_250_000), interference: Some(Interference::Little) };
 
     #[test]
-    fn a_stream_stays_on_a_warm_connection_and_says_why() {
-        let mut upload = Upload::new(FAST_AND_LONG);
-        let stays = PolicyDecision::Stays(StayReason::ColdConnection);
+    fn a_paced_stream_stays_and_says_why() {
+        let mut upload = Upload::new(PACED);
+        let stays = PolicyDecision::Stays(StayReason::Paced);
         let mut candidate_without_hint = candidate(MigrationHint::None);
         assert_eq!(upload.evaluate(&mut candidate_without_hint), Some(stays));
         assert!(!candidate_without_hint.has_begun_migration());
         assert_eq!(upload.record.decision, Some(stays));
-        let text = "stays: slow start on a cold connection would delay it too much";
-        assert_eq!(stays.to_string(), text);
+        assert_eq!(stays.to_string(), "stays: it is paced, and delays the others little");
         // No connection is there for the others: they wait for one.
         let hinted = upload.evaluate(&mut candidate(MigrationHint::Migrate));
         assert!(matches!(hinted, Some(PolicyDecision::Waits(_))), "{hinted:?}");
-        let mut unmeasured = Upload::new(MeasuredPath { state: None, ..FAST_AND_LONG });
+        let mut unmeasured = Upload::new(MeasuredPath { interference: None, ..PACED });
         let decision = unmeasured.evaluate(&mut candidate(MigrationHint::None));
         assert!(matches!(decision, Some(PolicyDecision::Waits(_))), "{decision:?}");
     }
 
     #[test]
+    fn a_paced_stream_that_stayed_moves_when_packets_are_lost_again_and_again() {
+        let mut upload = Upload::new(PACED);
+        let mut candidate = candidate(MigrationHint::None);
+        assert!(upload.evaluate(&mut candidate).is_some());
+        let conn = upload.session.stream(upload.key).unwrap().connection;
+        let lossy = MeasuredPath { interference: Some(Interference::Loss), ..PACED };
+        upload.recent_streams.path = PathWatch::measured(conn, NOW, lossy);
+        candidate.next_evaluation_offset = 0;
+        let waits = PolicyDecision::Waits(MigrationReason::Loss);
+        assert_eq!(upload.evaluate(&mut candidate), Some(waits), "there is no spare yet");
+    }
+
+    #[test]
     fn what_is_not_bulk_is_not_paced_where_it_is() {
-        let upload = Upload::new(FAST_AND_LONG);
+        let upload = Upload::new(PACED);
         let view = upload.session.stream(upload.key).unwrap();
-        let path_of = |view: &StreamView| {
-            candidate(MigrationHint::None).policy_input(NOW, view, 1, FAST_AND_LONG).path
+        let interference_of = |view: &StreamView| {
+            candidate(MigrationHint::None).policy_input(NOW, view, 1, PACED).interference
         };
-        assert_eq!(path_of(&view), FAST_AND_LONG.state);
-        assert_eq!(path_of(&StreamView { bulk: None, ..view }), None);
+        assert_eq!(interference_of(&view), Interference::Little);
+        let other = StreamView { bulk: None, ..view };
+        assert_eq!(interference_of(&other), Interference::Queue);
     }
 
     #[test]
     fn an_upload_does_not_count_as_a_part_of_its_response() {
-        let upload = Upload::new(FAST_AND_LONG);
+        let upload = Upload::new(PACED);
         let view = upload.session.stream(upload.key).unwrap();
         let view = StreamView { sent_bytes: 3, received_bytes: LENGTH, ..view };
-        let input = candidate(MigrationHint::None).policy_input(NOW, &view, 1, FAST_AND_LONG);
+        let input = candidate(MigrationHint::None).policy_input(NOW, &view, 1, PACED);
         assert_eq!(input.transferred_bytes, 3);
     }
 

@@ -348,7 +348,7 @@ async fn print_uplink_changes(
             UplinkState::Connecting => None,
             _ if printed_state.as_ref() == Some(&state) => None,
             UplinkState::Up(NegotiatedProtocol::Smig) => {
-                Some(format!("gateway {via}: SMig, large streams migrate"))
+                Some(format!("gateway {via}: SMig, large streams migrate where that helps"))
             }
             UplinkState::Up(_) => Some(format!(
                 "gateway {via}: plain HTTP/2; everything works, but no stream migrates"

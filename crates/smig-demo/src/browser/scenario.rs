@@ -89,8 +89,9 @@ const fn compared_settings(variant: BrowserVariant) -> &'static str {
         BrowserVariant::NotsentLowat => {
             "[smig]\nenabled = false\n[migration]\npace_bulk = false\n[interactive]\nnotsent_lowat = 16384\n"
         }
-        BrowserVariant::Smig
-        | BrowserVariant::Serve
+        // By default, a tunnel that is paced would stay with the others while no packets are lost.
+        BrowserVariant::Smig => "[migration]\npaced = \"move\"\n",
+        BrowserVariant::Serve
         | BrowserVariant::Gateway
         | BrowserVariant::Nginx => "",
     }

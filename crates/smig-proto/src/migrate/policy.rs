@@ -23,10 +23,8 @@ pub struct MigrationPolicy {
     /// A body stays if the rest of it takes less than this at the reported delivery rate: it could
     /// not delay the others for longer.
     pub min_transfer_time: Duration,
-    /// A body of known length stays if the rest of it takes less than this many times as long as slow start on a cold
-    /// connection would delay it ([`PathState`]): with 200, it loses at most 0.5 %. 0 is no limit. Only where bulk is
-    /// paced and hardly any packet is lost: elsewhere the others would wait for it.
-    pub min_cold_start_ratio: usize,
+    /// What becomes of a stream that delays the others little where it is.
+    pub paced: PacedStreams,
     /// A body of unknown length moves after this number of bytes (the paper's t).
     pub unknown_length_after: u64,
     /// Like [`min_concurrent`](Self::min_concurrent), for tunnels. The default is 0: the end of a
@@ -49,7 +47,7 @@ impl Default for MigrationPolicy {
             urgent_min_size: 4 << 20,
             min_concurrent: 1,
             min_transfer_time: Duration::from_millis(20),
-            min_cold_start_ratio: 200,
+            paced: PacedStreams::Stay,
             unknown_length_after: 100 << 10,
             tunnel_min_concurrent: 0,
             tunnel_min_bytes: 1 << 20,
@@ -57,6 +55,30 @@ impl Default for MigrationPolicy {
             tunnel_min_age: Duration::from_secs(1),
         }
     }
+}
+
+/// What becomes of large transfers with [`Interference::Little`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PacedStreams {
+    /// They stay: another connection would begin in slow start, and a connection that carries little recovers late from
+    /// losses.
+    #[default]
+    Stay,
+    /// They move like others.
+    Move,
+}
+
+/// How a large transfer affects the other streams of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interference {
+    /// Little: it is paced, and packets are rarely lost.
+    Little,
+    /// It is not paced: the others wait for what it has in the socket and in the path's queue.
+    Queue,
+    /// Packets are lost again and again, and the others wait for its retransmissions.
+    Loss,
+    /// The process runs late, and what is written ahead of it is in the socket before the others.
+    LateProcess,
 }
 
 /// Kind of transfer.
@@ -92,45 +114,6 @@ impl From<MigrationHint> for BulkHint {
     }
 }
 
-/// The path, as the connection of a stream and the one to which it would migrate have measured it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathState {
-    /// Its round-trip time without a queue.
-    pub rtt: Duration,
-    /// Congestion window of the stream's connection, in bytes.
-    pub window: u64,
-    /// That of the other one, which is cold if it has carried nothing, or nothing recently.
-    pub target_window: u64,
-    /// Whether what the stream sends is paced where it is.
-    pub is_paced: bool,
-    /// Whether packets are lost there again and again: then the other streams wait behind those of a large transfer.
-    pub is_lossy: bool,
-}
-
-impl PathState {
-    /// Returns the time by which slow start on the other connection delays what the stream's connection would carry at
-    /// `rate` bytes per second.
-    ///
-    /// A window that doubles in each round trip needs some of them, and delivers less meanwhile. Where both
-    /// windows are short of the path's bandwidth-delay product, both grow.
-    #[must_use]
-    pub fn cold_start_delay(&self, rate: u64) -> Duration {
-        let bandwidth_delay = u128::from(rate) * self.rtt.as_micros() / 1_000_000;
-        let window = bandwidth_delay.min(self.window.into()) as f64;
-        let target = (self.target_window as f64).max(1.0);
-        if target >= window {
-            return Duration::ZERO;
-        }
-        let round_trips = (window / target).log2() - (1.0 - target / window);
-        self.rtt.mul_f64(round_trips.max(0.0))
-    }
-
-    /// Returns whether a large transfer hardly delays the others of its connection.
-    const fn spares_others(&self) -> bool {
-        self.is_paced && !self.is_lossy
-    }
-}
-
 /// Observations of a stream and its surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInput {
@@ -146,8 +129,8 @@ pub struct PolicyInput {
     pub other_streams: usize,
     /// Delivery rate that TCP reports, in bytes per second, if available.
     pub delivery_bytes_per_s: Option<u64>,
-    /// The path, if it was measured.
-    pub path: Option<PathState>,
+    /// How the transfer affects the others.
+    pub interference: Interference,
     /// An explicit instruction.
     pub hint: MigrationHint,
 }
@@ -174,9 +157,8 @@ pub enum StayReason {
     FewBytesLeft,
     /// At the reported rate it completes within [`MigrationPolicy::min_transfer_time`].
     ShortTransfer,
-    /// Slow start on the other connection would delay it by more than
-    /// [`MigrationPolicy::min_cold_start_ratio`] allows.
-    ColdConnection,
+    /// [`Interference::Little`].
+    Paced,
     /// Fewer bytes so far than [`MigrationPolicy::unknown_length_after`], or than a tunnel needs.
     FewBytesSoFar,
     /// Younger than [`MigrationPolicy::tunnel_min_age`].
@@ -194,6 +176,10 @@ pub enum MigrationReason {
     UnknownLength,
     /// The tunnel has carried enough bytes and is old enough.
     Tunnel,
+    /// It is paced, but [`Interference::Loss`].
+    Loss,
+    /// It is paced, but [`Interference::LateProcess`].
+    LateProcess,
 }
 
 impl StayReason {
@@ -206,7 +192,7 @@ impl StayReason {
             Self::HighUrgency => "its urgency is high, and it is not very large",
             Self::FewBytesLeft => "few bytes are left",
             Self::ShortTransfer => "the rest takes too little time to matter",
-            Self::ColdConnection => "slow start on a cold connection would delay it too much",
+            Self::Paced => "it is paced, and delays the others little",
             Self::FewBytesSoFar => "few bytes so far",
             Self::YoungTunnel => "the tunnel has just been opened",
         }
@@ -222,6 +208,12 @@ impl MigrationReason {
             Self::Size => "many bytes are left",
             Self::UnknownLength => "many bytes so far, length unknown",
             Self::Tunnel => "a tunnel with many bytes",
+            Self::Loss => {
+                "packets are lost again and again, and the others would wait for its retransmissions"
+            }
+            Self::LateProcess => {
+                "the process runs late, and the others would wait behind what is written ahead"
+            }
         }
     }
 }
@@ -255,26 +247,34 @@ impl MigrationPolicy {
         if is_urgent && bytes < self.urgent_min_size {
             return Decision::Stay(StayReason::HighUrgency);
         }
-        match input.transfer {
-            Transfer::Sized(_) if bytes < self.min_size => Decision::Stay(StayReason::FewBytesLeft),
+        let stays = match input.transfer {
+            Transfer::Sized(_) if bytes < self.min_size => Some(StayReason::FewBytesLeft),
             Transfer::Sized(_) if !self.would_block_others(bytes, input.delivery_bytes_per_s) => {
-                Decision::Stay(StayReason::ShortTransfer)
+                Some(StayReason::ShortTransfer)
             }
-            Transfer::Sized(_) if self.is_delayed_by_cold_start(bytes, input) => {
-                Decision::Stay(StayReason::ColdConnection)
-            }
-            Transfer::Sized(_) => Decision::Migrate(MigrationReason::Size),
             Transfer::Unsized if bytes < self.unknown_length_after => {
-                Decision::Stay(StayReason::FewBytesSoFar)
+                Some(StayReason::FewBytesSoFar)
             }
-            Transfer::Unsized => Decision::Migrate(MigrationReason::UnknownLength),
             Transfer::Tunnel if bytes < self.tunnel_threshold(input.delivery_bytes_per_s) => {
-                Decision::Stay(StayReason::FewBytesSoFar)
+                Some(StayReason::FewBytesSoFar)
             }
-            Transfer::Tunnel if input.age < self.tunnel_min_age => {
-                Decision::Stay(StayReason::YoungTunnel)
+            Transfer::Tunnel if input.age < self.tunnel_min_age => Some(StayReason::YoungTunnel),
+            Transfer::Sized(_) | Transfer::Unsized | Transfer::Tunnel => None,
+        };
+        match (stays, input.interference) {
+            (Some(why), _) => Decision::Stay(why),
+            (None, Interference::Little) if self.paced == PacedStreams::Stay => {
+                Decision::Stay(StayReason::Paced)
             }
-            Transfer::Tunnel => Decision::Migrate(MigrationReason::Tunnel),
+            (None, Interference::Loss) => Decision::Migrate(MigrationReason::Loss),
+            (None, Interference::LateProcess) => Decision::Migrate(MigrationReason::LateProcess),
+            (None, Interference::Little | Interference::Queue) => {
+                Decision::Migrate(match input.transfer {
+                    Transfer::Sized(_) => MigrationReason::Size,
+                    Transfer::Unsized => MigrationReason::UnknownLength,
+                    Transfer::Tunnel => MigrationReason::Tunnel,
+                })
+            }
         }
     }
 
@@ -302,17 +302,6 @@ impl MigrationPolicy {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         nanos >= self.min_transfer_time.as_nanos()
     }
-
-    /// Returns whether slow start on the other connection would delay the rest of a body by too much. Not where its
-    /// connection's rate is unknown: that one is cold, too.
-    fn is_delayed_by_cold_start(&self, bytes: u64, input: &PolicyInput) -> bool {
-        let rate = input.delivery_bytes_per_s.filter(|&rate| rate > 0);
-        let path = input.path.filter(PathState::spares_others);
-        let (Some(rate), Some(path)) = (rate, path) else { return false };
-        let rest_nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
-        let min_nanos = path.cold_start_delay(rate).as_nanos() * self.min_cold_start_ratio as u128;
-        rest_nanos < min_nanos
-    }
 }
 
 #[cfg(test)]
@@ -326,19 +315,8 @@ mod tests {
         priority: Priority::sequential(3),
         other_streams: 1,
         delivery_bytes_per_s: Some(1_250_000),
-        path: None,
+        interference: Interference::Queue,
         hint: MigrationHint::None,
-    };
-
-    const INITIAL_WINDOW: u64 = 10 * 1448;
-
-    /// A warm connection, and a cold one to migrate to.
-    const WARM: PathState = PathState {
-        rtt: Duration::from_millis(50),
-        window: 200_000,
-        target_window: INITIAL_WINDOW,
-        is_paced: true,
-        is_lossy: false,
     };
 
     const MIGRATE_FOR_SIZE: Decision = Decision::Migrate(MigrationReason::Size);
@@ -440,74 +418,38 @@ mod tests {
     }
 
     #[test]
-    fn a_cold_start_delays_by_the_round_trips_of_slow_start() {
-        // `cargo run --release -p smig-tcp-sim --example moves`: 80, 655, 2915, 112, 74 and 454 ms with cubic.
-        for (mbit, rtt_ms, delay_ms) in [
-            (10, 50, 67),
-            (10, 200, 633),
-            (10, 600, 2828),
-            (30, 40, 98),
-            (100, 20, 63),
-            (100, 80, 409),
-        ] {
-            let rtt = Duration::from_millis(rtt_ms);
-            let path = PathState { rtt, window: u64::MAX, ..WARM };
-            let delay = path.cold_start_delay(mbit * 125_000).as_millis();
-            assert_eq!(delay, delay_ms, "{mbit} Mbit/s, {rtt_ms} ms");
-        }
-        // Two thirds of the path fit in the initial window.
-        assert_eq!(WARM.cold_start_delay(250_000), Duration::ZERO);
-        assert_eq!(WARM.cold_start_delay(0), Duration::ZERO);
-        let both_cold = PathState { window: INITIAL_WINDOW, ..WARM };
-        assert_eq!(both_cold.cold_start_delay(12_500_000), Duration::ZERO);
-        let warm_target = PathState { target_window: 62_500, ..WARM };
-        assert_eq!(warm_target.cold_start_delay(1_250_000), Duration::ZERO);
-        let no_window = PathState { target_window: 0, ..WARM };
-        assert!(no_window.cold_start_delay(1_250_000) < Duration::from_secs(1));
-    }
-
-    #[test]
-    fn a_body_stays_if_a_cold_connection_would_delay_it_too_much() {
+    fn what_delays_the_others_little_stays() {
         let policy = MigrationPolicy::default();
-        let stays = Decision::Stay(StayReason::ColdConnection);
-        // 67 ms of 42 s, and of 8.4 s.
-        let warm = PolicyInput { path: Some(WARM), ..LARGE_BODY };
-        assert_eq!(policy.decide(&warm), MIGRATE_FOR_SIZE);
-        let shorter = PolicyInput { transferred_bytes: 40 << 20, ..warm };
-        assert_eq!(policy.decide(&shorter), stays);
-        // On a fast and long path, 50 MB stay too.
-        let fast = PathState { rtt: Duration::from_millis(80), window: 1 << 20, ..WARM };
-        let fast =
-            PolicyInput { delivery_bytes_per_s: Some(12_500_000), path: Some(fast), ..LARGE_BODY };
-        assert_eq!(policy.decide(&fast), stays);
-        let no_limit = MigrationPolicy { min_cold_start_ratio: 0, ..policy };
-        assert_eq!(no_limit.decide(&fast), MIGRATE_FOR_SIZE);
-    }
-
-    #[test]
-    fn a_cold_connection_matters_only_where_staying_spares_the_others() {
-        let policy = MigrationPolicy::default();
-        let decide = |path| {
-            let rest = PolicyInput { transferred_bytes: 45 << 20, path: Some(path), ..LARGE_BODY };
-            policy.decide(&rest)
-        };
-        assert_eq!(decide(WARM), Decision::Stay(StayReason::ColdConnection));
-        assert_eq!(decide(PathState { is_paced: false, ..WARM }), MIGRATE_FOR_SIZE);
-        assert_eq!(decide(PathState { is_lossy: true, ..WARM }), MIGRATE_FOR_SIZE);
-        assert_eq!(decide(PathState { target_window: 100_000, ..WARM }), MIGRATE_FOR_SIZE);
-        let unknown_rate = PolicyInput {
-            transferred_bytes: 45 << 20,
-            delivery_bytes_per_s: None,
-            path: Some(WARM),
-            ..LARGE_BODY
-        };
-        assert_eq!(policy.decide(&unknown_rate), MIGRATE_FOR_SIZE);
-        let hinted = PolicyInput {
-            hint: MigrationHint::Migrate,
-            transferred_bytes: 45 << 20,
-            path: Some(WARM),
-            ..LARGE_BODY
-        };
+        let little = PolicyInput { interference: Interference::Little, ..LARGE_BODY };
+        assert_eq!(policy.decide(&little), Decision::Stay(StayReason::Paced));
+        let unsized_body =
+            PolicyInput { transfer: Transfer::Unsized, transferred_bytes: 1 << 20, ..little };
+        let tunnel =
+            PolicyInput { transfer: Transfer::Tunnel, age: Duration::from_secs(9), ..unsized_body };
+        assert_eq!(policy.decide(&unsized_body), Decision::Stay(StayReason::Paced));
+        assert_eq!(policy.decide(&tunnel), Decision::Stay(StayReason::Paced));
+        let hinted = PolicyInput { hint: MigrationHint::Migrate, ..little };
         assert_eq!(policy.decide(&hinted), Decision::Migrate(MigrationReason::Hint));
+        // Reasons to stay that concern the stream itself come first.
+        let small = PolicyInput { transfer: Transfer::Sized(10 << 10), ..little };
+        assert_eq!(policy.decide(&small), Decision::Stay(StayReason::FewBytesLeft));
+        let always = MigrationPolicy { paced: PacedStreams::Move, ..policy };
+        assert_eq!(always.decide(&little), MIGRATE_FOR_SIZE);
+        assert_eq!(always.decide(&tunnel), Decision::Migrate(MigrationReason::Tunnel));
+    }
+
+    #[test]
+    fn a_paced_stream_moves_where_the_others_wait_for_it_all_the_same() {
+        let policy = MigrationPolicy::default();
+        let decide = |interference| policy.decide(&PolicyInput { interference, ..LARGE_BODY });
+        assert_eq!(decide(Interference::Loss), Decision::Migrate(MigrationReason::Loss));
+        let late = Decision::Migrate(MigrationReason::LateProcess);
+        assert_eq!(decide(Interference::LateProcess), late);
+        let small = PolicyInput {
+            transfer: Transfer::Sized(10 << 10),
+            interference: Interference::Loss,
+            ..LARGE_BODY
+        };
+        assert_eq!(policy.decide(&small), Decision::Stay(StayReason::FewBytesLeft));
     }
 }

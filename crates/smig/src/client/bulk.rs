@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smig_proto::policy::{Decision, MigrationHint, MigrationPolicy, PolicyInput, Transfer};
+use smig_proto::policy::{
+    Decision, Interference, MigrationHint, MigrationPolicy, PolicyInput, Transfer,
+};
 use smig_proto::{Instant, Priority};
 
 use super::session_load::{BulkGuard, SessionLoad};
@@ -99,7 +101,7 @@ impl BulkWatch {
             // The request that comes next is the other stream.
             other_streams: usize::MAX,
             delivery_bytes_per_s: rate,
-            path: None,
+            interference: Interference::Queue,
             hint: self.hint,
         });
         let is_slow = step_time > MAX_STEP_TIME && !matches!(self.transfer, Transfer::Sized(_));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
+use smig_proto::policy::Interference;
 use smig_proto::{
     ConnId, ConnectionRole, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant,
     OutputBuffer, Session,
@@ -92,9 +93,10 @@ impl ConnSet {
         self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
     }
 
-    /// Returns whether bulk is paced, if the path's round-trip time is long enough.
-    pub(crate) fn paces_bulk(&self) -> bool {
-        self.pacing.may_limit()
+    /// Returns how bulk affects the other streams of its connection, if the path's round-trip time is long enough for
+    /// pacing.
+    pub(crate) fn bulk_interference(&self) -> Interference {
+        self.pacing.interference()
     }
 
     /// Samples the path of a connection now.

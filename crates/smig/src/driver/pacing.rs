@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use smig_pace::{BulkBucket, ConnSample, PacedConn, PacedConns, SessionPacer};
+use smig_proto::policy::Interference;
 use smig_proto::{Config, Instant, Session};
 
 use super::conn::{DriverConn, Progress, Release};
@@ -53,9 +54,19 @@ impl BulkPacing {
     }
 
     /// Returns whether bulk is limited, or will be when there is some.
-    pub(super) fn may_limit(&self) -> bool {
+    fn may_limit(&self) -> bool {
         let is_lifted = self.pacer.pacer().is_some() && !self.is_limiting();
         self.options.pacing == Pacing::On && !is_lifted
+    }
+
+    /// Returns how paced bulk affects the other streams of its connection.
+    pub(super) fn interference(&self) -> Interference {
+        match self.pacer.pacer() {
+            _ if !self.may_limit() => Interference::Queue,
+            Some(pacer) if pacer.has_recurring_loss() => Interference::Loss,
+            Some(pacer) if pacer.is_write_ahead_long() => Interference::LateProcess,
+            Some(_) | None => Interference::Little,
+        }
     }
 
     pub(super) const fn bucket(&mut self) -> &mut BulkBucket {

@@ -40,9 +40,6 @@ pub struct SocketOptions {
     pub keepalive_timeout: Option<Duration>,
 }
 
-/// Linux' initial window (RFC 6928).
-pub(crate) const INITIAL_WINDOW_PACKETS: u32 = 10;
-
 impl SocketOptions {
     /// For connections that carry what users wait for.
     #[must_use]
@@ -92,14 +89,10 @@ pub(crate) struct PathSample {
     pub(crate) acknowledged: u64,
     /// Packets retransmitted so far.
     pub(crate) retransmitted: u32,
-    /// Packets with data sent so far, retransmissions included.
-    pub(crate) sent_packets: u32,
     /// Packets received so far before an earlier one: that one was lost, or overtaken.
     pub(crate) out_of_order: u32,
     /// Bytes in a full packet.
     pub(crate) mss: u32,
-    /// Bytes that congestion control allows in flight, after the time in which nothing was sent.
-    pub(crate) congestion_window: u64,
 }
 
 impl From<&TcpInfo> for PathSample {
@@ -125,24 +118,10 @@ impl From<&TcpInfo> for PathSample {
             },
             acknowledged: info.bytes_acked + bytes(info.sacked),
             retransmitted: info.total_retrans,
-            sent_packets: info.data_segs_out,
             out_of_order: info.rcv_ooopack,
             mss: info.snd_mss,
-            congestion_window: bytes(window_after_idle(info)),
         }
     }
-}
-
-/// Returns the congestion window in packets with which the connection would start again: Linux halves it for each
-/// retransmission timeout without data, down to the initial window, but not before it sends again. Where
-/// net.ipv4.tcp_slow_start_after_idle is 0, it does not, and this is too low.
-fn window_after_idle(info: &TcpInfo) -> u32 {
-    if info.is_delivering() || info.rto == 0 {
-        return info.snd_cwnd;
-    }
-    let halvings = info.last_data_sent.saturating_mul(1000) / info.rto;
-    let halved = info.snd_cwnd.checked_shr(halvings).unwrap_or(0);
-    halved.max(info.snd_cwnd.min(INITIAL_WINDOW_PACKETS))
 }
 
 #[cfg(test)]
@@ -162,26 +141,6 @@ mod tests {
         assert_eq!(PathSample::from(&info).in_flight, 3_000);
         let old_kernel = TcpInfo { bytes_sent: 0, ..info };
         assert_eq!(PathSample::from(&old_kernel).in_flight, 14_480);
-    }
-
-    #[test]
-    fn a_window_shrinks_while_nothing_is_sent() {
-        let window_after = |last_data_sent, unacked| {
-            let info = TcpInfo {
-                snd_cwnd: 100,
-                rto: 200_000,
-                last_data_sent,
-                unacked,
-                ..TcpInfo::default()
-            };
-            window_after_idle(&info)
-        };
-        assert_eq!([0, 199, 200, 400].map(|millis| window_after(millis, 0)), [100, 100, 50, 25]);
-        assert_eq!([1_000, u32::MAX].map(|millis| window_after(millis, 0)), [10, 10]);
-        assert_eq!(window_after(1_000, 1), 100, "what is in flight keeps the window");
-        let small =
-            TcpInfo { snd_cwnd: 4, rto: 200_000, last_data_sent: 400, ..TcpInfo::default() };
-        assert_eq!(window_after_idle(&small), 4, "it does not grow");
     }
 
     #[test]
