@@ -1,7 +1,7 @@
 //! Migration for clients and servers without support of their own.
 //!
 //! A gateway runs in front of servers, an agent next to clients. Between them is one SMig session, in
-//! which large streams migrate out of the way of small ones.
+//! which large streams are paced, or migrate out of the way of small ones.
 //!
 //! - [`Gateway`]: starts, reloads its configuration without closing connections, and drains;
 //! - [`config`]: the configuration file; [`tls`]: certificates by name, reloaded on renewal;

@@ -44,8 +44,9 @@
 //!
 //! # When a stream migrates
 //!
-//! The sender decides, by [`MigrationPolicy`]: when enough is left to send, other streams share the connection, and the
-//! path is so slow that they would notice. [`MigrationConfig`] sets the rules of one end. A handler overrides them with a
+//! The sender decides, by [`MigrationPolicy`]: when enough is left to send, other streams share the connection, and they
+//! would wait for it. Where bulk is paced ([`Pacing`]) they hardly do: there a stream moves only if packets are lost again and
+//! again, or if the process runs late. [`MigrationConfig`] sets the rules of one end. A handler overrides them with a
 //! [`MigrationHint`], an [`Observer`] receives each decision and migration, and
 //! [`Incoming::stream_info`] says which bytes arrived on which connection:
 //!

@@ -31,8 +31,8 @@ const TOKEN_VARIABLE: &str = "SMIG_AGENT_TOKEN";
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     long_about = "Run a local HTTP proxy, SOCKS5 proxy and forwarded ports, whose traffic goes to a \
-        gateway over one session. Tunnels and requests that turn out to be large migrate to a separate \
-        connection while they run, so that small ones are not delayed. The agent does not decrypt \
+        gateway over one session. Tunnels and requests that turn out to be large are sent at the rate of \
+        the path, or migrate to a separate connection while they run, so that small ones are not delayed. The agent does not decrypt \
         the TLS connections of its clients.\n\nThe gateway resolves host names. If the gateway \
         becomes unreachable, running transfers are reset and the agent reconnects; until then, \
         requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream migrates: new \
