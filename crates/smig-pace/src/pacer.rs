@@ -42,8 +42,10 @@ const MAX_ROUND_RTTS: u32 = 3;
 /// From this lateness on, a process is late, and until it is less than the second one.
 const MIN_LATENESS: Duration = Duration::from_millis(3);
 const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
-/// This part of the round trip is a long time for other data to wait behind what is written ahead.
-const LONG_WRITE_AHEAD_DIVISOR: u32 = 4;
+/// What is written ahead for this time, and for a quarter of the round trip, is long for other data to wait behind it.
+const LONG_WRITE_AHEAD: Duration = Duration::from_millis(10);
+/// Rounds in which the process was that late, less those in which it was not, from which on it always is.
+const MIN_LATE_ROUNDS: u32 = 4;
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
@@ -73,6 +75,7 @@ pub struct Pacer {
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
     is_late: bool,
+    late_rounds: u32,
 }
 
 #[derive(Debug)]
@@ -91,6 +94,8 @@ struct Round {
     start: Instant,
     end: u64,
     min_rtt: Option<Duration>,
+    /// By how much the process ran too late, at most.
+    max_late: Duration,
     /// The least in flight, and that of the round before, in bytes.
     min_in_flight: u64,
     last_min_in_flight: u64,
@@ -122,6 +127,7 @@ impl Pacer {
                 start: now,
                 end: 0,
                 min_rtt: None,
+                max_late: Duration::ZERO,
                 min_in_flight: u64::MAX,
                 last_min_in_flight: u64::MAX,
                 retransmitted: None,
@@ -133,6 +139,7 @@ impl Pacer {
             others_left_at: None,
             lateness: Duration::ZERO,
             is_late: false,
+            late_rounds: 0,
         }
     }
 
@@ -163,10 +170,10 @@ impl Pacer {
         self.loss.is_recurring()
     }
 
-    /// Returns whether the process runs so late that what is written ahead delays all else on its connection by more than
-    /// a part of the round trip.
-    pub fn is_write_ahead_long(&self) -> bool {
-        self.counted_lateness() >= self.base.value() / LONG_WRITE_AHEAD_DIVISOR && self.is_late
+    /// Returns whether the process runs late in most round trips, and so late that what is written ahead delays all else
+    /// on its connection by a part of the round trip.
+    pub const fn is_write_ahead_long(&self) -> bool {
+        self.late_rounds >= MIN_LATE_ROUNDS
     }
 
     pub(crate) const fn recurring_loss(&self) -> RecurringLoss {
@@ -196,6 +203,7 @@ impl Pacer {
 
     /// Records that the process ran so long after the time at which it was due.
     pub fn on_late(&mut self, late: Duration) {
+        self.round.max_late = self.round.max_late.max(late);
         self.lateness = self.lateness.max(late).min(MAX_LATENESS);
         // One limit would be passed each few samples by a process that is about that late: what is written ahead would come and go.
         let least = if self.is_late { MAX_PUNCTUAL_LATENESS } else { MIN_LATENESS };
@@ -265,15 +273,25 @@ impl Pacer {
         rtt.max(sample.min_rtt).max(MIN_PACED_RTT)
     }
 
+    /// Notes what makes other data of bulk's connection wait, in a round.
+    fn note_interference(&mut self, sample: &RateSample) {
+        let before = self.round.retransmitted.unwrap_or(sample.retransmitted);
+        // Beside others, their queue drops packets of whatever connection.
+        if !matches!(self.state, PacerState::Sharing(_)) {
+            self.loss.on_round(sample.retransmitted.saturating_sub(before));
+        }
+        let is_late = self.round.max_late >= LONG_WRITE_AHEAD.max(self.base.value() / 4);
+        self.late_rounds = match is_late {
+            true => (self.late_rounds + 1).min(2 * MIN_LATE_ROUNDS),
+            false => self.late_rounds.saturating_sub(1),
+        };
+    }
+
     fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         if matches!(self.state, PacerState::Bounded) {
             self.note_crowded(now, sample, queue);
         }
-        // Beside others, their queue drops packets of whatever connection.
-        if !matches!(self.state, PacerState::Sharing(_)) {
-            let before = self.round.retransmitted.unwrap_or(sample.retransmitted);
-            self.loss.on_round(sample.retransmitted.saturating_sub(before));
-        }
+        self.note_interference(sample);
         let is_alone = matches!(self.state, PacerState::Bounded);
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));
@@ -284,6 +302,7 @@ impl Pacer {
             start: now,
             end: sample.sent,
             min_rtt: None,
+            max_late: Duration::ZERO,
             min_in_flight: u64::MAX,
             last_min_in_flight: self.round.min_in_flight,
             retransmitted: Some(sample.retransmitted),

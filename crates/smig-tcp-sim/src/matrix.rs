@@ -203,6 +203,9 @@ fn odd_cells() -> Vec<Cell> {
             changed(wired("game", 30_000, 40, 250, algorithm), |c| {
                 c.responses = Responses { bytes: 300, every: ms(3) };
             }),
+            changed(wired("pages", 10_000, 50, 42, algorithm), |c| {
+                c.responses = Responses { bytes: 400_000, every: ms(3_300) };
+            }),
             changed(base("starved"), |c| {
                 c.schedule = Some(Schedule { run: ms(10), period: ms(150) });
             }),

@@ -296,3 +296,16 @@ fn bulk_stays_where_a_queue_drops_the_packets() {
         assert_eq!(lossy_runs(name), 0, "{name}");
     }
 }
+
+#[test]
+fn bulk_has_a_reason_to_move_where_the_process_rarely_runs() {
+    for (name, is_expected) in
+        [("starved/cubic", true), ("busy-100m-20ms/cubic", false), ("10m-50ms-80/cubic", false)]
+    {
+        let mut is_long = false;
+        let observe =
+            |_, pacer: Option<&Pacer>, _| is_long |= pacer.is_some_and(Pacer::is_write_ahead_long);
+        cell(name).trace(SHARED, 1, observe).unwrap();
+        assert_eq!(is_long, is_expected, "{name}");
+    }
+}

@@ -134,10 +134,12 @@ impl Observer for JsonEvents {
             ObserverEvent::Joined { addrs, .. } => (json("joined"), *addrs),
             ObserverEvent::JoinRefused { addrs } => (json("join-refused"), *addrs),
             ObserverEvent::StreamReset { addrs, .. } => (json("reset"), *addrs),
-            ObserverEvent::Migrated { from, to, mover, addrs, .. } => {
+            ObserverEvent::Migrated { from, to, mover, addrs, why, .. } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
-                (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *addrs)
+                let why = why.to_string();
+                let line = serde_json::json!({"event": "moved", "from": from, "to": to, "by": by, "why": why});
+                (line, *addrs)
             }
             ObserverEvent::MigrationDeclined { addrs, .. } => (json("declined"), *addrs),
             ObserverEvent::LimitHit(limit) => {
