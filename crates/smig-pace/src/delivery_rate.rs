@@ -23,6 +23,8 @@ struct DeliverySample {
     sent: u64,
     /// How long the byte that was acknowledged last had been in flight.
     round_trip: Option<Duration>,
+    /// What was in flight when that byte was sent, with it.
+    in_flight: u64,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +47,9 @@ impl DeliveryRate {
             self.samples.back().is_some_and(|last| min_acknowledged(last) < acknowledged);
         let then = self.sent_at(acknowledged).filter(|_| is_prompt);
         let round_trip = then.map(|then| at.saturating_duration_since(then));
-        self.samples.push_back(DeliverySample { at, acknowledged, sent, round_trip });
+        let in_flight =
+            then.map_or(0, |then| acknowledged.saturating_sub(self.acknowledged_at(then)));
+        self.samples.push_back(DeliverySample { at, acknowledged, sent, round_trip, in_flight });
     }
 
     /// Discards all samples.
@@ -70,6 +74,25 @@ impl DeliveryRate {
         let now = self.samples.back()?.at;
         let recent = |sample: &&DeliverySample| now.saturating_duration_since(sample.at) < window;
         self.samples.iter().rev().take_while(recent).filter_map(|sample| sample.round_trip).min()
+    }
+
+    /// Returns the latest round trip, and what was in flight at its beginning, if the last sample shows it.
+    pub(crate) fn trip(&self) -> Option<(Duration, u64)> {
+        let last = self.samples.back()?;
+        Some((last.round_trip?, last.in_flight))
+    }
+
+    /// Returns the bytes acknowledged at that time: by linear interpolation.
+    fn acknowledged_at(&self, at: Instant) -> u64 {
+        let index = self.samples.partition_point(|sample| sample.at <= at);
+        let before = index.checked_sub(1).and_then(|index| self.samples.get(index));
+        let (Some(before), Some(after)) = (before, self.samples.get(index)) else {
+            return before.map_or(0, |before| before.acknowledged);
+        };
+        let step = after.at.saturating_duration_since(before.at).as_secs_f64();
+        let part = at.saturating_duration_since(before.at).as_secs_f64() / step;
+        let more = after.acknowledged.saturating_sub(before.acknowledged) as f64;
+        before.acknowledged + (more * part) as u64
     }
 
     /// Returns when the byte with this number was sent.

@@ -6,9 +6,10 @@
 //! rate varies) and a rate that keeps them there. It can only lower what congestion control sends. No I/O: the driver
 //! measures, and keeps the bounds.
 //!
-//! [`estimate`] follows the path's rate, [`crowding`] decides when others share it, [`limits`] sets the bounds.
+//! [`estimate`] follows the path's rate, [`doubt`] and [`crowding`] decide when others share it, [`limits`] sets the bounds.
 
 mod crowding;
+mod doubt;
 mod estimate;
 mod limits;
 
@@ -23,6 +24,7 @@ use super::path_noise::PathNoise;
 use super::recurring_loss::RecurringLoss;
 use super::sample::RateSample;
 use super::sharing::{AloneRate, Sharing};
+use doubt::Doubt;
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
@@ -72,6 +74,14 @@ pub struct Pacer {
     crowded_rounds: u32,
     /// When others left.
     others_left_at: Option<Instant>,
+    /// While it is not known whose queue it is.
+    doubt: Option<Doubt>,
+    /// Whether bulk has found a queue to be its own: then its rate was the path's.
+    is_proven: bool,
+    /// Consecutive rounds with a queue, and when they may raise a doubt.
+    standing_rounds: u32,
+    next_doubt: Instant,
+    doubt_interval: Duration,
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
     is_late: bool,
@@ -137,6 +147,11 @@ impl Pacer {
             free_rounds: 0,
             crowded_rounds: 0,
             others_left_at: None,
+            doubt: None,
+            is_proven: false,
+            standing_rounds: 0,
+            next_doubt: now,
+            doubt_interval: doubt::MIN_INTERVAL,
             lateness: Duration::ZERO,
             is_late: false,
             late_rounds: 0,
@@ -235,7 +250,10 @@ impl Pacer {
             || elapsed >= rtt.max(sample.rtt) * MAX_ROUND_RTTS;
         match &mut self.state {
             PacerState::Startup => self.update_startup(now, &sample, queue, is_round_end),
-            PacerState::Bounded => self.update_bounded(now, &sample, queue, is_round_end),
+            PacerState::Bounded => {
+                self.update_bounded(now, &sample, queue, is_round_end);
+                self.update_doubt(now, &sample, queue, is_round_end);
+            }
             PacerState::Sharing(sharing) => {
                 sharing.on_queue(queue);
                 self.update_sharing(now, &sample, rtt, is_round_end);
@@ -289,7 +307,10 @@ impl Pacer {
 
     fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         if matches!(self.state, PacerState::Bounded) {
-            self.note_crowded(now, sample, queue);
+            let base = self.base.value();
+            let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
+            self.note_standing(now, sample.retransmitted, shortest);
+            self.note_crowded(now, sample, queue, shortest);
         }
         self.note_interference(sample);
         let is_alone = matches!(self.state, PacerState::Bounded);

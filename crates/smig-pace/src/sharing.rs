@@ -31,6 +31,11 @@ const MIN_ESTIMATES: u32 = 3;
 const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A smaller difference of the round trip may be the process's timer.
+const MIN_SHORTER_S: f64 = 0.004;
+/// While the path's rate is unknown, the round trip may become that much longer.
+const MAX_QUEUE_GROWTH: u32 = 2;
+
 /// The highest rate while bulk was alone, bytes per second.
 #[derive(Debug)]
 pub(crate) struct AloneRate {
@@ -115,15 +120,30 @@ pub(crate) struct Sharing {
     highest_rate: f64,
     /// Tests that have shown the rate of the path.
     estimates: u32,
+    /// What less in flight has shortened the round trip by.
+    experience: Experience,
+    /// Whether the path's rate was known from before.
+    is_known: bool,
+    /// The queue at the beginning, and the rate of the last round.
+    first_queue: Duration,
+    rate: f64,
     /// The bound in flight during the last round.
     last_bound: f64,
     test: Option<Test>,
+    /// The last round that may show a test's result.
+    tested_until: u32,
     next_test: Instant,
     test_interval: Duration,
 }
 
 impl Sharing {
-    pub(crate) fn new(now: Instant, queue: Duration, first_test: Duration) -> Self {
+    pub(crate) fn new(
+        now: Instant,
+        queue: Duration,
+        first_test: Duration,
+        experience: Experience,
+        is_known: bool,
+    ) -> Self {
         Self {
             rounds: 0,
             short_rounds: 0,
@@ -133,8 +153,13 @@ impl Sharing {
             max_queue: queue,
             highest_rate: 0.0,
             estimates: 0,
+            experience,
+            is_known,
+            first_queue: queue,
+            rate: 0.0,
             last_bound: f64::INFINITY,
             test: None,
+            tested_until: 0,
             next_test: now + first_test,
             test_interval: MIN_TEST_INTERVAL,
         }
@@ -142,10 +167,18 @@ impl Sharing {
 
     /// Returns bytes per second, and bytes in flight; infinite is no limit.
     pub(crate) fn bounds(&self, now: Instant, base: Duration, alone: &AloneRate) -> (f64, f64) {
-        let fair = alone.fair_share(now);
+        let known = alone.fair_share(now);
+        let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
-        let max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
-        let cap = self.test.map(|test| test.rate / 2.0).or(fair).unwrap_or(f64::INFINITY);
+        let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
+        if !self.is_known && self.rate > 0.0 {
+            // Others filled the queue to about what it was. What is more, bulk adds.
+            let most = (base + self.first_queue) * MAX_QUEUE_GROWTH;
+            max_in_flight = max_in_flight.min(self.rate * most.as_secs_f64());
+        }
+        // The bound in flight is kept only beside a rate.
+        let cap = self.test.map(|test| test.rate / 2.0).or(fair);
+        let cap = cap.unwrap_or(max_in_flight / base.as_secs_f64());
         (cap, max_in_flight)
     }
 
@@ -158,6 +191,7 @@ impl Sharing {
     pub(crate) fn on_round(&mut self, round: &SharedRound, alone: &mut AloneRate) -> Verdict {
         self.rounds += 1;
         self.highest_rate = self.highest_rate.max(round.rate);
+        self.rate = round.rate;
         let queue = round.rtt.saturating_sub(round.base);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
         // are a long queue.
@@ -165,9 +199,13 @@ impl Sharing {
         let short = threshold.max(round.base / 8).max(self.max_queue / 8);
         self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
-            if self.highest_rate > alone.value() {
+            // A queue that a test drains was bulk's, and its rate nearly the path's.
+            let is_tested = self.test.is_some() || self.rounds <= self.tested_until;
+            let shown = self.path_rate().filter(|_| !is_tested);
+            let carried = shown.unwrap_or(self.highest_rate);
+            if carried > alone.value() || (is_tested && !self.is_known) {
                 // At least this much the path has carried.
-                alone.reset(round.now, self.highest_rate);
+                alone.reset(round.now, carried);
             }
             return Verdict::Alone { were_others: self.rounds > 8 };
         }
@@ -244,21 +282,46 @@ impl Sharing {
         alone: &mut AloneRate,
     ) {
         self.test = None;
+        self.tested_until = self.rounds + SHORT_ROUNDS;
         self.next_test = round.now + self.test_interval;
         self.test_interval = (self.test_interval * 2).min(MAX_TEST_INTERVAL);
         let less = test.in_flight - round.in_flight;
-        let shrunk = test.queue.saturating_sub(queue);
-        if shrunk < round.base / 16 || less < 4.0 * f64::from(round.mss) {
+        if less < 4.0 * f64::from(round.mss) {
             return;
         }
-        let whole = less / shrunk.as_secs_f64();
-        if whole > test.rate && whole < test.rate * 8.0 {
-            self.estimates += 1;
-            self.highest_rate = self.highest_rate.max(whole);
-            if self.estimates >= MIN_ESTIMATES {
-                alone.reset(round.now, self.highest_rate);
-            }
+        self.experience.add(less, test.queue.as_secs_f64() - queue.as_secs_f64());
+        self.estimates += 1;
+        if self.estimates >= MIN_ESTIMATES
+            && let Some(rate) = self.path_rate()
+        {
+            alone.reset(round.now, rate);
         }
+    }
+
+    /// Returns the rate of the whole path as far as is known.
+    fn path_rate(&self) -> Option<f64> {
+        Some(self.experience.path_rate()?.max(self.highest_rate))
+    }
+}
+
+/// By how much the round trip became shorter when bulk had less in flight: that shows the rate of the whole path, while others' windows
+/// stay as they are. They do not quite, so all of it counts together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Experience {
+    less: f64,
+    shorter: f64,
+}
+
+impl Experience {
+    /// Adds bytes, and seconds.
+    pub(crate) fn add(&mut self, less: f64, shorter: f64) {
+        self.less += less;
+        self.shorter += shorter;
+    }
+
+    /// Returns bytes per second.
+    pub(crate) fn path_rate(&self) -> Option<f64> {
+        (self.shorter > MIN_SHORTER_S).then(|| self.less / self.shorter)
     }
 }
 
@@ -273,7 +336,8 @@ mod tests {
         let at = |round: u64| Instant::from_nanos(round * 100_000_000);
         let mut alone = AloneRate::new(at(0));
         alone.reset(at(0), 1_250_000.0);
-        let mut sharing = Sharing::new(at(0), BASE, Duration::from_secs(2));
+        let mut sharing =
+            Sharing::new(at(0), BASE, Duration::from_secs(2), Experience::default(), true);
         let mut end_round = |number, queue, rate, in_flight| {
             let threshold = Duration::from_millis(10);
             let (now, rtt) = (at(number), BASE + queue);

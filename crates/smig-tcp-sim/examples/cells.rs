@@ -4,10 +4,12 @@
 //!
 //! Columns: mean and 95th percentile of small responses over those without a download; the download's rate in
 //! Mbit/s (its time in seconds, if it ends), and the same over that of one unbounded connection; the share of others'
-//! downloads; the mean queue in packets; the number of responses that did not arrive. `--sending own,own/rate` selects
-//! rows by their second column.
+//! downloads, its least and its most; the mean queue in packets; the number of responses that did not arrive. `--sending
+//! own,own/rate` selects rows by their second column. With `--step 131` each seed's download begins 131 ms later: beside a
+//! download of others, seeds alone change nothing on wired links.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use smig_tcp_sim::{BulkConnection, Cell, Measurement, Release, Sending, matrix};
 
@@ -29,11 +31,13 @@ fn main() -> ExitCode {
     };
     let seeds = take("--seeds").and_then(|count| count.parse().ok()).unwrap_or(2);
     let only = take("--sending");
+    let step = take("--step").and_then(|millis| millis.parse().ok()).unwrap_or(0);
+    let starts = Starts { seeds, step: Duration::from_millis(step) };
     let chosen = |cell: &Cell| {
         words.is_empty() || words.iter().any(|w| cell.name.contains(&w.to_lowercase()))
     };
     println!(
-        "{:<28}{:<16}{:>7}{:>7}{:>8}{:>7}{:>7}{:>7}{:>5}",
+        "{:<28}{:<16}{:>7}{:>7}{:>8}{:>7}{:>22}{:>7}{:>5}",
         "cell", "sending", "mean", "p95", "Mbit/s", "rate", "others", "queue", "miss"
     );
     let cells: Vec<_> = matrix::cells().into_iter().filter(chosen).collect();
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
                     Some(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                     && let Some(cell) = cells.get(index)
                 {
-                    *results[index].lock().unwrap() = Some(report(cell, seeds, only.as_deref()));
+                    *results[index].lock().unwrap() = Some(report(cell, starts, only.as_deref()));
                 }
             });
         }
@@ -57,8 +61,18 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Runs of a cell: as many seeds, and each download so much later than the one before.
+#[derive(Clone, Copy)]
+struct Starts {
+    seeds: u64,
+    step: Duration,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Means {
+    /// Others' share, and the extremes of it.
+    least: f64,
+    most: f64,
     mean: f64,
     p95: f64,
     rate: f64,
@@ -68,11 +82,14 @@ struct Means {
     missing: f64,
 }
 
-fn measure(cell: &Cell, sending: Sending, seeds: u64) -> Means {
-    let mut means = Means::default();
-    for seed in 0..seeds {
+fn measure(cell: &Cell, sending: Sending, starts: Starts) -> Means {
+    let mut means = Means { least: f64::INFINITY, ..Means::default() };
+    for seed in 0..starts.seeds {
+        let cell = cell.clone().later(starts.step * seed as u32);
         let result: Measurement = cell.run(sending, seed + 1).expect("a valid cell");
-        let each = 1.0 / seeds as f64;
+        means.least = means.least.min(result.cross_share());
+        means.most = means.most.max(result.cross_share());
+        let each = 1.0 / starts.seeds as f64;
         means.mean += result.mean_ms() * each;
         means.p95 += result.quantile_ms(0.95) * each;
         means.rate += result.bulk_rate * each / 125_000.0;
@@ -84,15 +101,15 @@ fn measure(cell: &Cell, sending: Sending, seeds: u64) -> Means {
     means
 }
 
-fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
+fn report(cell: &Cell, starts: Starts, only: Option<&str>) -> String {
     let mut alone_cell = cell.clone();
     alone_cell.cross.clear();
     alone_cell.bulk_bytes = None;
     let sending = |has_bulk, connection, release| Sending { has_bulk, connection, release };
     let nothing = sending(false, BulkConnection::Shared, Release::Unbounded);
-    alone_cell.measured.1 = alone_cell.measured.1.min(std::time::Duration::from_secs(45));
-    let alone = measure(&alone_cell, nothing, seeds);
-    let plain = measure(cell, sending(true, BulkConnection::Shared, Release::Unbounded), seeds);
+    alone_cell.measured.1 = alone_cell.measured.1.min(Duration::from_secs(45));
+    let alone = measure(&alone_cell, nothing, starts);
+    let plain = measure(cell, sending(true, BulkConnection::Shared, Release::Unbounded), starts);
     let mut text = String::new();
     for (name, connection, release) in SENDINGS {
         if name != "plain" && only.is_some_and(|only| !only.split(',').any(|only| name == only)) {
@@ -100,7 +117,7 @@ fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
         }
         let means = match name {
             "plain" => plain,
-            _ => measure(cell, sending(true, connection, release), seeds),
+            _ => measure(cell, sending(true, connection, release), starts),
         };
         let (value, over_plain) = if cell.bulk_bytes.is_some() {
             (means.time, means.time / plain.time)
@@ -108,7 +125,7 @@ fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
             (means.rate, means.rate / plain.rate)
         };
         text += &format!(
-            "{:<28}{:<16}{:>7.2}{:>7.2}{:>8.2}{:>7.3}{:>7.2}{:>7.1}{:>5.1}\n",
+            "{:<28}{:<16}{:>7.2}{:>7.2}{:>8.2}{:>7.3}{:>7.2} ({:.2} to {:.2}){:>7.1}{:>5.1}\n",
             cell.name,
             name,
             means.mean / alone.mean,
@@ -116,6 +133,8 @@ fn report(cell: &Cell, seeds: u64, only: Option<&str>) -> String {
             value,
             over_plain,
             means.share,
+            means.least,
+            means.most,
             means.queue,
             means.missing
         );

@@ -35,6 +35,10 @@ pub struct Cell {
     pub cross: Vec<CrossTraffic>,
     /// Small responses.
     pub responses: Responses,
+    /// The round trip that the handshakes measured; `None` for that of the path without a queue.
+    pub handshake_rtt: Option<Duration>,
+    /// When the first small response is requested.
+    pub first_response: Duration,
     /// When the download is requested.
     pub bulk_start: Duration,
     /// Bytes of the download; `None` for one that does not end.
@@ -105,6 +109,14 @@ impl Cell {
         self.trace(sending, seed, |_, _, _| {})
     }
 
+    /// Returns it with a download that begins so much later, and is measured later: at another point of others' traffic.
+    #[must_use]
+    pub fn later(mut self, by: Duration) -> Self {
+        self.bulk_start += by;
+        self.measured = (self.measured.0 + by, self.measured.1 + by);
+        self
+    }
+
     /// Runs it, and passes each millisecond the time, the limit and the queue in packets to `observe`.
     ///
     /// # Errors
@@ -117,11 +129,12 @@ impl Cell {
     ) -> Result<Measurement, SpecError> {
         let mut network = Network::new(&self.path, seed)?;
         let rtt = self.path.forward.delay + self.path.reverse.delay;
-        let interactive = network.connect(self.algorithm, self.initial_window, rtt);
+        let handshake = self.handshake_rtt.unwrap_or(rtt);
+        let interactive = network.connect(self.algorithm, self.initial_window, handshake);
         let bulk = match sending.connection {
             BulkConnection::Shared => interactive,
             BulkConnection::Own | BulkConnection::Moved { .. } => {
-                network.connect(self.algorithm, self.initial_window, rtt)
+                network.connect(self.algorithm, self.initial_window, handshake)
             }
         };
         let (bytes, flows) = (self.responses.bytes, [interactive, bulk]);
@@ -161,7 +174,7 @@ const TICK: Duration = Duration::from_millis(1);
 impl Run<'_> {
     fn measure(&mut self, mut observe: impl FnMut(Duration, Option<&Pacer>, usize)) -> Measurement {
         let (begin, end) = self.cell.measured;
-        let mut next_request = Duration::from_millis(200);
+        let mut next_request = self.cell.first_response;
         let mut bulk_start = self.has_bulk.then_some(self.cell.bulk_start);
         let mut has_begun = false;
         while self.now() < end {

@@ -37,6 +37,8 @@ pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algori
         initial_window: 10,
         cross: Vec::new(),
         responses: Responses { bytes: 10_000, every: ms(397) },
+        handshake_rtt: None,
+        first_response: ms(200),
         bulk_start: BULK_START,
         bulk_bytes: None,
         schedule: None,
@@ -121,6 +123,23 @@ pub fn latecomer(rtt_ms: u64, queue: usize, algorithm: Algorithm, other: Algorit
     cell.name = format!("late-{rtt_ms}ms-{queue}/{algorithm:?}+{other:?}").to_lowercase();
     cell.cross = vec![CrossTraffic::Download { algorithm: other, start: ms(0), end: NEVER }];
     cell.measured = (BULK_START, ms(13_000));
+    cell
+}
+
+/// A download of others beside ours on a fast link with a short queue. `start_ms` is when theirs begins, `measured` when it
+/// counts.
+fn beside_fast(
+    name: &str,
+    queue: usize,
+    algorithm: Algorithm,
+    other: Algorithm,
+    start_ms: u64,
+    measured: (u64, u64),
+) -> Cell {
+    let mut cell = wired(name, 30_000, 50, queue, algorithm);
+    cell.name = format!("{name}/{algorithm:?}+{other:?}").to_lowercase();
+    cell.cross = vec![CrossTraffic::Download { algorithm: other, start: ms(start_ms), end: NEVER }];
+    cell.measured = (ms(measured.0), ms(measured.1));
     cell
 }
 
@@ -309,6 +328,14 @@ fn neighbour_cells() -> Vec<Cell> {
         for (rtt_ms, queue) in [(50, 42), (50, 60), (50, 500), (20, 17), (100, 84)] {
             cells.push(latecomer(rtt_ms, queue, ours, theirs));
         }
+        // A connection that has never seen the path without others.
+        let mut met = latecomer(50, 42, ours, theirs);
+        met.name = met.name.replace("42", "42-met");
+        (met.handshake_rtt, met.first_response) = (Some(ms(75)), ms(1_600));
+        cells.push(met);
+        // Half a bandwidth-delay product.
+        cells.push(beside_fast("late-30m-62", 62, ours, theirs, 0, (1_000, 13_000)));
+        cells.push(beside_fast("first-30m-62", 62, ours, theirs, 3_000, (3_000, 13_000)));
     }
     cells
 }

@@ -9,7 +9,7 @@ use super::limits::TARGET_QUEUE_PACKETS;
 use super::{Pacer, PacerState, seconds};
 use crate::base_rtt::BaseRtt;
 use crate::sample::RateSample;
-use crate::sharing::{SharedRound, Sharing, Verdict};
+use crate::sharing::{Experience, SharedRound, Sharing, Verdict};
 
 /// Number of rounds with a queue, although bulk yields, after which others are taken to fill it. For
 /// [`SUSPICION_TIME`] after others have left, one such round is enough.
@@ -56,9 +56,17 @@ impl Pacer {
         }
     }
 
-    pub(super) fn start_sharing(&mut self, now: Instant, queue: Duration, first_test: Duration) {
-        self.state = PacerState::Sharing(Sharing::new(now, queue, first_test));
-        self.crowded_rounds = 0;
+    pub(super) fn start_sharing(
+        &mut self,
+        now: Instant,
+        queue: Duration,
+        first_test: Duration,
+        experience: Experience,
+    ) {
+        let is_known = self.alone.value() > 0.0;
+        self.state =
+            PacerState::Sharing(Sharing::new(now, queue, first_test, experience, is_known));
+        (self.crowded_rounds, self.doubt) = (0, None);
     }
 
     fn stop_sharing(&mut self) {
@@ -76,9 +84,14 @@ impl Pacer {
 
     /// Notes a queue that does not shrink although bulk keeps its bound and its estimate does not fall any more: others
     /// feed it, and nothing is gained if bulk alone yields.
-    pub(super) fn note_crowded(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+    pub(super) fn note_crowded(
+        &mut self,
+        now: Instant,
+        sample: &RateSample,
+        queue: Duration,
+        shortest: Duration,
+    ) {
         let base = self.base.value();
-        let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
         let before = self.noise.last_rtt().map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base));
         let rate = self.alone.value().max(self.capacity).max(1.0);
         let packets = seconds(2.0 * TARGET_QUEUE_PACKETS * f64::from(sample.mss) / rate);
@@ -94,7 +107,7 @@ impl Pacer {
         }
         let limit = if self.is_suspicious(now) { 1 } else { CROWDED_ROUNDS };
         if self.crowded_rounds >= limit {
-            self.start_sharing(now, queue, FIRST_TEST[1]);
+            self.start_sharing(now, queue, FIRST_TEST[1], Experience::default());
         }
     }
 }

@@ -7,7 +7,7 @@ use smig_proto::Instant;
 use super::crowding::FIRST_TEST;
 use super::{Pacer, PacerState};
 use crate::sample::RateSample;
-use crate::sharing::AloneRate;
+use crate::sharing::{AloneRate, Experience};
 
 /// The estimate follows half of the difference to a measurement, and falls at most to a quarter of itself in a round
 /// trip.
@@ -44,10 +44,11 @@ impl Pacer {
         self.capacity = self.rate;
         if queue > threshold + base {
             // More than bulk alone can have queued.
-            self.start_sharing(now, queue, FIRST_TEST[0]);
+            self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
             return;
         }
         self.state = PacerState::Bounded;
+        self.doubt_startup(sample.retransmitted);
         self.alone = AloneRate::new(now);
         if queue <= threshold + base / 2 {
             self.alone.update(now, self.rate);

@@ -94,7 +94,8 @@ fn a_late_process_keeps_its_part_beside_others() {
     let bound_after = |late: u64| {
         let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
         pacer.alone.reset(Instant::from_nanos(0), 1_250_000.0);
-        pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100);
+        let nothing = crate::sharing::Experience::default();
+        pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);
         for count in 0..20 {
             let millis = count * (7 + late);
             let sample = RateSample {
