@@ -113,6 +113,8 @@ def nginx(place, upstream, protocol):
         keepalive {KEPT};
         keepalive_requests 100000000;
     }}
+    client_header_timeout 600s;
+    keepalive_timeout 600s;
     server {{
         listen 127.0.0.1:{port} ssl http2 backlog=4096;
         ssl_certificate {place.certificate.cert};
@@ -142,7 +144,7 @@ def haproxy(place, upstream, protocol):
     config = place.write(f"haproxy-{protocol}.cfg", f"""
 global
     nbthread 1
-    maxconn 5000
+    maxconn 9500
 defaults
     mode http
     timeout connect 5s
