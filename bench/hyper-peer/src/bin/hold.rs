@@ -124,7 +124,9 @@ async fn connect(port: u16) -> Result<TcpStream> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_mss(SEGMENT)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-    Ok(TcpSocket::from_std_stream(socket.into()).connect(SocketAddr::from(([127, 0, 0, 1], port))).await?)
+    Ok(TcpSocket::from_std_stream(socket.into())
+        .connect(SocketAddr::from(([127, 0, 0, 1], port)))
+        .await?)
 }
 
 /// Opens a connection; returns once the server's SETTINGS, or the head of the response, have arrived.
@@ -136,7 +138,11 @@ async fn open(connector: TlsConnector, port: u16, download: Option<Download>) ->
     let mut first = true;
     loop {
         let head = read_head(&mut stream).await?;
-        ensure!(!first || head.kind == SETTINGS, "the first frame is of type {}, not SETTINGS", head.kind);
+        ensure!(
+            !first || head.kind == SETTINGS,
+            "the first frame is of type {}, not SETTINGS",
+            head.kind
+        );
         first = false;
         let payload = handle(&mut stream, &head).await?;
         ensure!(head.kind != HEADERS || payload.contains(&STATUS_200), "the status is not 200");
@@ -168,7 +174,8 @@ async fn read_slowly(mut stream: Tls) -> Result<()> {
                 (room, left_of_frame) = (room - some, left_of_frame - some);
             }
         }
-        let credit = [window_update(0, READ_EACH_SECOND), window_update(1, READ_EACH_SECOND)].concat();
+        let credit =
+            [window_update(0, READ_EACH_SECOND), window_update(1, READ_EACH_SECOND)].concat();
         send(&mut stream, &credit).await?;
     }
 }
