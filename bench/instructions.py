@@ -19,6 +19,8 @@ free of start-up, handshakes and closes.
     SMIG_BEFORE=PROGRAM bench/instructions --peers smig,smig-before    against an earlier build
     bench/instructions --requests 20000           more additional requests (one in 250 of them if they are large)
     bench/instructions --rounds 3                 also the largest difference between rounds
+    bench/instructions --peers smig --atomics     also how often smig executes each atomic instruction that writes: what is
+                                                  shared by the workers is among them
     bench/instructions --profile DIRECTORY        keeps callgrind's files, for callgrind_annotate: smig-1-KB-many...
     bench/instructions --json result.json         also as JSON
 
@@ -53,21 +55,23 @@ class Count:
     """Instructions and system calls of a server since its last dump, and instructions by crate."""
 
     def __init__(self):
-        self.instructions, self.calls, self.parts = 0, 0, collections.Counter()
+        self.instructions, self.calls, self.parts, self.atomics = 0, 0, collections.Counter(), collections.Counter()
 
-    def add(self, text):
+    def add(self, text, atomic_addresses):
         """Adds the content of one of callgrind's files."""
         totals = dict(zip(callgrind.events_of(text), map(int, re.search(r"(?m)^totals: (.*)$", text).group(1).split())))
         self.instructions += totals["Ir"]
         self.calls += totals.get("sysCount", 0) - callgrind.clock_reads(text)
         self.parts.update(callgrind.by_part(text))
+        if atomic_addresses:
+            self.atomics.update(callgrind.atomics(text, os.path.realpath(servers.smig_program()), atomic_addresses))
 
 
 class Counted:
     """A server under callgrind. `files` is the prefix of callgrind's output files."""
 
-    def __init__(self, server, files):
-        self.server, self.files, self.dumps = server, files, 0
+    def __init__(self, server, files, atomic_addresses):
+        self.server, self.files, self.atomic_addresses = server, files, atomic_addresses
 
     def take(self, keep=None):
         """Returns the count since the last call, and starts a new one; keeps the dumps as `keep` if given."""
@@ -81,7 +85,7 @@ class Counted:
             with open(path, encoding="utf-8", errors="replace") as f:
                 text = f.read()
             if text:  # else it is of a process that has not dumped anything
-                count.add(text)
+                count.add(text, self.atomic_addresses)
             if keep:
                 shutil.copy(path, f"{keep}.{os.path.basename(path).rpartition('.')[2]}")
         return count
@@ -101,7 +105,7 @@ def load(server, column, requests):
 
 
 def measure(counted, column, options):
-    """Returns instructions and system calls a request, and {crate: instructions}."""
+    """Returns instructions and system calls a request, {crate: instructions} and {atomic instruction: executions}."""
     few, more = FEW, options.requests
     if column[2] > LARGE_BYTES:
         few, more = throughput.CONNECTIONS, max(throughput.CONNECTIONS, more // LARGE_SHARE)
@@ -114,11 +118,12 @@ def measure(counted, column, options):
     load(counted.server, column, few + more)
     end = counted.take(keep and f"{keep}-many")
     parts = {part: (end.parts[part] - start.parts[part]) / more for part in end.parts}
-    return (end.instructions - start.instructions) / more, (end.calls - start.calls) / more, parts
+    atomics = {where: (end.atomics[where] - start.atomics[where]) / more for where in end.atomics}
+    return (end.instructions - start.instructions) / more, (end.calls - start.calls) / more, parts, atomics
 
 
-def valgrind(files):
-    return ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-systime=yes", f"--log-file={files}.log",
+def valgrind(files, by_instruction):
+    return ["valgrind", *(["--dump-instr=yes", "--compress-pos=no"] if by_instruction else []), "--tool=callgrind", "--trace-children=yes", "--collect-systime=yes", f"--log-file={files}.log",
             f"--callgrind-out-file={files}.%p"]
 
 
@@ -160,7 +165,8 @@ KINDS = {"serve": Serve, "gateway": Gateway}
 
 
 def measure_all(kind, options, base, folder, certificate):
-    """Returns {column: {peer: [(instructions, system calls, instructions by crate) of a round]}}."""
+    """Returns {column: {peer: [what measure() returns of a round]}}."""
+    addresses = callgrind.atomic_addresses(servers.smig_program()) if options.atomics else None
     found = {column[0]: {} for column, _ in options.columns}
     beside = servers.Place(folder, certificate, os.path.join(base, "upstream"))
     with contextlib.ExitStack() as stack:
@@ -168,12 +174,12 @@ def measure_all(kind, options, base, folder, certificate):
         for name in options.peers:
             for protocol in sorted({protocol for _, protocol in options.columns}, key=str):
                 scratch = os.path.join(base, f"{name}-{protocol}")
-                place = servers.Place(folder, certificate, scratch, valgrind(os.path.join(scratch, "count")))
+                place = servers.Place(folder, certificate, scratch, valgrind(os.path.join(scratch, "count"), options.atomics))
                 server = kind.start(name, place, upstream, protocol)
                 if server is None:
                     continue
                 with server:
-                    counted = Counted(server, os.path.join(scratch, "count."))
+                    counted = Counted(server, os.path.join(scratch, "count."), addresses)
                     for column in [column for column, other in options.columns if other == protocol]:
                         runs = [measure(counted, column, options) for _ in range(options.rounds)]
                         found[column[0]][name] = runs
@@ -192,6 +198,16 @@ def report_parts(name, found):
     print(f"\n{setting.table([f'instructions a request, {name}', *of], rows)}")
 
 
+def report_atomics(found):
+    """Prints how often smig executes each atomic instruction that writes, those with at least one in five requests."""
+    of = {column: runs["smig"][0][3] for column, runs in found.items() if "smig" in runs}
+    places = {where for counts in of.values() for where, count in counts.items() if count >= 0.2}
+    rows = [[f"{function[-70:]} {address}", *[f"{counts.get((function, address), 0):.2f}" for counts in of.values()]]
+            for function, address in sorted(places, key=lambda where: -max(counts.get(where, 0) for counts in of.values()))]
+    rows.append(["together", *[f"{sum(counts.values()):.2f}" for counts in of.values()]])
+    print(f"\n{setting.table(['atomic writes a request, smig', *of], rows)}")
+
+
 def report(options, found):
     head = list(found)
     medians = [{c: {n: statistics.median(run[i] for run in runs) for n, runs in of.items()} for c, of in found.items()}
@@ -208,6 +224,8 @@ def report(options, found):
     if options.crates:
         for name in options.peers:
             report_parts(name, found)
+    if options.atomics:
+        report_atomics(found)
     if options.rounds > 1:
         spreads = [(max(counts) - min(counts)) / statistics.median(counts)
                    for of in found.values() for runs in of.values() for counts in [[run[0] for run in runs]]]
@@ -223,6 +241,7 @@ def parsed():
     parser.add_argument("--requests", type=int, default=6_400)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--crates", action="store_true")
+    parser.add_argument("--atomics", action="store_true")
     parser.add_argument("--profile", metavar="DIRECTORY", default=None)
     parser.add_argument("--json", metavar="FILE", default=None)
     options = parser.parse_args()
@@ -260,7 +279,8 @@ def main():
     result = report(options, found)
     if options.json:
         setting.write_result(options.json, {
-            "machine": setting.machine(), "commit": setting.commit(), "requests": options.requests, "runs": found, **result})
+            "machine": setting.machine(), "commit": setting.commit(), "requests": options.requests,
+            "runs": {c: {n: [run[:3] for run in runs] for n, runs in of.items()} for c, of in found.items()}, **result})
     return 0
 
 

@@ -16,6 +16,7 @@ the rounds:
     bench/gateway --peers smig,smig-admin,smig-watched --parts load
                                              the cost of the live page: without it, with it, and with a reader
     bench/gateway --columns 1,2              these columns of the five only
+    bench/gateway --parts memory --connections 100000      more idle connections
     bench/gateway --json result.json         also as JSON
     SMIG_BEFORE=PROGRAM bench/gateway --peers smig,smig-before    against an earlier build
 """
@@ -32,7 +33,7 @@ import proxies
 import setting
 from peers import process, servers
 from peers.material import Certificate, write_file
-from resident import idle_connections
+from resident import connections
 from throughput import CONNECTIONS, load, medians_of, shown, spread_of
 
 # name, file, size, streams per connection, whether bytes per second are reported; and the protocol to the upstream.
@@ -46,7 +47,6 @@ COLUMNS = [
 PARTS = ["load", "latency", "memory"]
 # Requests per second on each connection: far below the capacity of any proxy.
 RATE = 100
-IDLE = 1_000
 
 
 def names_of(text):
@@ -137,13 +137,9 @@ def added(found):
     return {name: {p: more(of, p) for p in of} for name, of in found.items() if name != "direct"}
 
 
-def measure_memory(names, place, upstream):
+def measure_memory(names, place, upstream, count):
     """Returns resident bytes with and without idle connections."""
-    found = {}
-    for name in names:
-        with start(name, place, upstream, "http1") as server:
-            found[name] = idle_connections(server, place, IDLE, "1k")
-    return found
+    return {name: connections(lambda own: start(name, own, upstream, "http1"), place, count, "1k") for name in names}
 
 
 def report_load(names, medians, rates):
@@ -167,11 +163,11 @@ def report_latency(found):
     print(f"\n{setting.table([f'latency at {CONNECTIONS * RATE} requests a second', 'p50', 'p99'], rows)}")
 
 
-def report_memory(found):
+def report_memory(found, count):
     megabytes = lambda value: f"{value / 1e6:.1f} MB"
     rows = [[name, megabytes(of["before"]), megabytes(of["after"]), f"{of['per connection'] / 1e3:.1f} KB"]
             for name, of in found.items()]
-    print(f"\n{setting.table([f'{IDLE} idle connections', 'before', 'with them', 'each'], rows)}")
+    print(f"\n{setting.table([f'{count} idle connections', 'before', 'with them', 'each'], rows)}")
 
 
 def ratios(rates):
@@ -199,8 +195,8 @@ def measure(options, place, result):
             report_latency(found)
             result["latency"] = {"rate": CONNECTIONS * RATE, "microseconds": found, "added": added(found)}
         if "memory" in options.parts:
-            found = measure_memory(options.peers, place, upstream)
-            report_memory(found)
+            found = measure_memory(options.peers, place, upstream, options.connections)
+            report_memory(found, options.connections)
             result["memory"] = found
 
 
@@ -211,6 +207,7 @@ def main():
     parser.add_argument("--peers", type=names_of, default=list(proxies.PROXIES))
     parser.add_argument("--parts", type=parts_of, default=PARTS)
     parser.add_argument("--columns", type=columns_of, default=COLUMNS)
+    parser.add_argument("--connections", type=int, default=1_000)
     parser.add_argument("--json", metavar="FILE", default=None)
     options = parser.parse_args()
     options.peers = proxies.installed(options.peers)

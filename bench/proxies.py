@@ -56,6 +56,7 @@ def smig(place, upstream, protocol, admin=False, name="smig", program=None):
     config = place.write(f"{mine}.toml", f"""
 [server]
 workers = 1
+idle_timeout = "1h"
 [[listen]]
 address = "127.0.0.1:{port}"
 [[certificate]]
@@ -113,6 +114,8 @@ def nginx(place, upstream, protocol):
         keepalive {KEPT};
         keepalive_requests 100000000;
     }}
+    client_header_timeout 3600s;
+    keepalive_timeout 3600s;
     server {{
         listen 127.0.0.1:{port} ssl http2 backlog=4096;
         ssl_certificate {place.certificate.cert};
@@ -142,13 +145,13 @@ def haproxy(place, upstream, protocol):
     config = place.write(f"haproxy-{protocol}.cfg", f"""
 global
     nbthread 1
-    maxconn 5000
+    maxconn 9500
 defaults
     mode http
     timeout connect 5s
-    timeout client 10m
+    timeout client 1h
     timeout server 60s
-    timeout http-keep-alive 10m
+    timeout http-keep-alive 1h
     option forwardfor
     http-reuse always
 frontend main

@@ -20,10 +20,11 @@ package_of() {
         nginx) echo nginx-light ;;
         go) echo "golang-go ca-certificates" ;;
         node) echo nodejs ;;
+        objdump) echo binutils ;;
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
         python-yaml) echo python3-yaml ;;
-        ip) echo iproute2 ;;
+        ip | ss) echo iproute2 ;;
         callgrind_control) echo valgrind ;;
         taskset | nsenter) echo util-linux ;;
         *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name

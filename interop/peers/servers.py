@@ -82,6 +82,9 @@ def nginx(place, tls="TLSv1.2 TLSv1.3"):
     types {{ text/html html; }}
     open_file_cache max=1000 inactive=60s;
     open_file_cache_valid 60s;
+    client_header_timeout 3600s;
+    keepalive_timeout 3600s;
+    send_timeout 3600s;
     server {{
         listen 127.0.0.1:{port} ssl http2 backlog=4096;
         ssl_certificate {place.certificate.cert};
@@ -99,6 +102,7 @@ def h2o(place):
 {user}
 num-threads: 1
 max-connections: 20000
+http2-idle-timeout: 3600
 listen:
   host: 127.0.0.1
   port: {port}
