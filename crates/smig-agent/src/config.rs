@@ -274,6 +274,9 @@ mod tests {
         let no_addresses =
             parse("[gateway]\nurl = 'https://a'\n[listen]\nhttp = []\n").unwrap_err();
         assert_eq!(no_addresses, ["3: listen: no addresses; add http, socks or forward"]);
+        let wrong_port = parse("[gateway]\nurl = 'https://a:99999'\n").unwrap_err();
+        assert!(wrong_port[0].contains("2: gateway.url"), "{wrong_port:?}");
+        assert!(wrong_port[0].contains("write a number from 1 to 65535"), "{wrong_port:?}");
         let no_gateway = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
         assert!(no_gateway[0].contains("gateway: no gateway"), "{no_gateway:?}");
         let neither = parse("[listen]\nhttp = []\n").unwrap_err();
