@@ -58,8 +58,12 @@ impl FieldSection {
     pub(crate) fn push(&mut self, field: Cow<'_, Field>, limits: SectionLimits) {
         self.bytes += field.size();
         self.field_count += 1;
-        if self.bytes > limits.max_bytes as usize || self.field_count > limits.max_fields {
+        if self.bytes > limits.max_bytes as usize {
             self.malformed = Some(Cause::HeadersTooLarge);
+            return;
+        }
+        if self.field_count > limits.max_fields {
+            self.malformed = Some(Cause::TooManyFields);
             return;
         }
         match field {
@@ -92,7 +96,7 @@ impl FieldSection {
             _ => {}
         }
         if self.headers.try_append(name, value).is_err() {
-            self.malformed = Some(Cause::HeadersTooLarge);
+            self.malformed = Some(Cause::TooManyFields);
         }
     }
 
