@@ -96,7 +96,7 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("joins", "Connections that joined a session", stats.connections_joined),
         ("joins_refused", "JOINs refused", stats.joins_refused),
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
-        ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),
+        ("streams_completed", "HTTP/2 streams completed", stats.streams_completed),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
         ("migrations_declined", "Migrations declined by the peer", stats.migrations_declined),
         (

@@ -339,8 +339,12 @@ impl OpenSpans {
             return;
         }
         match event {
-            ObserverEvent::StreamEnded {
-                stream: Some(stream), sent, received, migrations, ..
+            ObserverEvent::StreamCompleted {
+                stream: Some(stream),
+                sent,
+                received,
+                migrations,
+                ..
             } => {
                 let Some(span) = self.take(*stream) else { return };
                 span.record("http.request.body.size", *received);
@@ -352,7 +356,14 @@ impl OpenSpans {
                     span.set_error("reset");
                 }
             }
-            ObserverEvent::Migrated { stream: Some(stream), from, to, offset, why, .. } => {
+            ObserverEvent::Migrated {
+                stream: Some(stream),
+                from,
+                to,
+                transferred_bytes: offset,
+                why,
+                ..
+            } => {
                 let span = self.lock().get(&(stream.session, stream.stream)).cloned();
                 if let Some(span) = span {
                     span.tracing_span.in_scope(|| {

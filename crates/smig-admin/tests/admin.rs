@@ -214,7 +214,7 @@ async fn metrics_have_types_units_and_values() {
     let fixture = start_fixture(|target| target.with_stats(Arc::new(FakeStats)));
     fixture.get("/small").await.into_body().collect().await.unwrap();
     // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
-    while fixture.server.stats().streams_ended == 0 {
+    while fixture.server.stats().streams_completed == 0 {
         tokio::task::yield_now().await;
     }
     let (status, metrics) = fixture.get_admin("/metrics").await;

@@ -47,7 +47,7 @@ pub enum ObserverEvent {
     },
     /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
     /// the whole response arrived, and the request was sent or is abandoned. Not reported over HTTP/1.1.
-    StreamEnded {
+    StreamCompleted {
         /// The stream on its last connection; `None` if that was closed before.
         stream: Option<StreamRef>,
         /// Time since it was opened.
@@ -85,8 +85,8 @@ pub enum ObserverEvent {
         addrs: Option<ConnectionAddrs>,
         /// The stream.
         stream: Option<StreamRef>,
-        /// Bytes of body, both directions together, before the migration.
-        offset: u64,
+        /// Bytes of body, both directions together, that it had transferred before.
+        transferred_bytes: u64,
         /// The cause.
         why: MigrationCause,
     },
@@ -141,7 +141,7 @@ pub enum ObserverEvent {
 ///
 /// impl Observer for Bytes {
 ///     fn on_event(&self, event: &ObserverEvent) {
-///         if let ObserverEvent::StreamEnded { sent, migrations, .. } = event {
+///         if let ObserverEvent::StreamCompleted { sent, migrations, .. } = event {
 ///             let count = if *migrations > 0 { &self.migrated } else { &self.stayed };
 ///             count.fetch_add(*sent, Ordering::Relaxed);
 ///         }
@@ -170,7 +170,7 @@ pub struct Stats {
     pub connections_joined: u64,
     pub joins_refused: u64,
     pub streams_opened: u64,
-    pub streams_ended: u64,
+    pub streams_completed: u64,
     pub streams_reset: u64,
     pub policy_decisions: u64,
     pub migrations: u64,
@@ -194,7 +194,7 @@ enum CounterId {
     Joined,
     JoinRefused,
     StreamOpened,
-    StreamEnded,
+    StreamCompleted,
     StreamReset,
     PolicyDecided,
     Migrated,
@@ -220,7 +220,7 @@ impl CounterId {
             ObserverEvent::Joined { .. } => Self::Joined,
             ObserverEvent::JoinRefused { .. } => Self::JoinRefused,
             ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
-            ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
+            ObserverEvent::StreamCompleted { .. } => Self::StreamCompleted,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
             ObserverEvent::PolicyDecided { .. } => Self::PolicyDecided,
             ObserverEvent::Migrated { .. } => Self::Migrated,
@@ -236,18 +236,18 @@ impl CounterId {
 
 /// Counts events, and passes them on to the application's observer.
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct EventSink {
     counts: [AtomicU64; COUNTER_COUNT],
     observer: Option<Arc<dyn Observer>>,
 }
 
-impl std::fmt::Debug for Counters {
+impl std::fmt::Debug for EventSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.stats().fmt(f)
     }
 }
 
-impl Counters {
+impl EventSink {
     pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
         Self { counts: Default::default(), observer }
     }
@@ -271,8 +271,8 @@ impl Counters {
     }
 
     /// Counts a completed stream, where there is no observer.
-    pub(crate) fn count_stream_end(&self) {
-        self.count(CounterId::StreamEnded);
+    pub(crate) fn count_stream_completion(&self) {
+        self.count(CounterId::StreamCompleted);
     }
 
     /// Returns whether there is an observer. It needs the time at which a stream has really completed.
@@ -298,7 +298,7 @@ impl Counters {
             connections_joined: count(CounterId::Joined),
             joins_refused: count(CounterId::JoinRefused),
             streams_opened: count(CounterId::StreamOpened),
-            streams_ended: count(CounterId::StreamEnded),
+            streams_completed: count(CounterId::StreamCompleted),
             streams_reset: count(CounterId::StreamReset),
             policy_decisions: count(CounterId::PolicyDecided),
             migrations: count(CounterId::Migrated),

@@ -8,7 +8,10 @@ use rustls::pki_types::ServerName;
 
 use crate::error::{Error, ErrorKind};
 
-/// A server's scheme, host and port. All requests to one origin share one session.
+/// A server's scheme, host and port. All requests to one origin share one session; with a server
+/// without SMig they may use several connections ([`ClientBuilder::plain_connections`]).
+///
+/// [`ClientBuilder::plain_connections`]: super::ClientBuilder::plain_connections
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     security: OriginSecurity,
