@@ -191,7 +191,7 @@ impl StatsSource for FakeStats {
                 healthy,
                 active: 2,
                 connections: 3,
-                requests: 40,
+                attempts: 40,
                 failures: 5,
             });
         }
@@ -200,8 +200,8 @@ impl StatsSource for FakeStats {
             open: 1,
             opened: 6,
             migrated: 2,
-            bytes_in: 70,
-            bytes_out: 80,
+            bytes_from_client: 70,
+            bytes_to_client: 80,
             ended: vec![("completed", 4), ("client", 1)],
             durations: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
             duration_sum_seconds: 90.5,

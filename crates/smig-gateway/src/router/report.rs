@@ -18,8 +18,8 @@ impl StatsSource for GatewayService {
                     healthy: status.is_healthy,
                     active: status.load as u64,
                     connections: status.open_connections as u64,
-                    requests: status.requests,
-                    failures: status.failed_requests,
+                    attempts: status.attempts,
+                    failures: status.failures,
                 }
             }));
         }
