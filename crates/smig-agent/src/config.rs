@@ -53,7 +53,8 @@ pub struct GatewaySpec {
     /// Timeout of one connection attempt.
     #[serde(default = "default_connect_timeout", deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// Whether streams may migrate.
+    /// Whether SMig is negotiated with the gateway, so that streams may migrate. Otherwise the connections are plain
+    /// HTTP/2.
     #[serde(default = "default_migrate")]
     pub migrate: bool,
     /// Number of spare connections kept open for migrations.
@@ -185,7 +186,7 @@ impl AgentConfig {
     /// Every fault, in the file's order.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
-        let has_gateway = document.contains("gateway");
+        let has_gateway = document.has_unread("gateway");
         let gateway = document.take::<GatewaySpec>("gateway").map(|section| section.value);
         let listen = document.take::<LocalListeners>("listen");
         let listen = listen.map(|section| section.value).unwrap_or_default();
