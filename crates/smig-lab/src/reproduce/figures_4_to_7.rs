@@ -180,7 +180,7 @@ fn bits_per_s(link: &LinkSpec) -> f64 {
 const ALTERNATIVES: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
-/// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
+/// Sets the facts of the worst case of SMig with the defaults of `smig serve`, and of its cost for the big file.
 fn set_serve_worst_case(settings: &[Setting], alone_times: &Sample, facts: &mut Facts) {
     let largest = |of: &dyn Fn(&Setting) -> Option<MeasuredValue>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
