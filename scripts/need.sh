@@ -49,26 +49,34 @@ missing_of() {
     done
 }
 
-# apt-get as root, without starting services: invoke-rc.d runs policy-rc.d, where 101 means "forbidden".
-apt_install() {
-    local as_root=()
+# invoke-rc.d runs this file before it starts a service; 101 means "forbidden".
+POLICY_RC_D=/usr/sbin/policy-rc.d
+# A file with this line is ours: a run that was killed leaves one, and the next removes it.
+POLICY_MARK='# Written by need.sh of smig while it installs packages'
+
+# apt-get as root, without starting services. A subshell: its traps end with it.
+apt_install() (
+    as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
-    local policy=/usr/sbin/policy-rc.d made=no rc=0
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
-        "${as_root[@]}" chmod 755 "$policy"
-        made=yes
-    fi
-    local log
+    # One at a time: two would remove the file under each other.
+    exec 9<"$(dirname "$POLICY_RC_D")"
+    flock 9
     log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    if [ ! -e "$POLICY_RC_D" ] || grep -qxF "$POLICY_MARK" "$POLICY_RC_D"; then
+        trap 'rm -f "$log"; "${as_root[@]}" rm -f "$POLICY_RC_D"' EXIT
+        printf '#!/bin/sh\n%s\nexit 101\n' "$POLICY_MARK" | "${as_root[@]}" tee "$POLICY_RC_D" >/dev/null
+        "${as_root[@]}" chmod 755 "$POLICY_RC_D"
+    fi
+    rc=0
     { "${as_root[@]}" apt-get update -qq &&
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends "$@"; } >"$log" 2>&1 || rc=$?
+            apt-get install -y -qq --no-install-recommends "$@"; } >"$log" 2>&1 9<&- || rc=$?
     [ "$rc" = 0 ] || tail -n 20 "$log" >&2
-    rm -f "$log"
-    [ "$made" = no ] || "${as_root[@]}" rm -f "$policy"
-    return "$rc"
-}
+    exit "$rc"
+)
 
 # need_rust [COMPONENT...]: cargo, and components that a minimal toolchain lacks (clippy, rustfmt).
 need_rust() {

@@ -11,15 +11,15 @@ from world import DRAIN
 ACTIONS = {"kill": 5, "term": 3, "stop": 2, "reload": 2}
 
 
-class Blow:
-    """An action on a process, which was unavailable from `began` to `ended`."""
+class Disruption:
+    """An action on a process, from `began` until the process should work again, at `ended`: a reload's is never down."""
 
     def __init__(self, name, action, began):
         self.name, self.action, self.began, self.ended, self.code = name, action, began, None, None
 
     def told(self, start):
         return {"process": self.name, "action": self.action, "at": round(self.began - start, 2),
-                "away": round(self.ended - self.began, 2), "code": self.code}
+                "lasted": round(self.ended - self.began, 2), "code": self.code}
 
 
 class Killer:
@@ -28,7 +28,7 @@ class Killer:
         self.random = random.Random(f"killer {seed}")
         # These are only stopped and reloaded, never ended, so that leaks accumulate.
         self.survivors = {f"gateway-{self.random.choice((1, 2))}", f"agent-{self.random.choice((1, 2))}"}
-        self.blows = []
+        self.disruptions = []
 
     def next(self):
         while True:
@@ -44,39 +44,39 @@ class Killer:
     def run(self, until):
         while time.monotonic() < until:
             service, action, away, pause = self.next()
-            blow = Blow(service.name, action, time.monotonic())
-            self.blows.append(blow)
+            disruption = Disruption(service.name, action, time.monotonic())
+            self.disruptions.append(disruption)
             try:
-                getattr(self, action)(service, blow, away)
+                getattr(self, action)(service, disruption, away)
             finally:
-                blow.ended = time.monotonic()
+                disruption.ended = time.monotonic()
             time.sleep(pause)
 
-    def kill(self, service, blow, away):
+    def kill(self, service, disruption, away):
         service.signal(signal.SIGKILL)
-        blow.code = service.wait(10)
+        disruption.code = service.wait(10)
         time.sleep(away)
         service.start()
 
-    def term(self, service, blow, away):
+    def term(self, service, disruption, away):
         service.signal(signal.SIGTERM)
         limit = DRAIN + 15
         try:
-            blow.code = service.wait(limit)
+            disruption.code = service.wait(limit)
         except subprocess.TimeoutExpired:
             self.complain(f"{service.name} did not exit within {limit} s of SIGTERM")
             service.signal(signal.SIGKILL)
             service.wait(10)
-        if service.drains and blow.code != 0:
-            self.complain(f"{service.name} exited with {blow.code} after SIGTERM")
+        if service.drains and disruption.code != 0:
+            self.complain(f"{service.name} exited with {disruption.code} after SIGTERM")
         time.sleep(away)
         service.start()
 
-    def stop(self, service, blow, away):
+    def stop(self, service, disruption, away):
         service.signal(signal.SIGSTOP)
         time.sleep(away + 1)
         service.signal(signal.SIGCONT)
 
-    def reload(self, service, blow, away):
+    def reload(self, service, disruption, away):
         service.signal(signal.SIGHUP)
         time.sleep(away)

@@ -18,57 +18,57 @@ BACK_OFF = 3.0
 
 
 class Judge:
-    def __init__(self, blows, ways, drains):
+    def __init__(self, disruptions, ways, drains):
         """`drains`: names of processes that complete their requests after SIGTERM."""
-        self.blows = [blow for blow in blows if blow.action in ("kill", "term")]
+        self.disruptions = [disruption for disruption in disruptions if disruption.action in ("kill", "term")]
         self.ways, self.drains = ways, drains
 
     def excuse(self, request):
-        """Returns the blow that explains the failure of a request, or None."""
-        for blow in self.blows:
-            if request.ended > blow.began - SLACK and self.explains(blow, request):
-                if not isinstance(request.error, Ended) or may_end(blow, request.error):
-                    return blow
+        """Returns the disruption that explains the failure of a request, or None."""
+        for disruption in self.disruptions:
+            if request.ended > disruption.began - SLACK and self.explains(disruption, request):
+                if not isinstance(request.error, Ended) or may_end(disruption, request.error):
+                    return disruption
         return None
 
-    def explains(self, blow, request):
-        plan, name = request.plan, blow.name
+    def explains(self, disruption, request):
+        plan, name = request.plan, disruption.name
         # All other processes abort their requests at once.
-        is_orderly = blow.action == "term" and name in self.drains
-        outlasted = request.began < blow.began and request.ended >= blow.began + DRAIN - 0.5
-        known = blow.began + NOTICE
+        is_orderly = disruption.action == "term" and name in self.drains
+        outlasted = request.began < disruption.began and request.ended >= disruption.began + DRAIN - 0.5
+        known = disruption.began + NOTICE
         if name.startswith("gateway"):
-            if not self.ways.had(plan.ports, name, blow.began - SLACK, known):
+            if not self.ways.had(plan.ports, name, disruption.began - SLACK, known):
                 return False
             return outlasted if is_orderly else request.began < known
         if name in plan.way:
             refused = getattr(request.error, "refused", False)
-            if is_orderly and request.began < blow.began - ARRIVAL and not refused:
+            if is_orderly and request.began < disruption.began - ARRIVAL and not refused:
                 return outlasted
-            back = BACK_OFF + blow.ended - blow.began if name == "haproxy" and plan.by_agent else NOTICE
-            return request.began < blow.ended + back
+            back = BACK_OFF + disruption.ended - disruption.began if name == "haproxy" and plan.by_agent else NOTICE
+            return request.began < disruption.ended + back
         if name in plan.redundant:
             # The other server responds instead, unless the response had begun or the request must not be repeated.
             lost = request.head or not plan.idempotent
             return lost and (outlasted if is_orderly else request.began < known)
         return False
 
-    def met(self, blow):
+    def met(self, disruption):
         """Returns a predicate: whether a process had the request when it was killed or terminated, as far as known; of two
         servers of an upstream either may have had it."""
         def has(request):
             plan = request.plan
-            if not request.began < blow.began < request.ended:
+            if not request.began < disruption.began < request.ended:
                 return False
-            if blow.name.startswith("gateway"):
-                return self.ways.had(plan.ports, blow.name, blow.began, blow.began)
-            return blow.name in plan.way | plan.redundant
+            if disruption.name.startswith("gateway"):
+                return self.ways.had(plan.ports, disruption.name, disruption.began, disruption.began)
+            return disruption.name in plan.way | plan.redundant
         return has
 
 
-def may_end(blow, error):
+def may_end(disruption, error):
     """Returns whether this death may look like an orderly close. The kernel closes a killed process's connections with FIN:
     without TLS they cannot be distinguished. Proxies between must not forward a failure as an orderly close."""
-    if blow.name.startswith("echo"):
+    if disruption.name.startswith("echo"):
         return True
-    return error.raw and blow.name.startswith("agent") and blow.action == "kill"
+    return error.raw and disruption.name.startswith("agent") and disruption.action == "kill"

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests which blows excuse an error."""
+"""Tests which disruptions excuse an error."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
-from killer import Blow  # noqa: E402
+from killer import Disruption  # noqa: E402
 from load import ECHO, Plan  # noqa: E402
 from talk import Broken, Ended  # noqa: E402
 from verdict import Judge  # noqa: E402
@@ -34,9 +34,9 @@ class Request:
 
 
 def is_excused(action, name, request, began=50.0, ended=52.0):
-    blow = Blow(name, action, began)
-    blow.ended = ended
-    judge = Judge([blow], Ways(), {"gateway-1", "gateway-2", "agent-1", "serve-a"})
+    disruption = Disruption(name, action, began)
+    disruption.ended = ended
+    judge = Judge([disruption], Ways(), {"gateway-1", "gateway-2", "agent-1", "serve-a"})
     return judge.excuse(request) is not None
 
 

@@ -13,14 +13,17 @@ REQUEST_LINE = re.compile(rb"(%s) ([!-\"$-~\x80-\xff]+) HTTP/1\.1" % TOKEN)
 FIELD = re.compile(rb"(%s):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*" % TOKEN)
 LENGTH = re.compile(rb"0|[1-9][0-9]{0,18}")
 # Many servers use signed integers.
-MOST = 2**63 - 1
+MAX_LENGTH = 2**63 - 1
 CHUNK = re.compile(rb"[0-9A-Fa-f]{1,15}")
 HOST = re.compile(rb"([A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 # Connection options that a gateway may send.
 OPTIONS = {b"te", b"upgrade", b"close", b"keep-alive"}
-NEVER_BEHIND = {b"content-length", b"transfer-encoding", b"host", b"connection", b"te", b"upgrade", b"keep-alive",
-                b"proxy-connection", b"trailer", b"content-encoding", b"content-type", b"authorization", b"expect",
-                b"cookie", b"forwarded", b"x-forwarded-for", b"x_forwarded_for", b"x-forwarded-proto", b"x-real-ip"}
+# Fields that may not be trailers: they belong before the body.
+FORBIDDEN_TRAILERS = {
+    b"content-length", b"transfer-encoding", b"host", b"connection", b"te", b"upgrade", b"keep-alive",
+    b"proxy-connection", b"trailer", b"content-encoding", b"content-type", b"authorization", b"expect",
+    b"cookie", b"forwarded", b"x-forwarded-for", b"x_forwarded_for", b"x-forwarded-proto", b"x-real-ip",
+}
 
 
 class Ambiguous(Exception):
@@ -94,7 +97,7 @@ def framing(request):
         raise Ambiguous("content-length and transfer-encoding")
     if len(lengths) > 1 or len(codings) > 1:
         raise Ambiguous("a field of framing twice")
-    if lengths and not (LENGTH.fullmatch(lengths[0]) and int(lengths[0]) <= MOST):
+    if lengths and not (LENGTH.fullmatch(lengths[0]) and int(lengths[0]) <= MAX_LENGTH):
         raise Ambiguous(f"content-length: {lengths[0]!r}")
     if codings and codings[0] != b"chunked":
         raise Ambiguous(f"transfer-encoding: {codings[0]!r}")
@@ -144,7 +147,7 @@ def chunks_at(data, at, request):
         at += size + 2
     request.trailers, at = fields_at(data, at)
     for name, _ in request.trailers:
-        if name in NEVER_BEHIND:
+        if name in FORBIDDEN_TRAILERS:
             raise Ambiguous(f"a trailer {name!r}")
     return at
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Answers each request when the next half second begins: curl requests it between small files, because it has no pauses of
-its own. HTTP/1.1 without TLS, on the loopback of the client's host: nothing of it crosses the link.
+"""A server that makes curl pause: it answers each request when the next half second begins. curl has no pauses of its own,
+so a request to this server stands between two requests for small files. HTTP/1.1 without TLS, on the loopback of the
+client's host: nothing of it crosses the link.
 
     pauses.py PORT
 """

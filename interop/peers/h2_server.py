@@ -74,10 +74,7 @@ class Connection:
             moved = False
             for stream in list(self.open_bodies):
                 moved = self.send_one(stream) or moved
-                if self.h2.inbound_flow_control_window and len(self.open_bodies) > 0:
-                    data = self.h2.data_to_send()
-                    if data:
-                        self.sock.sendall(data)
+                self.sock.sendall(self.h2.data_to_send())
 
     def send_one(self, stream):
         body = self.open_bodies[stream]

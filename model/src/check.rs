@@ -15,7 +15,7 @@ use crate::world::{Machine, World};
 pub struct ExplorationResult {
     /// Number of distinct states reached.
     pub states: usize,
-    /// Length of the longest path, in steps.
+    /// Number of levels of the search: one more than the steps to the farthest state.
     pub depth: usize,
     /// Time spent.
     pub elapsed: Duration,

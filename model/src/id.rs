@@ -60,7 +60,7 @@ impl Conn {
 
 impl fmt::Display for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "C{}", self.0 + 1)
+        write!(f, "conn{}", self.0)
     }
 }
 

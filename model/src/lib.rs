@@ -5,11 +5,11 @@
 //! sending, moving, resetting, GOAWAY and loss that a [`Scenario`] allows, and checks every state
 //! that it reaches.
 //!
-//! The bounds: one to three units of data in each direction; windows of one or two units, so that
-//! credit matters; each event as often as the scenario's [`Budget`] permits, at any time. A lost
-//! connection loses any suffix of each direction, and the two ends notice independently. Each step
-//! consumes a unit, a frame or budget, so there are no cycles: every path ends in a state at rest,
-//! which is checked.
+//! The bounds: up to two units of data from client to server (none in a GET) and one to three back;
+//! windows of one or two units, so that credit matters; each event as often as the scenario's
+//! [`Budget`] permits, at any time. A lost connection loses any suffix of each direction, and the
+//! two ends notice independently. Each step consumes a unit, a frame or budget, so there are no
+//! cycles: every path ends in a state at rest, which is checked.
 //!
 //! Not in the model: a second stream (skipped IDs, SMIG-5.26/skipped-ids), connection windows,
 //! HPACK, the proofs of JOIN, limits (SMIG-5.9/open-limit, SMIG-5.22/unbound-bytes,

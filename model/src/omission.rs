@@ -29,7 +29,7 @@ pub enum Omission {
     StopProcessedAtOnce,
     /// RST_STREAM(NO_ERROR) that crosses the client's MIGRATE fails the stream
     /// (SMIG-8.20/stop-crosses).
-    StopFailsMigration,
+    CrossingStopFailsStream,
     /// Both sides of a collision follow the other (SMIG-6.5/server-wins).
     ServerFollowsInCollision,
     /// A mover continues after the data that it sent on the declined carrier (SMIG-6.8/resume).
@@ -80,7 +80,7 @@ impl Omission {
         Self::GoAwayExcludesBound,
         Self::StopBeforeAnswer,
         Self::StopProcessedAtOnce,
-        Self::StopFailsMigration,
+        Self::CrossingStopFailsStream,
     ];
 
     /// Returns the rule's ID in `spec/smig.md`.
@@ -107,7 +107,7 @@ impl Omission {
             Self::GoAwayExcludesBound => "SMIG-8.16/bound-is-processed",
             Self::StopBeforeAnswer => "SMIG-8.19/stop-after-answer",
             Self::StopProcessedAtOnce => "SMIG-5.30/stop-kept",
-            Self::StopFailsMigration => "SMIG-8.20/stop-crosses",
+            Self::CrossingStopFailsStream => "SMIG-8.20/stop-crosses",
         }
     }
 }

@@ -29,8 +29,8 @@ fn no_fault(_: &Machine, world: &World) -> bool {
 }
 
 /// At rest, each side is complete or failed. `state` is complete only with all units and the
-/// END_STREAM of both directions. One side may be complete and the other failed
-/// (SMIG-8.18/same-bytes, last sentence).
+/// END_STREAM of both directions, except for an upload that the server stopped. One side may be
+/// complete and the other failed (SMIG-8.18/same-bytes, last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
     world.has_fault()
         || holds_for_both_sides(|side| world.endpoint(side).state() != StreamState::Running)

@@ -34,6 +34,33 @@ pub struct Budget {
     pub settings_changes: u8,
 }
 
+/// What may occur apart from one move by each side: `; 2 losses, a reset`.
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moves = self.client_migrations.max(self.server_migrations);
+        let mut separator = "; ";
+        for (count, one, several) in [
+            (if moves > 1 { moves } else { 0 }, "a move", "moves by one side"),
+            (self.offers, "an offer", "offers"),
+            (self.declines, "a decline", "declines"),
+            (self.losses, "a loss", "losses"),
+            (self.client_resets + self.server_resets, "a reset", "resets"),
+            (self.goaways, "a GOAWAY", "GOAWAYs"),
+            (self.timeouts, "a timeout", "timeouts"),
+            (self.stops, "a stop", "stops"),
+            (self.settings_changes, "SETTINGS", "SETTINGS"),
+        ] {
+            match count {
+                0 => continue,
+                1 => write!(f, "{separator}{one}")?,
+                _ => write!(f, "{separator}{count} {several}")?,
+            }
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
 /// The frame that carries END_STREAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndAt {
@@ -48,8 +75,8 @@ pub enum EndAt {
 pub struct Scenario {
     /// The side that moves.
     pub mover: &'static str,
-    /// The kind of transfer, and the possible events.
-    pub description: &'static str,
+    /// The kind of transfer, for people.
+    pub transfer: &'static str,
     /// Number of connections in the session, at most 3.
     pub conns: u8,
     /// Units from client to server; 0: the request ends with its HEADERS.
@@ -75,10 +102,13 @@ impl Scenario {
         Self { omission: Some(omission), ..self }
     }
 
-    /// Reduces units and events. Scenarios with two movers have the most states, so they are
-    /// reduced the most.
+    /// Reduces units and events, some to none. Scenarios with two movers have the most states, so
+    /// they are reduced the most.
     pub(crate) fn narrow(&mut self) {
-        self.upload_units = if self.conns > 2 { 0 } else { self.upload_units.min(1) };
+        if self.conns > 2 {
+            (self.upload_units, self.transfer) = (0, "a download");
+        }
+        self.upload_units = self.upload_units.min(1);
         self.download_units = self.download_units.min(if self.upload_units == 0 { 2 } else { 1 });
         let budget = &mut self.budget;
         budget.losses = budget.losses.min(1);
@@ -102,7 +132,14 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} moves {}", self.mover, self.description)?;
+        write!(f, "{} moves {}", self.mover, self.transfer)?;
+        if self.conns > 2 {
+            write!(f, " among {} connections", self.conns)?;
+        }
+        if self.has_joining_conn {
+            f.write_str(" to a joining connection")?;
+        }
+        write!(f, "{}", self.budget)?;
         if let Some(omission) = self.omission {
             write!(f, ", {omission}")?;
         }

@@ -11,7 +11,8 @@ use crate::scenario::{Budget, EndAt, Scenario};
 pub enum Size {
     /// For the program: exhaustive within wider bounds; takes one to two minutes.
     Full,
-    /// For `cargo test`: the same scenarios with narrower bounds; takes some seconds.
+    /// For `cargo test`: the same scenarios with narrower bounds, some without some of their events;
+    /// takes some seconds.
     Small,
 }
 
@@ -32,7 +33,7 @@ const NO_EVENTS: Budget = Budget {
 /// A GET: the client's direction ends with its HEADERS.
 const DOWNLOAD: Scenario = Scenario {
     mover: "",
-    description: "",
+    transfer: "",
     conns: 2,
     upload_units: 0,
     download_units: 2,
@@ -43,7 +44,7 @@ const DOWNLOAD: Scenario = Scenario {
     omission: None,
 };
 
-/// Data in both directions; the request's END_STREAM is sent alone.
+/// A POST with a response: data in both directions; END_STREAM is sent alone.
 const UPLOAD: Scenario =
     Scenario { upload_units: 2, download_units: 1, end_at: EndAt::Alone, ..DOWNLOAD };
 
@@ -75,13 +76,13 @@ pub fn witness(omission: Omission) -> Scenario {
     let both_budget = Budget { server_migrations: 1, client_migrations: 1, ..NO_EVENTS };
     let upload = Scenario {
         mover: "each side",
-        description: "an upload",
+        transfer: "an upload",
         upload_units: 1,
         budget: both_budget,
         ..UPLOAD
     };
     let download =
-        Scenario { mover: "server", description: "a download", budget: server_budget, ..DOWNLOAD };
+        Scenario { mover: "server", transfer: "a download", budget: server_budget, ..DOWNLOAD };
     let decline_budget = Budget { declines: 1, ..server_budget };
     match omission {
         Omission::ClientSendsBeforeAnswer => {
@@ -131,7 +132,7 @@ pub fn witness(omission: Omission) -> Scenario {
         Omission::StopBeforeAnswer => {
             Scenario { budget: Budget { stops: 1, ..decline_budget }, ..upload }
         }
-        Omission::StopProcessedAtOnce | Omission::StopFailsMigration => {
+        Omission::StopProcessedAtOnce | Omission::CrossingStopFailsStream => {
             Scenario { budget: Budget { stops: 1, ..client_budget }, ..upload }
         }
     }
@@ -143,32 +144,10 @@ fn one_mover(mover: &'static str, base: Budget) -> Vec<Scenario> {
     let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..base };
     let settings = Budget { declines: 1, settings_changes: 1, ..base };
     vec![
-        Scenario {
-            mover,
-            description: "a download; declines, losses, resets",
-            download_units: 3,
-            budget: failures,
-            ..DOWNLOAD
-        },
-        Scenario {
-            mover,
-            description: "an upload; declines, losses, resets",
-            budget: failures,
-            ..UPLOAD
-        },
-        Scenario {
-            mover,
-            description: "a tunnel; GOAWAY, timeout, declines, a loss",
-            budget: drain,
-            ..TUNNEL
-        },
-        Scenario {
-            mover,
-            description: "an upload; SETTINGS, declines",
-            window: 2,
-            budget: settings,
-            ..UPLOAD
-        },
+        Scenario { mover, transfer: "a download", download_units: 3, budget: failures, ..DOWNLOAD },
+        Scenario { mover, transfer: "an upload", budget: failures, ..UPLOAD },
+        Scenario { mover, transfer: "a tunnel", budget: drain, ..TUNNEL },
+        Scenario { mover, transfer: "an upload", window: 2, budget: settings, ..UPLOAD },
     ]
 }
 
@@ -182,27 +161,11 @@ fn two_movers() -> Vec<Scenario> {
     let mixed_failures = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
     let settings = Budget { settings_changes: 1, ..movers };
     vec![
-        Scenario { mover, description: "an upload; declines, losses", budget: losses, ..UPLOAD },
-        Scenario {
-            mover,
-            description: "a tunnel; declines, a loss, a reset, timeout",
-            budget: mixed_failures,
-            ..TUNNEL
-        },
-        Scenario { mover, description: "an upload; declines, resets", budget: resets, ..UPLOAD },
-        Scenario {
-            mover,
-            description: "a tunnel; GOAWAYs, timeout, declines",
-            budget: drain,
-            ..TUNNEL
-        },
-        Scenario {
-            mover,
-            description: "an upload; SETTINGS, declines",
-            window: 2,
-            budget: settings,
-            ..UPLOAD
-        },
+        Scenario { mover, transfer: "an upload", budget: losses, ..UPLOAD },
+        Scenario { mover, transfer: "a tunnel", budget: mixed_failures, ..TUNNEL },
+        Scenario { mover, transfer: "an upload", budget: resets, ..UPLOAD },
+        Scenario { mover, transfer: "a tunnel", budget: drain, ..TUNNEL },
+        Scenario { mover, transfer: "an upload", window: 2, budget: settings, ..UPLOAD },
     ]
 }
 
@@ -214,23 +177,9 @@ fn joining_connections() -> Vec<Scenario> {
     let settings = Budget { settings_changes: 1, ..moves };
     let both_budget = Budget { client_migrations: 1, goaways: 1, ..moves };
     vec![
-        Scenario {
-            description: "to a joining connection; declines, a loss, resets",
-            budget: failures,
-            ..base
-        },
-        Scenario {
-            description: "to a joining connection; SETTINGS, declines",
-            window: 2,
-            budget: settings,
-            ..base
-        },
-        Scenario {
-            mover: "each side",
-            description: "to a joining connection; GOAWAY, declines",
-            budget: both_budget,
-            ..base
-        },
+        Scenario { transfer: "an upload", budget: failures, ..base },
+        Scenario { transfer: "an upload", window: 2, budget: settings, ..base },
+        Scenario { mover: "each side", transfer: "an upload", budget: both_budget, ..base },
     ]
 }
 
@@ -241,19 +190,8 @@ fn offers() -> Vec<Scenario> {
     let failures = Budget { losses: 2, client_resets: 1, server_resets: 1, ..offer };
     let two_offers = Budget { offers: 2, server_migrations: 1, losses: 1, ..offer };
     vec![
-        Scenario {
-            mover,
-            description: "on an offer, a download; declines, losses, resets",
-            download_units: 3,
-            budget: failures,
-            ..DOWNLOAD
-        },
-        Scenario {
-            mover: "each side",
-            description: "with two offers, a tunnel; declines, a loss",
-            budget: two_offers,
-            ..TUNNEL
-        },
+        Scenario { mover, transfer: "a download", download_units: 3, budget: failures, ..DOWNLOAD },
+        Scenario { mover: "each side", transfer: "a tunnel", budget: two_offers, ..TUNNEL },
     ]
 }
 
@@ -275,23 +213,11 @@ fn repeated_migrations() -> Vec<Scenario> {
     let drain = Budget { goaways: 1, timeouts: 1, ..both_budget };
     let two_each = Budget { server_migrations: 2, client_migrations: 2, ..NO_EVENTS };
     vec![
-        Scenario {
-            description: "three times, a download; declines, losses",
-            budget: server_budget,
-            ..download
-        },
-        Scenario {
-            description: "among 3 connections, a tunnel; declines, a loss",
-            budget: losses,
-            ..tunnel
-        },
-        Scenario { description: "among 3 connections, a tunnel; resets", budget: resets, ..tunnel },
-        Scenario {
-            description: "among 3 connections, a tunnel; GOAWAY, timeout",
-            budget: drain,
-            ..tunnel
-        },
-        Scenario { description: "twice among 3 connections, a tunnel", budget: two_each, ..tunnel },
+        Scenario { transfer: "a download", budget: server_budget, ..download },
+        Scenario { transfer: "a tunnel", budget: losses, ..tunnel },
+        Scenario { transfer: "a tunnel", budget: resets, ..tunnel },
+        Scenario { transfer: "a tunnel", budget: drain, ..tunnel },
+        Scenario { transfer: "a tunnel", budget: two_each, ..tunnel },
     ]
 }
 
@@ -303,40 +229,39 @@ fn stopped_uploads() -> Vec<Scenario> {
     let both_budget = Budget { server_migrations: 1, client_migrations: 1, ..stop };
     let settings = Budget { settings_changes: 1, ..server_budget };
     let failures = |moves| Budget { losses: 1, client_resets: 1, timeouts: 1, ..moves };
-    let upload =
-        Scenario { description: "an upload that is stopped; declines, a loss, resets", ..UPLOAD };
+    let upload = Scenario { transfer: "an upload that is stopped", ..UPLOAD };
     vec![
         Scenario { mover: "server", budget: failures(server_budget), ..upload },
         Scenario { mover: "client", budget: failures(client_budget), ..upload },
         Scenario {
             mover: "each side",
-            description: "an upload that is stopped; declines, GOAWAY",
+            transfer: "an upload that is stopped",
             budget: Budget { goaways: 1, ..both_budget },
             ..upload
         },
         Scenario {
             mover: "client",
-            description: "on an offer, an upload that is stopped; declines, a loss",
+            transfer: "an upload that is stopped",
             budget: Budget { offers: 1, losses: 1, ..client_budget },
             ..upload
         },
         Scenario {
             mover: "server",
-            description: "an upload that is stopped, to a joining connection; declines, a loss",
+            transfer: "an upload that is stopped",
             has_joining_conn: true,
             budget: Budget { losses: 1, ..server_budget },
             ..upload
         },
         Scenario {
             mover: "server",
-            description: "an upload that is stopped; SETTINGS, declines",
+            transfer: "an upload that is stopped",
             window: 2,
             budget: settings,
             ..upload
         },
         Scenario {
             mover: "each side",
-            description: "among 3 connections, an upload that is stopped",
+            transfer: "an upload that is stopped",
             conns: 3,
             upload_units: 1,
             budget: Budget { declines: 0, ..both_budget },

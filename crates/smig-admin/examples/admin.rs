@@ -73,7 +73,7 @@ impl StatsSource for FakeUpstream {
             healthy: true,
             active: 2,
             connections: 4,
-            requests: 1824,
+            attempts: 1824,
             failures: 1,
         });
     }
@@ -113,11 +113,12 @@ async fn main() -> Result<(), BoxError> {
     let admin = admin::start(&AdminSpec { listen }, target)?;
     println!("http://{}/", admin.local_addr());
 
-    let mut no_migration = MigrationConfig::default();
-    no_migration.mode = MigrationMode::Never;
+    // The client moves no stream itself, but follows the server's migrations.
+    let mut passive = MigrationConfig::default();
+    passive.mode = MigrationMode::Never;
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
-        .migration(no_migration)
+        .migration(passive)
         .spares(2)
         .build()?;
     let base_url = format!("http://{}", server.local_addrs()[0]);

@@ -60,7 +60,7 @@ const fn is_logged(event: &ObserverEvent) -> bool {
             decision: PolicyDecision::Stays(StayReason::FewBytesSoFar | StayReason::YoungTunnel),
             ..
         } | ObserverEvent::StreamOpened { .. }
-            | ObserverEvent::StreamEnded { .. }
+            | ObserverEvent::StreamCompleted { .. }
             | ObserverEvent::ConnectionOpened { .. }
             | ObserverEvent::ConnectionClosed { .. }
     )
@@ -90,12 +90,14 @@ fn describe(event: &ObserverEvent) -> Value {
         value
     };
     match event {
-        ObserverEvent::Migrated { from, to, mover, stream, offset, why, .. } => {
-            let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
+        ObserverEvent::Migrated { from, to, mover, stream, transferred_bytes, why, .. } => {
+            let text = format!(
+                "migrated from connection {from} to {to} at {transferred_bytes} bytes: {why}"
+            );
             let mut value = entry_json("migrated", stream, text);
             value["from"] = from.to_string().into();
             value["to"] = to.to_string().into();
-            value["offset"] = (*offset).into();
+            value["offset"] = (*transferred_bytes).into();
             value["by"] = if *mover == Mover::Local { "local" } else { "peer" }.into();
             value
         }

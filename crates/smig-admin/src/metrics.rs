@@ -40,7 +40,7 @@ impl Metrics {
         );
         let latency = requests.latency();
         registry.register_with_unit("request_duration", help, Unit::Seconds, latency);
-        let help = "Body bytes of completed streams";
+        let help = "Body bytes of completed HTTP/2 streams";
         registry.register_with_unit("body", help, Unit::Bytes, requests.body_bytes());
         let help = "Limits reached, by their names";
         registry.register("limit_hits", help, requests.limit_hits());
@@ -96,7 +96,7 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("joins", "Connections that joined a session", stats.connections_joined),
         ("joins_refused", "JOINs refused", stats.joins_refused),
         ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
-        ("streams_completed", "HTTP/2 streams completed", stats.streams_ended),
+        ("streams_completed", "HTTP/2 streams completed", stats.streams_completed),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
         ("migrations_declined", "Migrations declined by the peer", stats.migrations_declined),
         (
@@ -228,10 +228,18 @@ fn encode_upstreams(
             metric("upstream_connections", "Connections open or being established", Gauge, |one| {
                 one.connections
             }),
-            metric("upstream_requests", "Requests sent", Counter, |one| one.requests),
-            metric("upstream_failures", "Requests without a complete response", Counter, |one| {
-                one.failures
-            }),
+            metric(
+                "upstream_requests",
+                "Attempts: each time that a request was given this server, retries included",
+                Counter,
+                |one| one.attempts,
+            ),
+            metric(
+                "upstream_failures",
+                "Failed attempts that count against the server",
+                Counter,
+                |one| one.failures,
+            ),
         ],
     )
 }
@@ -277,7 +285,9 @@ fn encode_tunnel_bytes(
     let (help, unit) = ("Bytes received from and sent to clients", Some(&Unit::Bytes));
     let mut metric = encoder.encode_descriptor("tunnel", help, unit, MetricType::Counter)?;
     for report in reports {
-        for (direction, bytes) in [("received", report.bytes_in), ("sent", report.bytes_out)] {
+        for (direction, bytes) in
+            [("received", report.bytes_from_client), ("sent", report.bytes_to_client)]
+        {
             let labels = TunnelBytesLabels { kind: report.kind, direction };
             ConstCounter::new(bytes).encode(metric.encode_family(&labels)?)?;
         }

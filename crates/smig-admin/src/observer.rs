@@ -97,7 +97,7 @@ impl AdminObserver {
         core::mem::take(&mut *self.small_requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn on_stream_ended(&self, stream: Option<StreamRef>, latency: Duration, bytes: u64) {
+    fn on_stream_completed(&self, stream: Option<StreamRef>, latency: Duration, bytes: u64) {
         let is_small = bytes < SMALL_REQUEST_THRESHOLD_BYTES;
         self.request_metrics.observe_latency(latency, is_small);
         if !is_small || self.reader_count.load(Ordering::Relaxed) == 0 {
@@ -115,9 +115,9 @@ impl Observer for AdminObserver {
     fn on_event(&self, event: &ObserverEvent) {
         self.spans.on_event(event);
         match event {
-            ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
+            ObserverEvent::StreamCompleted { stream, latency, sent, received, .. } => {
                 self.request_metrics.count_body_bytes(*sent, *received);
-                self.on_stream_ended(*stream, *latency, sent + received);
+                self.on_stream_completed(*stream, *latency, sent + received);
             }
             ObserverEvent::StreamOpened { .. } => {}
             logged_event => {

@@ -48,16 +48,18 @@ pub struct UpstreamServerReport {
     pub active: u64,
     /// Connections that are open or being made.
     pub connections: u64,
-    /// Requests since the start.
-    pub requests: u64,
-    /// Of these, the ones without a complete response.
+    /// Attempts since the start: the times that a request was given this server. Retries count again, and so do
+    /// requests for which there was no connection.
+    #[serde(rename = "requests")]
+    pub attempts: u64,
+    /// Of these, the failures that the server is blamed for, as for its ejection.
     pub failures: u64,
 }
 
 /// Tunnels of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelReport {
-    /// How they are opened: `connect`, `upgrade`, `socks`, `port`.
+    /// How they are opened: `connect`, `upgrade` (all to an upstream, also by CONNECT), `socks`, `port`.
     pub kind: &'static str,
     /// Open tunnels.
     pub open: u64,
@@ -66,9 +68,11 @@ pub struct TunnelReport {
     /// Of these, the ones whose stream migrated to another connection.
     pub migrated: u64,
     /// Bytes from clients, including those of open tunnels.
-    pub bytes_in: u64,
+    #[serde(rename = "bytes_in")]
+    pub bytes_from_client: u64,
     /// Bytes to clients.
-    pub bytes_out: u64,
+    #[serde(rename = "bytes_out")]
+    pub bytes_to_client: u64,
     /// Closed tunnels by reason: `completed`; an end failed, `client` or `remote`; `idle_timeout`; `aborted`.
     pub ended: Vec<(&'static str, u64)>,
     /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.

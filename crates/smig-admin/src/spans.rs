@@ -15,7 +15,7 @@ use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, Stre
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use super::telemetry::{Attribute, ExportedSpan, Tracer};
+use super::telemetry::{Attribute, OtelSpan, Tracer};
 
 /// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig::request";
@@ -37,7 +37,7 @@ pub struct RequestSpan {
     /// For subscribers within this process.
     tracing_span: Span,
     /// For the exporter.
-    exported_span: Option<ExportedSpan>,
+    otel_span: Option<OtelSpan>,
     /// The request has a stream. The span ends with it, unless too many spans were open: then with the response's head.
     has_stream: bool,
 }
@@ -208,10 +208,10 @@ impl RequestSpan {
             smig.migrations = Empty,
             error.type = Empty,
         );
-        let exported_span = tracer.map(|tracer| {
+        let otel_span = tracer.map(|tracer| {
             tracer.start_span(attributes.name(), attributes.attributes(), attributes.headers)
         });
-        Self { tracing_span: span, exported_span, has_stream: false }
+        Self { tracing_span: span, otel_span, has_stream: false }
     }
 
     fn track<B>(mut self, request: &Request<B>, open_spans: &OpenSpans) -> Self {
@@ -227,7 +227,7 @@ impl RequestSpan {
     /// Returns whether the span is enabled in this process or exported.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.exported_span.is_some() || !self.tracing_span.is_disabled()
+        self.otel_span.is_some() || !self.tracing_span.is_disabled()
     }
 
     /// Returns whether the request has a stream. The span ends with it, unless too many spans were open: then with
@@ -240,7 +240,7 @@ impl RequestSpan {
     /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
     /// client's fields are left in place.
     pub fn inject(&self, headers: &mut HeaderMap) {
-        if let Some(exported) = &self.exported_span {
+        if let Some(exported) = &self.otel_span {
             exported.inject(headers);
         }
     }
@@ -248,7 +248,7 @@ impl RequestSpan {
     /// Records the upstream of the request.
     pub fn set_upstream(&self, upstream: &str) {
         self.tracing_span.record("smig.upstream", upstream);
-        if let Some(exported) = &self.exported_span {
+        if let Some(exported) = &self.otel_span {
             exported.record(Attribute::new("smig.upstream", upstream.to_owned()));
         }
     }
@@ -277,7 +277,7 @@ impl RequestSpan {
 
     fn record(&self, name: &'static str, value: u64) {
         self.tracing_span.record(name, value);
-        if let Some(exported) = &self.exported_span {
+        if let Some(exported) = &self.otel_span {
             exported.record(Attribute::new(name, i64::try_from(value).unwrap_or(i64::MAX)));
         }
     }
@@ -286,7 +286,7 @@ impl RequestSpan {
     pub fn set_error(&self, error_type: &str) {
         self.tracing_span.record("error.type", error_type);
         self.tracing_span.record("otel.status_code", "ERROR");
-        if let Some(exported) = &self.exported_span {
+        if let Some(exported) = &self.otel_span {
             exported.set_error(error_type);
         }
     }
@@ -339,8 +339,12 @@ impl OpenSpans {
             return;
         }
         match event {
-            ObserverEvent::StreamEnded {
-                stream: Some(stream), sent, received, migrations, ..
+            ObserverEvent::StreamCompleted {
+                stream: Some(stream),
+                sent,
+                received,
+                migrations,
+                ..
             } => {
                 let Some(span) = self.take(*stream) else { return };
                 span.record("http.request.body.size", *received);
@@ -352,13 +356,20 @@ impl OpenSpans {
                     span.set_error("reset");
                 }
             }
-            ObserverEvent::Migrated { stream: Some(stream), from, to, offset, why, .. } => {
+            ObserverEvent::Migrated {
+                stream: Some(stream),
+                from,
+                to,
+                transferred_bytes: offset,
+                why,
+                ..
+            } => {
                 let span = self.lock().get(&(stream.session, stream.stream)).cloned();
                 if let Some(span) = span {
                     span.tracing_span.in_scope(|| {
                         tracing::debug!(target: TARGET, %from, %to, offset, reason = %why, "migrated");
                     });
-                    if let Some(exported_span) = &span.exported_span {
+                    if let Some(otel_span) = &span.otel_span {
                         let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
                         let texts = [("from", from.to_string()), ("to", to.to_string())];
                         let mut attributes: Vec<_> = texts
@@ -367,7 +378,7 @@ impl OpenSpans {
                             .collect();
                         attributes.push(Attribute::new("offset", offset));
                         attributes.push(Attribute::new("reason", why.to_string()));
-                        exported_span.add_event("migrated", attributes);
+                        otel_span.add_event("migrated", attributes);
                     }
                 }
             }

@@ -191,7 +191,7 @@ impl StatsSource for FakeStats {
                 healthy,
                 active: 2,
                 connections: 3,
-                requests: 40,
+                attempts: 40,
                 failures: 5,
             });
         }
@@ -200,8 +200,8 @@ impl StatsSource for FakeStats {
             open: 1,
             opened: 6,
             migrated: 2,
-            bytes_in: 70,
-            bytes_out: 80,
+            bytes_from_client: 70,
+            bytes_to_client: 80,
             ended: vec![("completed", 4), ("client", 1)],
             durations: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
             duration_sum_seconds: 90.5,
@@ -214,7 +214,7 @@ async fn metrics_have_types_units_and_values() {
     let fixture = start_fixture(|target| target.with_stats(Arc::new(FakeStats)));
     fixture.get("/small").await.into_body().collect().await.unwrap();
     // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
-    while fixture.server.stats().streams_ended == 0 {
+    while fixture.server.stats().streams_completed == 0 {
         tokio::task::yield_now().await;
     }
     let (status, metrics) = fixture.get_admin("/metrics").await;

@@ -53,7 +53,8 @@ pub struct GatewaySpec {
     /// Timeout of one connection attempt.
     #[serde(default = "default_connect_timeout", deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// Whether streams may migrate.
+    /// Whether SMig is negotiated with the gateway, so that streams may migrate. Otherwise the connections are plain
+    /// HTTP/2.
     #[serde(default = "default_migrate")]
     pub migrate: bool,
     /// Number of spare connections kept open for migrations.
@@ -185,7 +186,7 @@ impl AgentConfig {
     /// Every fault, in the file's order.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
-        let has_gateway = document.contains("gateway");
+        let has_gateway = document.has_unread("gateway");
         let gateway = document.take::<GatewaySpec>("gateway").map(|section| section.value);
         let listen = document.take::<LocalListeners>("listen");
         let listen = listen.map(|section| section.value).unwrap_or_default();
@@ -274,6 +275,9 @@ mod tests {
         let no_addresses =
             parse("[gateway]\nurl = 'https://a'\n[listen]\nhttp = []\n").unwrap_err();
         assert_eq!(no_addresses, ["3: listen: no addresses; add http, socks or forward"]);
+        let wrong_port = parse("[gateway]\nurl = 'https://a:99999'\n").unwrap_err();
+        assert!(wrong_port[0].contains("2: gateway.url"), "{wrong_port:?}");
+        assert!(wrong_port[0].contains("write a number from 1 to 65535"), "{wrong_port:?}");
         let no_gateway = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
         assert!(no_gateway[0].contains("gateway: no gateway"), "{no_gateway:?}");
         let neither = parse("[listen]\nhttp = []\n").unwrap_err();

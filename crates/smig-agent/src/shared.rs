@@ -44,8 +44,8 @@ impl SharedState {
         span.record_end(Some(outcome.bytes_to_remote), outcome.bytes_to_client, info.as_ref());
         if let Err(error) = outcome.end {
             span.set_error("reset");
-            let (sent, received) = (outcome.bytes_to_remote, outcome.bytes_to_client);
-            tracing::debug!(%error, sent, received, "tunnel failed");
+            let (to_remote, to_client) = (outcome.bytes_to_remote, outcome.bytes_to_client);
+            tracing::debug!(%error, to_remote, to_client, "tunnel failed");
             if error.is_transport() {
                 self.uplink.request_check();
             }

@@ -81,7 +81,8 @@ pub(crate) fn complete_response(
     response(StatusCode::OK, HeaderMap::clone(&representation.headers), body)
 }
 
-/// Returns the response with the complete content of the file, which is not empty; its body has the header fields.
+/// Returns the response with the complete content of the file, which is not empty. Its own header fields are empty: they
+/// are in the body, which shares them with other responses.
 #[inline]
 pub(crate) fn complete_response_with_shared_headers(
     representation: &Representation,

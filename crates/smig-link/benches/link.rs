@@ -27,8 +27,8 @@ fn main() {
     run("constant, drop-tail, 2 x overload", &plain, 2.0);
     run("constant, drop-head, 2 x overload", &with(Qdisc::DropHead), 2.0);
     run("constant, codel, 2 x overload", &with(Qdisc::codel()), 2.0);
-    run("constant, fq, 100 flows", &with(Qdisc::fq_codel()), 1.0);
-    run("constant, fq, 100 flows, 2 x overload", &with(Qdisc::fq_codel()), 2.0);
+    run("constant, fq_codel, 100 flows", &with(Qdisc::fq_codel()), 1.0);
+    run("constant, fq_codel, 100 flows, 2 x overload", &with(Qdisc::fq_codel()), 2.0);
     let normal =
         NormalJitter { deviation: Duration::from_millis(5), redraw_interval: Duration::ZERO };
     let bursts =

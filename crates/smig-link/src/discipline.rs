@@ -11,8 +11,8 @@ use crate::millis;
 
 /// The queue discipline of one direction.
 ///
-/// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq`, or a table with
-/// the parameters of the last two.
+/// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq` (which is `fq_codel`), or a table
+/// with the parameters of the last two.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Qdisc {
     /// First in, first out; a packet that finds the queue full is dropped.

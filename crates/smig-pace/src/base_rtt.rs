@@ -7,7 +7,7 @@ use smig_proto::Instant;
 /// As BBR's min_rtt filter: a minimum lasts ten seconds, in two halves.
 const HALF_WINDOW: Duration = Duration::from_secs(5);
 
-/// Round trips before its end in which it is measured again.
+/// Round trips before a half of the window ends in which bulk drains its queue, so that the next minimum has none of it.
 const PROBE_RTTS: u32 = 3;
 
 /// The minimum of the last five to ten seconds.

@@ -41,7 +41,7 @@ impl UnsentLimit {
 
     /// Takes a delivery rate in bytes per second, of a connection that bulk has for itself or shares, and bulk's bounds
     /// if it has any. Returns the new limit in bytes, if it changes: it follows changes of the rate, not its noise. Where
-    /// bulk is written ahead it follows growth at once, and keeps the highest until half of it is due.
+    /// bulk is written ahead it follows growth beyond a sixteenth, and falls only if less than half is needed.
     pub fn update(
         &mut self,
         delivery_rate: u64,
@@ -62,7 +62,8 @@ impl UnsentLimit {
         let target = u32::try_from(bytes).unwrap_or(u32::MAX);
         let target = target.clamp(least, MAX_BYTES.max(self.usual));
         let current = self.current;
-        // For the same reason it would never be raised if it waited until twice as much is due.
+        // What is written ahead grows in small steps (see AHEAD_FACTOR): a limit that waited for a target of twice its
+        // size would never be raised.
         let highest = match ahead {
             0 => current.saturating_mul(2),
             _ => current.saturating_add(current / AHEAD_STEP_DIVISOR),
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn the_limit_follows_changes_of_the_rate_and_not_its_noise() {
         let mut limit = UnsentLimit::new(16 << 10);
-        assert_eq!(limit.update(RATE, false, None), None, "5 ms are less than the role's");
+        assert_eq!(limit.update(RATE, false, None), None, "4 ms are less than the role's");
         assert_eq!(limit.update(RATE, true, None), None, "not yet twice as much");
         assert_eq!(limit.update(10 * RATE, false, None), Some(50_000));
         assert_eq!(limit.update(19 * RATE, false, None), None);

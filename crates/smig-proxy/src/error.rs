@@ -43,8 +43,9 @@ pub enum ProxyError {
     /// TLS with the server failed.
     #[error("TLS failed: {0}")]
     Tls(TlsError),
-    /// The server did not process the request: it refused the stream, or was shutting down.
-    #[error("the server refused the request: {0}")]
+    /// The server did not process the request: it refused the stream, was shutting down, or had closed the
+    /// connection before anything of the request was written.
+    #[error("the server did not process the request: {0}")]
     Refused(String),
     /// The connection was closed before the response's header section.
     #[error("the connection closed without a response: {0}")]

@@ -55,7 +55,7 @@ impl<'a> Document<'a> {
 
     /// Returns whether the file has a top-level key that was not read yet.
     #[must_use]
-    pub fn contains(&self, key: &str) -> bool {
+    pub fn has_unread(&self, key: &str) -> bool {
         self.unread_keys.contains_key(key)
     }
 

@@ -1,4 +1,4 @@
-//! The server's application: downloads, uploads, small objects, each checked on this side as well.
+//! The server's application: downloads, uploads, small objects. Uploads are checked on this side as well.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -43,9 +43,8 @@ pub enum Exclusion {
     Disallowed,
     /// The request failed.
     Failed,
-    /// Malformed input.
-    #[serde(rename = "damaged")]
-    Malformed,
+    /// Damaged input.
+    Damaged,
 }
 
 impl Exclusion {
@@ -61,7 +60,7 @@ impl Exclusion {
             Self::Repeated => "repeated",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Failed => "failed",
-            Self::Malformed => "damaged",
+            Self::Damaged => "damaged",
         }
     }
 }

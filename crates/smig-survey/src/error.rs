@@ -25,9 +25,9 @@ pub enum SurveyError {
         /// The error of the operating system.
         cause: io::Error,
     },
-    /// Malformed input.
+    /// Damaged input.
     #[error(transparent)]
-    Malformed(#[from] MalformedInput),
+    Damaged(#[from] DamagedInput),
     /// A results file that this crawl cannot use.
     #[error("{}: {reason}", path.display())]
     UnusableResults {
@@ -44,10 +44,10 @@ pub enum SurveyError {
     Client(String),
 }
 
-/// A malformed part of the input.
+/// A damaged part of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{name}: {location}: {reason}")]
-pub struct MalformedInput {
+pub struct DamagedInput {
     /// The file, as the user named it.
     pub name: String,
     /// The line or the entry in the file.
@@ -56,22 +56,22 @@ pub struct MalformedInput {
     pub reason: String,
 }
 
-/// What to do on malformed input.
+/// What to do on damaged input.
 #[expect(missing_debug_implementations, reason = "a closure has no Debug")]
-pub enum OnMalformed<'a> {
+pub enum OnDamaged<'a> {
     /// Stop counting.
     Stop,
     /// Exclude the part, count it as excluded, and pass it to the callback.
-    Skip(&'a mut dyn FnMut(&MalformedInput)),
+    Skip(&'a mut dyn FnMut(&DamagedInput)),
 }
 
-impl OnMalformed<'_> {
-    /// Passes malformed input to the callback, or returns it as an error.
-    pub(super) fn report(&mut self, malformed: MalformedInput) -> Result<(), SurveyError> {
+impl OnDamaged<'_> {
+    /// Passes damaged input to the callback, or returns it as an error.
+    pub(super) fn report(&mut self, damaged: DamagedInput) -> Result<(), SurveyError> {
         match self {
-            Self::Stop => Err(malformed.into()),
+            Self::Stop => Err(damaged.into()),
             Self::Skip(callback) => {
-                callback(&malformed);
+                callback(&damaged);
                 Ok(())
             }
         }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::counts::{Exclusion, SurveyCounts};
-use super::error::{MalformedInput, OnMalformed, SurveyError};
+use super::error::{DamagedInput, OnDamaged, SurveyError};
 use super::har::{Response, SizeRule, shorten, skip_byte_order_mark};
 use super::site::{Site, canonicalize};
 
@@ -30,35 +30,35 @@ const NESTED_COLUMNS: [&str; 2] = ["summary", "payload"];
 /// other input CSV.
 ///
 /// # Errors
-/// When the input cannot be read, or a row is malformed and `on_malformed` is
-/// [`OnMalformed::Stop`], with its line.
+/// When the input cannot be read, or a row is damaged and `on_damaged` is
+/// [`OnDamaged::Stop`], with its line.
 pub fn read_export(
     input: impl Read,
     name: &str,
     counts: &mut SurveyCounts,
-    mut on_malformed: OnMalformed<'_>,
+    mut on_damaged: OnDamaged<'_>,
 ) -> Result<(), SurveyError> {
     let mut reader = BufReader::with_capacity(1 << 16, input);
-    let mut export = ExportReader { name, counts, on_malformed: &mut on_malformed };
+    let mut export = ExportReader { name, counts, on_damaged: &mut on_damaged };
     skip_byte_order_mark(&mut reader).map_err(|cause| export.read_error(cause))?;
     let first = reader.fill_buf().map_err(|cause| export.read_error(cause))?;
     match first.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => export.read_json_lines(reader),
         Some(b'[') => Err(export
-            .malformed_input(
+            .damaged_input(
                 1,
                 "a JSON array; one row per line is required: convert it with jq -c '.[]'",
             )
             .into()),
         Some(_) => export.read_csv(reader),
-        None => Err(export.malformed_input(1, "the file is empty; is the export complete?").into()),
+        None => Err(export.damaged_input(1, "the file is empty; is the export complete?").into()),
     }
 }
 
 struct ExportReader<'a, 'b> {
     name: &'a str,
     counts: &'a mut SurveyCounts,
-    on_malformed: &'a mut OnMalformed<'b>,
+    on_damaged: &'a mut OnDamaged<'b>,
 }
 
 impl ExportReader<'_, '_> {
@@ -66,9 +66,9 @@ impl ExportReader<'_, '_> {
         SurveyError::Read { name: self.name.to_owned(), cause }
     }
 
-    fn malformed_input(&self, line: u64, reason: impl Into<String>) -> MalformedInput {
+    fn damaged_input(&self, line: u64, reason: impl Into<String>) -> DamagedInput {
         let location = format!("line {line}");
-        MalformedInput { name: self.name.to_owned(), location, reason: reason.into() }
+        DamagedInput { name: self.name.to_owned(), location, reason: reason.into() }
     }
 
     fn read_json_lines(&mut self, mut reader: impl BufRead) -> Result<(), SurveyError> {
@@ -84,7 +84,7 @@ impl ExportReader<'_, '_> {
                 break;
             }
             if read_bytes as u64 == MAX_ROW_BYTES && text.last() != Some(&b'\n') {
-                return Err(self.malformed_input(line, row_too_long_message()).into());
+                return Err(self.damaged_input(line, row_too_long_message()).into());
             }
             if text.trim_ascii().is_empty() {
                 continue;
@@ -129,14 +129,14 @@ impl ExportReader<'_, '_> {
     fn csv_error(&self, line: u64, error: csv::Error) -> SurveyError {
         match error.into_kind() {
             csv::ErrorKind::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge => {
-                self.malformed_input(line, row_too_long_message()).into()
+                self.damaged_input(line, row_too_long_message()).into()
             }
             csv::ErrorKind::Io(cause) => self.read_error(cause),
-            _ => self.malformed_input(line, "not UTF-8; is the file still compressed?").into(),
+            _ => self.damaged_input(line, "not UTF-8; is the file still compressed?").into(),
         }
     }
 
-    fn check_header(&self, header: &csv::StringRecord) -> Result<(), MalformedInput> {
+    fn check_header(&self, header: &csv::StringRecord) -> Result<(), DamagedInput> {
         let has = |columns: &[&str]| {
             columns.iter().any(|column| header.iter().any(|name| is_named(name, column)))
         };
@@ -151,7 +151,7 @@ impl ExportReader<'_, '_> {
         };
         let columns: Vec<_> = header.iter().map(shorten).take(12).collect();
         let columns = columns.join(", ");
-        Err(self.malformed_input(
+        Err(self.damaged_input(
             1,
             format!("the header has no column {missing_column}; it has: {columns}"),
         ))
@@ -161,9 +161,9 @@ impl ExportReader<'_, '_> {
         match row {
             Ok(row) => row.add_to(self.counts),
             Err(why) => {
-                let malformed = self.malformed_input(line, why);
-                self.on_malformed.report(malformed)?;
-                self.counts.exclude(Exclusion::Malformed);
+                let damaged = self.damaged_input(line, why);
+                self.on_damaged.report(damaged)?;
+                self.counts.exclude(Exclusion::Damaged);
             }
         }
         Ok(())

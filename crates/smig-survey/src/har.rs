@@ -9,7 +9,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::counts::{Exclusion, SurveyCounts};
-use super::error::{MalformedInput, SurveyError};
+use super::error::{DamagedInput, SurveyError};
 use super::site::{Site, canonicalize};
 
 /// Maximum number of redirects that lead to a landing page.
@@ -152,7 +152,7 @@ pub fn read_har(
     let har = parse(input, name)?;
     let mut urls = Vec::with_capacity(har.log.entries.len());
     for (number, entry) in har.log.entries.iter().enumerate() {
-        let url = Url::parse(&entry.request.url).map_err(|error| MalformedInput {
+        let url = Url::parse(&entry.request.url).map_err(|error| DamagedInput {
             name: name.to_owned(),
             location: format!("log.entries[{number}].request.url"),
             reason: format!("\"{}\" is not a URL: {error}", shorten(&entry.request.url)),
@@ -181,9 +181,9 @@ fn parse(input: impl Read, name: &str) -> Result<Har, SurveyError> {
         }
         let location = format!("line {}, {path}", cause.line());
         let reason = format!("{cause}; a HAR 1.2 file is expected");
-        MalformedInput { name: name.to_owned(), location, reason }.into()
+        DamagedInput { name: name.to_owned(), location, reason }.into()
     })?;
-    json.end().map_err(|error| MalformedInput {
+    json.end().map_err(|error| DamagedInput {
         name: name.to_owned(),
         location: format!("line {}", error.line()),
         reason: "data after the HAR; a file holds one HAR".into(),

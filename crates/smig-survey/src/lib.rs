@@ -21,7 +21,7 @@ mod sizes;
 mod table;
 
 pub use counts::{Exclusion, LargestObject, SurveyCounts};
-pub use error::{MalformedInput, OnMalformed, SurveyError};
+pub use error::{DamagedInput, OnDamaged, SurveyError};
 pub use export::read_export;
 pub use har::{SizeRule, read_har};
 pub use site::{Site, canonicalize};

@@ -80,7 +80,7 @@ fn a_decoded_section_has_at_most_64_kilobytes() {
     peer.send(C1, raw(kind::HEADERS, flags, 3, bomb(4_000, 10)));
     assert!(try_take_request(&mut peer), "44 kilobytes are fine");
     peer.send(C1, raw(kind::HEADERS, flags, 5, bomb(4_000, 20)));
-    assert_eq!(peer.take_limit_hit(), "header section size");
+    assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
     assert!(!try_take_request(&mut peer));
     // The user gets a 431 (RFC 6585); the rest of the request is not needed.
     peer.expect(C1, headers(5).status(431).end());
@@ -116,7 +116,7 @@ fn a_section_has_at_most_128_fields() {
         peer.send(C1, head_with_fields(125, name).end());
         peer.expect(C1, headers(3).status(431).end());
         peer.expect(C1, reset(3, ErrorCode::NoError));
-        assert_eq!(peer.take_limit_hit(), "header section size");
+        assert_eq!(peer.take_limit_hit(), "header section with more fields than allowed");
     }
 }
 
@@ -129,7 +129,7 @@ fn trailers_and_responses_are_bounded_too() {
     let trailers = (0..6).fold(headers(1), |head, n| head.field(format!("x{n}"), "v"));
     peer.send(C1, trailers.end());
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
-    assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
+    assert_eq!(peer.take_limit_hit(), "header section with more fields than allowed");
     peer.take_error(key);
     let mut peer = Peer::connected_to_client(Config { limits: config.limits, ..Config::client() });
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -137,7 +137,7 @@ fn trailers_and_responses_are_bounded_too() {
     let large = (0..6).fold(headers(1).status(200), |head, n| head.field(format!("x{n}"), "v"));
     peer.send(C1, large);
     peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
-    assert_eq!(peer.take_limit_hit(), "header section larger than allowed");
+    assert_eq!(peer.take_limit_hit(), "header section with more fields than allowed");
     peer.take_error(key);
     peer.expect_not_failed(other_key);
 }

@@ -1,8 +1,8 @@
-//! Verifies that the checks of the random sequences detect a fault: one frame of a correct run is corrupted.
+//! Verifies that the checks of the random sequences detect a fault: one frame of a correct run is lost or altered.
 
 use smig_testkit::mesh::{FaultInjection, replay, replay_with_fault, sequence_from_seed};
 
-/// Corrupts one frame in each of many random sequences. Returns the percentage detected, of those in which
+/// Loses or alters one frame in each of many random sequences. Returns the percentage detected, of those in which
 /// the fault took effect.
 fn percent_detected(make_injection: fn(u32) -> FaultInjection) -> u32 {
     let (mut injected_count, mut detected_count) = (0, 0);

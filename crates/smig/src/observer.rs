@@ -47,7 +47,7 @@ pub enum ObserverEvent {
     },
     /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
     /// the whole response arrived, and the request was sent or is abandoned. Not reported over HTTP/1.1.
-    StreamEnded {
+    StreamCompleted {
         /// The stream on its last connection; `None` if that was closed before.
         stream: Option<StreamRef>,
         /// Time since it was opened.
@@ -85,8 +85,8 @@ pub enum ObserverEvent {
         addrs: Option<ConnectionAddrs>,
         /// The stream.
         stream: Option<StreamRef>,
-        /// Bytes of body, both directions together, before the migration.
-        offset: u64,
+        /// Bytes of body, both directions together, that it had transferred before.
+        transferred_bytes: u64,
         /// The cause.
         why: MigrationCause,
     },
@@ -141,7 +141,7 @@ pub enum ObserverEvent {
 ///
 /// impl Observer for Bytes {
 ///     fn on_event(&self, event: &ObserverEvent) {
-///         if let ObserverEvent::StreamEnded { sent, migrations, .. } = event {
+///         if let ObserverEvent::StreamCompleted { sent, migrations, .. } = event {
 ///             let count = if *migrations > 0 { &self.migrated } else { &self.stayed };
 ///             count.fetch_add(*sent, Ordering::Relaxed);
 ///         }
@@ -170,7 +170,7 @@ pub struct Stats {
     pub connections_joined: u64,
     pub joins_refused: u64,
     pub streams_opened: u64,
-    pub streams_ended: u64,
+    pub streams_completed: u64,
     pub streams_reset: u64,
     pub policy_decisions: u64,
     pub migrations: u64,
@@ -194,7 +194,7 @@ enum CounterId {
     Joined,
     JoinRefused,
     StreamOpened,
-    StreamEnded,
+    StreamCompleted,
     StreamReset,
     PolicyDecided,
     Migrated,
@@ -220,7 +220,7 @@ impl CounterId {
             ObserverEvent::Joined { .. } => Self::Joined,
             ObserverEvent::JoinRefused { .. } => Self::JoinRefused,
             ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
-            ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
+            ObserverEvent::StreamCompleted { .. } => Self::StreamCompleted,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
             ObserverEvent::PolicyDecided { .. } => Self::PolicyDecided,
             ObserverEvent::Migrated { .. } => Self::Migrated,
@@ -234,7 +234,7 @@ impl CounterId {
     }
 }
 
-/// More than this many threads share the counts of a place.
+/// Number of places for counts; if there are more threads, some share one.
 const COUNT_PLACES: usize = 64;
 
 /// The counts of the events of one thread, in cache lines of their own: two of them are counted for each request, and
@@ -243,7 +243,7 @@ const COUNT_PLACES: usize = 64;
 #[repr(align(128))]
 struct ThreadCounts([AtomicU64; COUNTER_COUNT]);
 
-/// Returns the number of this thread's place in [`Counters`].
+/// Returns the number of this thread's place in [`EventSink`].
 fn count_place() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -254,24 +254,24 @@ fn count_place() -> usize {
 }
 
 /// Counts events, and passes them on to the application's observer.
-pub(crate) struct Counters {
+pub(crate) struct EventSink {
     counts: Box<[ThreadCounts]>,
     observer: Option<Arc<dyn Observer>>,
 }
 
-impl std::fmt::Debug for Counters {
+impl std::fmt::Debug for EventSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.stats().fmt(f)
     }
 }
 
-impl Default for Counters {
+impl Default for EventSink {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
-impl Counters {
+impl EventSink {
     pub(crate) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
         let counts = std::iter::repeat_with(ThreadCounts::default).take(COUNT_PLACES).collect();
         Self { counts, observer }
@@ -296,8 +296,8 @@ impl Counters {
     }
 
     /// Counts a completed stream, where there is no observer.
-    pub(crate) fn count_stream_end(&self) {
-        self.count(CounterId::StreamEnded);
+    pub(crate) fn count_stream_completion(&self) {
+        self.count(CounterId::StreamCompleted);
     }
 
     /// Returns whether there is an observer. It needs the time at which a stream has really completed.
@@ -324,7 +324,7 @@ impl Counters {
             connections_joined: count(CounterId::Joined),
             joins_refused: count(CounterId::JoinRefused),
             streams_opened: count(CounterId::StreamOpened),
-            streams_ended: count(CounterId::StreamEnded),
+            streams_completed: count(CounterId::StreamCompleted),
             streams_reset: count(CounterId::StreamReset),
             policy_decisions: count(CounterId::PolicyDecided),
             migrations: count(CounterId::Migrated),
@@ -345,17 +345,17 @@ mod tests {
 
     #[test]
     fn the_counts_of_all_threads_are_summed() {
-        let counters = Counters::new(None);
+        let sink = EventSink::new(None);
         std::thread::scope(|scope| {
             for _ in 0..COUNT_PLACES + 2 {
                 scope.spawn(|| {
-                    counters.count_stream_end();
-                    counters.on_event(&ObserverEvent::Panicked);
+                    sink.count_stream_completion();
+                    sink.on_event(&ObserverEvent::Panicked);
                 });
             }
         });
-        let stats = counters.stats();
+        let stats = sink.stats();
         let threads = COUNT_PLACES as u64 + 2;
-        assert_eq!((stats.streams_ended, stats.panics), (threads, threads));
+        assert_eq!((stats.streams_completed, stats.panics), (threads, threads));
     }
 }

@@ -110,7 +110,7 @@ impl Endpoint {
             return;
         }
         let keeps_result =
-            self.open_migration.is_none() || !self.omits(Omission::StopFailsMigration); // SMIG-8.20/stop-crosses
+            self.open_migration.is_none() || !self.omits(Omission::CrossingStopFailsStream); // SMIG-8.20/stop-crosses
         if (at == self.addr || self.is_destination(at)) && self.recv.has_ended && keeps_result {
             self.send.has_ended = true;
             self.state = StreamState::Complete;

@@ -311,6 +311,7 @@ impl Endpoint {
         self.fault.get_or_insert(fault);
     }
 
+    /// Returns whether this endpoint's own open migration moves the stream to this address.
     fn is_destination(&self, at: StreamAddr) -> bool {
         self.open_migration.as_ref().is_some_and(|open| open.to == at)
     }

@@ -7,7 +7,7 @@ use crate::omission::Omission;
 use crate::scenario::EndAt;
 
 impl Endpoint {
-    /// Returns the carrier on which data may be sent now, if any.
+    /// Returns the address on which data may be sent now, if any.
     fn data_addr(&self) -> Option<StreamAddr> {
         let Some(open) = &self.open_migration else { return Some(self.addr) };
         // SMIG-5.6/client-holds
@@ -16,7 +16,7 @@ impl Endpoint {
         (!waits_for_answer && self.can_reach(open.to)).then_some(open.to)
     }
 
-    /// Returns whether frames on this carrier can still be processed (SMIG-8.9/c2-ends-early,
+    /// Returns whether frames on this address can still be processed (SMIG-8.9/c2-ends-early,
     /// SMIG-8.17/goaway-excludes-s2).
     fn can_reach(&self, at: StreamAddr) -> bool {
         let view = self.view(at.conn);

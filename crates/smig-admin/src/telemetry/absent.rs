@@ -16,9 +16,9 @@ pub enum Telemetry {}
 #[derive(Clone, Debug)]
 pub enum Tracer {}
 
-/// An exported span; this build has none.
+/// An OpenTelemetry span; this build has none.
 #[derive(Clone, Debug)]
-pub(crate) enum ExportedSpan {}
+pub(crate) enum OtelSpan {}
 
 impl Telemetry {
     /// Fails: this build exports nothing.
@@ -54,12 +54,12 @@ impl Tracer {
         _: String,
         _: Vec<Attribute>,
         _: Option<&HeaderMap>,
-    ) -> ExportedSpan {
+    ) -> OtelSpan {
         match *self {}
     }
 }
 
-impl ExportedSpan {
+impl OtelSpan {
     pub(crate) fn record(&self, _: Attribute) {
         match *self {}
     }

@@ -19,9 +19,9 @@ pub use otlp::{Telemetry, Tracer};
 pub use spec::TelemetrySpec;
 
 #[cfg(not(feature = "opentelemetry"))]
-pub(crate) use absent::ExportedSpan;
+pub(crate) use absent::OtelSpan;
 #[cfg(feature = "opentelemetry")]
-pub(crate) use otlp::ExportedSpan;
+pub(crate) use otlp::OtelSpan;
 
 /// Timeout of the last batch at shutdown.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);

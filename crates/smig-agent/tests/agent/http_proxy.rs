@@ -106,7 +106,7 @@ async fn refusals_of_the_gateway_have_a_status_and_a_text() {
 }
 
 #[tokio::test]
-async fn a_gateway_without_migration_works() {
+async fn an_agent_without_migration_works() {
     let gateway = Gateway::start(spec());
     let config = Config { smig: None, ..agent::engine_config() };
     let client = gateway.client_builder().engine(config);

@@ -66,8 +66,6 @@ pub enum Shape {
     Rug(Vec<f64>),
     /// Horizontal strokes: medians in boxes.
     Levels(Vec<Level>),
-    /// A closed, filled polygon: densities.
-    Outline(Tint, Vec<(f64, f64)>),
     /// Text, centred above its position: the values of bars.
     Labels(Vec<Label>),
 }

@@ -54,10 +54,6 @@ pub(super) fn draw_shape(
         Shape::Area(tint, ranges) => draw_area(out, colour, *tint, ranges, to_position),
         Shape::Whiskers(ranges) => draw_whiskers(out, colour, ranges, to_position),
         Shape::Levels(levels) => draw_levels(out, colour, levels, to_position),
-        Shape::Outline(tint, points) => {
-            let points = points.iter().map(|(x, y)| to_position(*x, *y));
-            draw_outline(out, colour, *tint, points);
-        }
         Shape::Labels(labels) => {
             for Label { x, y, text } in labels {
                 let (x, y) = to_position(*x, *y);
@@ -210,9 +206,7 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
             let tint = bars.first().map_or(Tint::Full, |bar| bar.tint);
             draw_rect_swatch(out, layer.colour, tint, x, y);
         }
-        Shape::Area(tint, _) | Shape::Outline(tint, _) => {
-            draw_rect_swatch(out, layer.colour, *tint, x, y)
-        }
+        Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, *tint, x, y),
         // Text needs no symbol.
         Shape::Labels(_) => {}
         Shape::Whiskers(_) => {

@@ -17,8 +17,8 @@ use smig_survey::crawl::{
     VisitOutcome, WalkLimits,
 };
 use smig_survey::{
-    DataSource, MalformedInput, OnMalformed, SizeRule, SurveyCounts, SurveyError, Table,
-    read_export, read_har,
+    DamagedInput, DataSource, OnDamaged, SizeRule, SurveyCounts, SurveyError, Table, read_export,
+    read_har,
 };
 
 use crate::exit::{CliError, Exit};
@@ -181,7 +181,7 @@ fn count_har_files(args: &HarArgs) -> Result<()> {
     let (mut counts, mut damaged_files) = (SurveyCounts::default(), 0);
     for path in &args.files {
         match read_har(open(path)?, &path.display().to_string(), rule, &mut counts) {
-            Err(SurveyError::Malformed(damage)) if args.skip_damaged => {
+            Err(SurveyError::Damaged(damage)) if args.skip_damaged => {
                 print_skipped(&bar, &damage);
                 damaged_files += 1;
             }
@@ -211,10 +211,10 @@ fn count_exports(args: &ExportArgs) -> Result<()> {
             "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
         };
         let bar = progress_bar(bytes, template);
-        let mut report = |damage: &MalformedInput| print_skipped(&bar, damage);
-        let on_malformed =
-            if args.skip_damaged { OnMalformed::Skip(&mut report) } else { OnMalformed::Stop };
-        let result = read_export(bar.wrap_read(file), &name, &mut counts, on_malformed);
+        let mut report = |damage: &DamagedInput| print_skipped(&bar, damage);
+        let on_damaged =
+            if args.skip_damaged { OnDamaged::Skip(&mut report) } else { OnDamaged::Stop };
+        let result = read_export(bar.wrap_read(file), &name, &mut counts, on_damaged);
         bar.finish_and_clear();
         result.map_err(to_cli_error)?;
     }
@@ -343,7 +343,7 @@ fn progress_bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
-fn print_skipped(bar: &ProgressBar, input: &MalformedInput) {
+fn print_skipped(bar: &ProgressBar, input: &DamagedInput) {
     bar.suspend(|| stderr::print_line(&format!("{} {input}", paint::error("skipped:"))));
 }
 

@@ -59,7 +59,9 @@ Each frame takes flags=0xFF and length=N, which override the correct values.
   expect ...                              the same, but it must be the next frame
   wait end, expect end                    the peer closes the connection
   expect silence 200ms                    nothing arrives
-  sleep 100ms        finish (close the sending side)        close
+  sleep 100ms
+  finish                                  closes the sending side; the peer's frames are still read
+  close                                   closes the connection
 
 Examples:
   smig probe localhost:8443

@@ -25,7 +25,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 #[derive(Debug)]
 pub(super) enum ProbeEvent {
     Frame(Frame),
-    /// The peer closed the connection; holds the error's text if it did not close cleanly.
+    /// The connection is closed; holds the error's text if the peer did not close it cleanly.
     End(Option<String>),
     /// Nothing arrived before the deadline.
     Silence,
@@ -54,7 +54,8 @@ impl ClientAcceptor {
 
 /// One connection.
 pub(super) struct Peer {
-    stream: Box<dyn ByteStream>,
+    /// `None` after [`Self::close`].
+    stream: Option<Box<dyn ByteStream>>,
     /// Description of the peer, for messages.
     pub(super) description: String,
     buffer: Vec<u8>,
@@ -139,7 +140,7 @@ impl Peer {
 
     fn new(stream: Box<dyn ByteStream>, about: String, preface: Preface) -> Self {
         Self {
-            stream,
+            stream: Some(stream),
             description: about,
             buffer: Vec::new(),
             preface,
@@ -150,13 +151,24 @@ impl Peer {
     }
 
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await?;
-        self.stream.flush().await
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        stream.write_all(bytes).await?;
+        stream.flush().await
     }
 
-    /// Closes the sending direction (TLS: close_notify; TCP: FIN).
+    /// Closes the sending side (TLS: close_notify; TCP: FIN).
     pub(super) async fn finish(&mut self) -> io::Result<()> {
-        self.stream.shutdown().await
+        match &mut self.stream {
+            Some(stream) => stream.shutdown().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the connection: the sending side first, and then the socket.
+    pub(super) async fn close(&mut self) -> io::Result<()> {
+        let result = self.finish().await;
+        self.stream = None;
+        result
     }
 
     /// Returns the next frame, the end of the connection, or silence until `deadline`.
@@ -171,8 +183,9 @@ impl Peer {
             if let Some(end) = &self.end {
                 return Ok(ProbeEvent::End(end.clone()));
             }
+            let Some(stream) = &mut self.stream else { return Ok(ProbeEvent::End(None)) };
             let mut chunk = [0; 16_384];
-            match timeout_at(deadline, self.stream.read(&mut chunk)).await {
+            match timeout_at(deadline, stream.read(&mut chunk)).await {
                 Err(_) => return Ok(ProbeEvent::Silence),
                 Ok(Ok(0)) => self.end = Some(self.incomplete_frame()),
                 Ok(Ok(read)) => self.buffer.extend(chunk.get(..read).unwrap_or_default()),

@@ -42,12 +42,16 @@ pub(super) struct ScriptRunner {
     peer: Peer,
     options: RunOptions,
     started_at: Instant,
+    /// The script has closed the sending side.
+    is_finished: bool,
+    /// Either side has closed the connection.
     is_ended: bool,
 }
 
 impl ScriptRunner {
     pub(super) fn new(peer: Peer, options: RunOptions) -> Result<Self, CliError> {
-        let runner = Self { peer, options, started_at: Instant::now(), is_ended: false };
+        let runner =
+            Self { peer, options, started_at: Instant::now(), is_finished: false, is_ended: false };
         runner.print_event(
             "=",
             &runner.peer.description.clone(),
@@ -116,11 +120,12 @@ impl ScriptRunner {
             Action::Finish => {
                 self.print_event(">", "finish", json!({ "line": step.line, "sent": "finish" }))?;
                 let _ = self.peer.finish().await;
+                self.is_finished = true;
                 Ok(())
             }
             Action::Close => {
                 self.print_event(">", "close", json!({ "line": step.line, "sent": "close" }))?;
-                let _ = self.peer.finish().await;
+                let _ = self.peer.close().await;
                 self.is_ended = true;
                 Ok(())
             }
@@ -200,7 +205,7 @@ impl ScriptRunner {
 
     async fn acknowledge(&mut self, frame: &Frame) -> Result<(), CliError> {
         let needs_ack = matches!(frame.kind, SETTINGS | PING) && frame.flags & ACK == 0;
-        if self.options.auto_reply == AutoReply::Off || !needs_ack {
+        if self.options.auto_reply == AutoReply::Off || !needs_ack || self.is_finished {
             return Ok(());
         }
         let payload = if frame.kind == PING { frame.payload.clone() } else { Vec::new() };

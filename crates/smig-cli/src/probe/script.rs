@@ -23,9 +23,9 @@ pub(super) enum Action {
     Wait(Expectation),
     /// The next frame must match.
     Expect(Expectation),
-    /// Closes the sending direction.
+    /// Closes the sending side; the peer may go on.
     Finish,
-    /// Closes the connection.
+    /// Closes the connection: nothing can be received either.
     Close,
 }
 
@@ -55,15 +55,19 @@ pub(super) struct FramePattern {
 /// Parses a script.
 ///
 /// # Errors
-/// Every line that cannot be parsed: `NAME:LINE: why`.
+/// Every line that cannot be parsed, or that needs what an earlier line has closed: `NAME:LINE: why`.
 pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
-    let mut steps = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     let mut faults = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line_number = number + 1;
         let action_result = tokenizer::tokenize(line).and_then(|words| match words.split_first() {
             None => Ok(None),
-            Some((command, rest)) => parse_action(command, rest).map(Some),
+            Some((command, rest)) => {
+                let action = parse_action(command, rest)?;
+                check_open(&steps, &action)?;
+                Ok(Some(action))
+            }
         });
         match action_result {
             Ok(None) => {}
@@ -75,6 +79,33 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
         }
     }
     if faults.is_empty() { Ok(steps) } else { Err(faults.join("\n")) }
+}
+
+/// Checks that no earlier step has closed what `action` needs.
+fn check_open(earlier: &[Step], action: &Action) -> Result<(), String> {
+    let (sends, receives) = match action {
+        Action::Send(_) | Action::Finish => (true, false),
+        Action::Wait(_) | Action::Expect(_) => (false, true),
+        Action::Sleep(_) | Action::Close => (false, false),
+    };
+    for step in earlier {
+        let line = step.line;
+        match step.action {
+            Action::Close if sends || receives => {
+                return Err(format!("this script has closed the connection, in line {line}"));
+            }
+            Action::Finish if sends => {
+                return Err(format!("this script has closed the sending side, in line {line}"));
+            }
+            Action::Close
+            | Action::Finish
+            | Action::Send(_)
+            | Action::Sleep(_)
+            | Action::Wait(_)
+            | Action::Expect(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn parse_action(command: &Token, rest: &[Token]) -> Result<Action, String> {
@@ -168,6 +199,22 @@ mod tests {
         assert_eq!(lines[0], "s:3: expected a time, such as 100ms");
         assert!(lines[1].starts_with("s:4: unknown command \"bogus\""), "{error}");
         assert!(lines[2].starts_with("s:5: unknown frame type \"nothing-known\""), "{error}");
+    }
+
+    #[test]
+    fn nothing_needs_what_the_script_has_closed() {
+        for (script, fault) in [
+            ("finish\nping", "s:2: this script has closed the sending side, in line 1"),
+            ("finish\n\nfinish", "s:3: this script has closed the sending side, in line 1"),
+            ("close\nraw 00", "s:2: this script has closed the connection, in line 1"),
+            ("ping\nclose\nwait end", "s:3: this script has closed the connection, in line 2"),
+            ("close\nexpect any", "s:2: this script has closed the connection, in line 1"),
+        ] {
+            assert_eq!(parse("s", script).unwrap_err(), fault);
+        }
+        for script in ["finish\nwait end\nsleep 1ms\nclose", "close\nsleep 1ms\nclose"] {
+            parse("s", script).unwrap();
+        }
     }
 
     #[test]

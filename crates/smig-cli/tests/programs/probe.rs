@@ -1,7 +1,8 @@
 //! `smig probe` against `smig serve`, and against `smig get`.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
 
 use crate::support::{Sandbox, assert_exit, find_line, text};
 
@@ -122,6 +123,37 @@ fn invalid_scripts_and_unmet_expectations_have_exit_codes() {
         text(&unmet.stderr)
     );
     assert_exit(&sandbox.run(&["probe", "localhost"]), 2);
+}
+
+/// Starts a server of cleartext for one client, with these lines, and connects to it. The client has sent its preface
+/// and SETTINGS, and has received the end of what the probe sends.
+fn half_closed_client(sandbox: &Sandbox, lines: &[&str]) -> (Child, TcpStream) {
+    let mut args = vec!["probe", "--listen", "127.0.0.1:0", "--cleartext", "--raw"];
+    args.extend(lines.iter().flat_map(|line| ["-e", line]));
+    let mut probe =
+        sandbox.smig(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(probe.stderr.take().unwrap()).lines();
+    let line = find_line(&mut stderr, "listening on ");
+    let mut client = TcpStream::connect(line.rsplit_once('/').unwrap().1).unwrap();
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    (probe, client)
+}
+
+#[test]
+fn finish_closes_one_direction_and_close_both() {
+    let sandbox = Sandbox::new();
+    let script = ["wait settings", "finish", "wait ping"];
+    let (mut probe, mut client) = half_closed_client(&sandbox, &script);
+    client.write_all(b"\0\0\x08\x06\0\0\0\0\x0012345678").unwrap();
+    assert_eq!(probe.wait().unwrap().code(), Some(0));
+
+    let script = ["wait settings", "close", "sleep 30s"];
+    let (mut probe, mut client) = half_closed_client(&sandbox, &script);
+    while client.write_all(b"x").is_ok() {}
+    assert!(probe.try_wait().unwrap().is_none(), "the socket closed only when the probe ended");
+    probe.kill().unwrap();
+    probe.wait().unwrap();
 }
 
 #[test]

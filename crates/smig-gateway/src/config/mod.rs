@@ -126,7 +126,7 @@ impl Config {
             source: Some(ConfigText { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
-        if document.contains("forward_proxy") {
+        if document.has_unread("forward_proxy") {
             raise_defaults_for_agents(&mut config.server.engine);
         }
         document.read_sections(&SCHEMA, &mut config.server);

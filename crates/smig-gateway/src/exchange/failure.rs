@@ -33,7 +33,7 @@ fn log_failure(failure: &ProxyError, upstream: &str, client: SocketAddr) {
         // Clients must neither fill the operator's log nor hide failures of servers in it.
         tracing::debug!(upstream, %client, %failure, "request rejected");
     } else {
-        throttled!(warn, "no response", upstream, %client, %failure, "no response");
+        throttled!(warn, "exchange failed", upstream, %client, %failure, "exchange failed");
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_of_servers_are_logged_as_warnings() {
+    fn failures_caused_by_clients_are_not_warnings() {
         let levels = Levels::default();
         let client = "192.0.2.1:1".parse().unwrap();
         tracing::subscriber::with_default(

@@ -219,10 +219,11 @@ async fn run_tunnel<A: TunnelEndpoint, B: TunnelEndpoint>(
     target: HostPort,
 ) {
     let outcome = tunnel.run(downstream, remote, idle_timeout).await;
-    let (user, sent, received) = (&permit.user, outcome.bytes_to_remote, outcome.bytes_to_client);
+    let user = &permit.user;
+    let (to_remote, to_client) = (outcome.bytes_to_remote, outcome.bytes_to_client);
     match outcome.end {
-        Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
-        Err(error) => tracing::debug!(user, %target, sent, received, %error, "tunnel failed"),
+        Ok(()) => tracing::debug!(user, %target, to_remote, to_client, "tunnel ended"),
+        Err(error) => tracing::debug!(user, %target, to_remote, to_client, %error, "tunnel failed"),
     }
 }
 

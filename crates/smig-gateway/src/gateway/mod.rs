@@ -25,7 +25,7 @@ use listeners::{BoundListener, ConfiguredAddr, check_addresses, cleartext_trust,
 
 use crate::background::BackgroundThread;
 use crate::config::{Config, ListenSecurity};
-use crate::router::{GatewayService, LiveResources, RouteTable};
+use crate::router::{ActiveConfig, GatewayService, LiveResources};
 use crate::tls::{self, FileVersions};
 
 /// Minimum time to flush the access log at shutdown, if the drain leaves less.
@@ -99,7 +99,7 @@ impl Gateway {
         let mut listeners: Vec<BoundListener> =
             listeners.map(|(addr, id)| BoundListener::new(addr, id, addr.address)).collect();
         let service = GatewayService::new(
-            RouteTable::new(&config, &resources, log, https_ports(&listeners))?,
+            ActiveConfig::new(&config, &resources, log, https_ports(&listeners))?,
             observer.clone(),
         );
         if let Some(observer) = &observer {
@@ -158,7 +158,7 @@ impl Gateway {
         if tls::is_used(config) {
             // Without certificates, the development certificate is created at the start.
             match config.certificates.is_empty() {
-                true => drop(tls::load_client_certificates(config)?),
+                true => drop(tls::load_client_auth(config)?),
                 false => drop(tls::load_server_tls(config)?),
             }
         }
@@ -180,11 +180,11 @@ impl Gateway {
             // The admin server keeps its address, whatever the new configuration contains.
             resources.deny_admin_port(admin.local_addr().port());
         }
-        let log = open_access_log(&config, Some(&self.service.table().log))?;
+        let log = open_access_log(&config, Some(&self.service.config().log))?;
         let configured_addrs = check_addresses(&config, &self.listeners)?;
         let tls = load_tls(&config)?;
         // Detect all errors in the table before anything changes.
-        RouteTable::new(&config, &resources, Arc::clone(&log), HashMap::new())?;
+        ActiveConfig::new(&config, &resources, Arc::clone(&log), HashMap::new())?;
 
         // Hold the lock until the end: the watcher must not restore what is replaced here.
         let certificates = Arc::clone(&self.certificates);
@@ -212,7 +212,7 @@ impl Gateway {
         self.closed_https_ports.extend(https_ports(&removed_listeners));
         let mut https = self.closed_https_ports.clone();
         https.extend(https_ports(&listeners));
-        self.service.replace_table(RouteTable::new(&config, &resources, log, https)?);
+        self.service.replace_config(ActiveConfig::new(&config, &resources, log, https)?);
         for listener in removed_listeners {
             self.server.close(listener.id);
         }
@@ -268,7 +268,7 @@ impl Gateway {
         let deadline = Instant::now() + timeout;
         let result = self.server.shutdown(timeout).await;
         let remaining = deadline.saturating_duration_since(Instant::now());
-        self.service.table().log.flush(remaining.max(MIN_LOG_FLUSH_TIMEOUT)).await;
+        self.service.config().log.flush(remaining.max(MIN_LOG_FLUSH_TIMEOUT)).await;
         if let Some(observer) = self.service.observer() {
             observer.abort_spans();
         }

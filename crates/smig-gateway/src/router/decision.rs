@@ -17,7 +17,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use smig::{BulkHint, ConnectionInfo, Incoming, Protocol};
 use smig_admin::spans::{OpenSpans, RequestSpan};
 
-use super::route_table::{Action, CompiledRoute, RouteTable};
+use super::active_config::{Action, ActiveConfig, CompiledRoute};
 use super::{forwarded, routes};
 use crate::config::HeaderRules;
 use crate::exchange::{self, Body, ValidRequest};
@@ -28,7 +28,7 @@ use crate::upstream::Upstream;
 /// How a request is answered.
 pub(super) struct Decision {
     pub(super) responder: Responder,
-    /// Index of the route in the table.
+    /// Index of the route in the configuration.
     pub(super) route_index: Option<usize>,
     pub(super) span: Option<RequestSpan>,
 }
@@ -74,9 +74,9 @@ fn by_forward_proxy(
     Decision { responder: Responder::Forward(Box::pin(response)), route_index: None, span }
 }
 
-/// Decides how the table answers a request.
+/// Decides how the configuration answers a request.
 pub(super) fn decide(
-    table: &RouteTable,
+    config: &ActiveConfig,
     spans: Option<&OpenSpans>,
     field_cache: &mut forwarded::FieldCache,
     mut request: Request<Incoming>,
@@ -89,8 +89,8 @@ pub(super) fn decide(
     let Ok(authority) = authority(&request) else {
         return Decision::text(StatusCode::BAD_REQUEST, "exactly one host is required\n");
     };
-    if let Some(forward_proxy) = &table.forward_proxy
-        && is_for_forward_proxy(&request, table, &info, authority.as_ref())
+    if let Some(forward_proxy) = &config.forward_proxy
+        && is_for_forward_proxy(&request, config, &info, authority.as_ref())
     {
         return by_forward_proxy(forward_proxy, spans, request, info);
     }
@@ -108,14 +108,14 @@ pub(super) fn decide(
             "this connection does not serve that host\n",
         );
     }
-    if let Some(port) = info.listener().and_then(|listener| table.https_port(listener)) {
+    if let Some(port) = info.listener().and_then(|listener| config.https_port(listener)) {
         return Decision::direct(redirect_to_https(authority.as_ref(), request.uri(), port));
     }
     let path = path(request.uri());
     if routes::has_dot_segments(path) {
         return Decision::text(StatusCode::BAD_REQUEST, "the path has dot segments\n");
     }
-    let Some((route_index, route)) = table.find(authority.as_ref(), path) else {
+    let Some((route_index, route)) = config.find(authority.as_ref(), path) else {
         return Decision::text(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
@@ -134,7 +134,7 @@ pub(super) fn decide(
                 return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
             let set_fields = |headers: &mut HeaderMap| {
-                forwarded::set_forwarded(&table.forwarded, headers, client, scheme, host.as_ref());
+                forwarded::set_forwarded(&config.forwarded, headers, client, scheme, host.as_ref());
                 if let Some(span) = &span {
                     span.inject(headers);
                 }
@@ -229,7 +229,7 @@ fn with_path(uri: Uri) -> Uri {
 /// Returns whether a request is for the forward proxy.
 fn is_for_forward_proxy<B>(
     request: &Request<B>,
-    table: &RouteTable,
+    config: &ActiveConfig,
     info: &ConnectionInfo,
     authority: Option<&Authority>,
 ) -> bool {
@@ -241,7 +241,7 @@ fn is_for_forward_proxy<B>(
     if request.headers().contains_key(PROXY_AUTHORIZATION) {
         return true;
     }
-    if table.has_host(authority.host()) {
+    if config.has_host(authority.host()) {
         return false;
     }
     // HTTP/1.1 requests with an absolute URI are sent only by clients of a proxy.

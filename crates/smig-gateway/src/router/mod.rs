@@ -1,10 +1,10 @@
 //! The service of a gateway: decides what answers a request (an upstream, the forward proxy, or a response of its own),
-//! by a table that a reload replaces.
+//! by the active configuration, which a reload replaces.
 
+mod active_config;
 mod decision;
 mod forwarded;
 mod report;
-mod route_table;
 mod routes;
 mod span_body;
 
@@ -22,18 +22,18 @@ use smig_admin::access_log::{LoggedBody, log_response};
 use smig_proxy::grpc;
 use tower_service::Service;
 
-pub(crate) use route_table::{LiveResources, RouteTable};
+pub(crate) use active_config::{ActiveConfig, LiveResources};
 
+use active_config::Action;
 use decision::{Responder, decide};
-use route_table::Action;
 use span_body::extend_span;
 
 use crate::exchange::Body;
 
-/// Answers requests with the current table. Clones share it.
+/// Answers requests with the active configuration. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayService {
-    table: Arc<RwLock<Arc<RouteTable>>>,
+    config: Arc<RwLock<Arc<ActiveConfig>>>,
     /// Observes requests for the admin page and for traces, if configured.
     observer: Option<Arc<AdminObserver>>,
     /// Values of the last request; each connection has its own clone.
@@ -41,21 +41,21 @@ pub(crate) struct GatewayService {
 }
 
 impl GatewayService {
-    pub(crate) fn new(table: RouteTable, observer: Option<Arc<AdminObserver>>) -> Self {
+    pub(crate) fn new(config: ActiveConfig, observer: Option<Arc<AdminObserver>>) -> Self {
         Self {
-            table: Arc::new(RwLock::new(Arc::new(table))),
+            config: Arc::new(RwLock::new(Arc::new(config))),
             observer,
             field_cache: forwarded::FieldCache::default(),
         }
     }
 
-    /// Replaces the table, from the next request on.
-    pub(crate) fn replace_table(&self, table: RouteTable) {
-        let table = Arc::new(table);
-        // Drop the old table outside the lock.
+    /// Replaces the configuration, from the next request on.
+    pub(crate) fn replace_config(&self, config: ActiveConfig) {
+        let config = Arc::new(config);
+        // Drop the old one outside the lock.
         let _old = {
-            let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, table)
+            let mut current = self.config.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *current, config)
         };
     }
 
@@ -63,8 +63,8 @@ impl GatewayService {
         self.observer.as_deref()
     }
 
-    pub(crate) fn table(&self) -> Arc<RouteTable> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn config(&self) -> Arc<ActiveConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -78,28 +78,28 @@ impl Service<Request<Incoming>> for GatewayService {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let table = self.table();
-        let mut entry = table.log.start_entry(&request);
+        let config = self.config();
+        let mut entry = config.log.start_entry(&request);
         // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
         let spans = self.observer.as_deref().map(AdminObserver::spans);
-        let decision = decide(&table, spans, &mut self.field_cache, request);
+        let decision = decide(&config, spans, &mut self.field_cache, request);
         Box::pin(async move {
             let mut response = match decision.responder {
                 Responder::Direct(response) => *response,
                 Responder::Forward(answering) => answering.await,
                 Responder::Upstream { request, upstream, client } => {
-                    request.send(&upstream, client, &table.tunnels).await
+                    request.send(&upstream, client, &config.tunnels).await
                 }
             };
             if let Some(span) = decision.span {
                 span.set_status(response.status());
                 response = extend_span(response, span);
             }
-            if let Some(route) = decision.route_index.and_then(|index| table.route(index)) {
+            if let Some(route) = decision.route_index.and_then(|index| config.route(index)) {
                 route.response_rules.apply(response.headers_mut());
-                if route.hint != smig::MigrationHint::None {
-                    response.extensions_mut().insert(route.hint);
+                if route.migration_hint != smig::MigrationHint::None {
+                    response.extensions_mut().insert(route.migration_hint);
                 }
                 if route.bulk_hint != smig::BulkHint::None {
                     response.extensions_mut().insert(route.bulk_hint);

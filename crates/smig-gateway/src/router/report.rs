@@ -6,10 +6,10 @@ use super::GatewayService;
 
 impl StatsSource for GatewayService {
     fn report(&self, stats: &mut ReportedStats) {
-        let table = self.table();
-        table.tunnels.report(stats);
-        stats.access_log_dropped = table.log.is_enabled().then(|| table.log.dropped_lines());
-        for upstream in table.upstreams() {
+        let config = self.config();
+        config.tunnels.report(stats);
+        stats.access_log_dropped = config.log.is_enabled().then(|| config.log.dropped_lines());
+        for upstream in config.upstreams() {
             stats.upstream_servers.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();
                 UpstreamServerReport {
@@ -18,8 +18,8 @@ impl StatsSource for GatewayService {
                     healthy: status.is_healthy,
                     active: status.load as u64,
                     connections: status.open_connections as u64,
-                    requests: status.requests,
-                    failures: status.failed_requests,
+                    attempts: status.attempts,
+                    failures: status.failures,
                 }
             }));
         }

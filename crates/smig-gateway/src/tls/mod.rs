@@ -41,18 +41,18 @@ pub(crate) fn load_server_tls(config: &Config) -> Result<ServerTls, Diagnostics>
             .map_err(|error| config.fault(&["certificate"], error.to_string()))?;
         certificates.push(certificate);
     }
-    let clients = load_client_certificates(config)?;
+    let clients = load_client_auth(config)?;
     let config_key: &[&str] =
         if certificates.is_empty() { &["certificate"] } else { &["tls", "client_ca"] };
     ServerTls::from_certificates(certificates, &clients)
         .map_err(|error| config.fault(config_key, error.to_string()))
 }
 
-/// Reads the authorities of client certificates.
+/// Reads whether client certificates are requested, and by which authorities they are signed.
 ///
 /// # Errors
 /// The file cannot be read, with its line and key in the configuration.
-pub(crate) fn load_client_certificates(config: &Config) -> Result<ClientCertificates, Diagnostics> {
+pub(crate) fn load_client_auth(config: &Config) -> Result<ClientCertificates, Diagnostics> {
     let Some(path) = &config.tls.client_ca else { return Ok(ClientCertificates::None) };
     let pem = read(path).map_err(|what| config.fault(&["tls", "client_ca"], what))?;
     Ok(match config.tls.client_certificate {

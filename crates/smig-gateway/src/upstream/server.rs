@@ -46,8 +46,8 @@ pub struct UpstreamServer {
     /// Until then, in [`now_ms`], only HTTP/1.1 is offered for WebSockets, since the server's
     /// HTTP/2 has no extended CONNECT; 0: both are.
     websockets_need_http1_until_ms: AtomicU64,
-    requests: AtomicU64,
-    failed_requests: AtomicU64,
+    attempts: AtomicU64,
+    failures: AtomicU64,
     connection_attempts: AtomicU64,
 }
 
@@ -56,16 +56,16 @@ pub struct UpstreamServer {
 pub struct ServerStatus {
     /// The server.
     pub url: ServerUrl,
-    /// Whether the balancer may pick it.
+    /// Whether it is neither ejected nor failing its health checks.
     pub is_healthy: bool,
     /// Active requests.
     pub load: usize,
     /// Requests that wait for a connection.
     pub waiting_requests: usize,
-    /// Requests since the start.
-    pub requests: u64,
-    /// Of these, the failed ones.
-    pub failed_requests: u64,
+    /// Attempts since the start: the times that a request was given this server.
+    pub attempts: u64,
+    /// Of these, the failures that count against the server.
+    pub failures: u64,
     /// Connections that are open or being opened.
     pub open_connections: usize,
     /// Connection attempts since the start, without those of HTTP/2 sessions.
@@ -104,8 +104,8 @@ impl UpstreamServer {
             health_check_state: AtomicU32::new(0),
             selects_http2: AtomicBool::new(false),
             websockets_need_http1_until_ms: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            failed_requests: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             connection_attempts: AtomicU64::new(0),
         }
     }
@@ -122,7 +122,8 @@ impl UpstreamServer {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the balancer may pick this server: not ejected, and not failing its health checks.
+    /// Returns whether the server is neither ejected nor failing its health checks. The balancer picks others only if
+    /// none of these is left.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         if self.health_check_state.load(Ordering::Relaxed) & DOWN_FLAG != 0 {
@@ -140,8 +141,8 @@ impl UpstreamServer {
             is_healthy: self.is_healthy(),
             load: self.load(),
             waiting_requests: self.limits.waiting_requests(),
-            requests: self.requests.load(Ordering::Relaxed),
-            failed_requests: self.failed_requests.load(Ordering::Relaxed),
+            attempts: self.attempts.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
             open_connections: self.limits.open_connections(),
             connection_attempts: self.connection_attempts.load(Ordering::Relaxed),
         }
@@ -149,7 +150,7 @@ impl UpstreamServer {
 
     pub(super) fn begin(&self) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.attempts.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn end(&self) {
@@ -205,7 +206,7 @@ impl UpstreamServer {
     /// Records a failure: no connection, no response, or a truncated one. Ejects the server after
     /// too many consecutive ones.
     pub(crate) fn on_failure(&self) {
-        self.failed_requests.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
         let failures = self.consecutive_failures.fetch_add(1, Ordering::Relaxed) + 1;
         if self.ejection.consecutive_failures == 0 || failures < self.ejection.consecutive_failures
         {
@@ -294,7 +295,7 @@ mod tests {
         assert!(!server.is_healthy());
         server.on_success();
         assert!(server.is_healthy());
-        assert_eq!(server.status().failed_requests, 3);
+        assert_eq!(server.status().failures, 3);
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub struct UpstreamSpec {
     /// Maximum number of open connections to one server, over all workers and HTTP versions.
     #[serde(default = "max_connections")]
     pub max_connections: usize,
-    /// Maximum number of requests to one server that wait for a connection, or over HTTP/2 for a stream (16 at
-    /// least); further ones are answered with 503.
+    /// Maximum number of requests to one server that wait for a connection, or over HTTP/2 for a stream; further ones
+    /// are answered with 503. Over HTTP/2 the limit is at least 16.
     #[serde(default = "max_pending_requests")]
     pub max_pending_requests: usize,
     /// Maximum number of retries of a request, where a retry is safe. In addition, a request is

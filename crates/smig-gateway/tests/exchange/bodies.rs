@@ -158,7 +158,7 @@ async fn a_truncated_body_never_appears_complete() {
         assert_eq!(response.status(), 200, "{case}");
         assert!(response.into_body().collect().await.is_err(), "{case}");
 
-        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 1, "{case}");
+        assert_eq!(gateway.upstream.servers()[0].status().failures, 1, "{case}");
 
         let answer = gateway
             .send_and_read_to_end("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -217,7 +217,7 @@ async fn a_request_that_fails_during_its_response_does_not_count_against_the_ser
         assert_eq!(response.status(), 200, "{url}");
         response_tx.send(()).unwrap();
         assert!(response.into_body().collect().await.is_err(), "{url}");
-        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0, "{url}");
+        assert_eq!(gateway.upstream.servers()[0].status().failures, 0, "{url}");
     }
 }
 

@@ -151,7 +151,7 @@ async fn cancelled_requests_do_not_count_against_the_server() {
         assert_eq!(error.code(), Some(ErrorCode::Cancel));
     };
     let ((), _peer) = tokio::join!(client_side, server_side);
-    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn the_response_timeout_does_not_run_while_a_request_waits_for_a_stream() 
     let websocket = gateway.connect(UPGRADE).await;
     let status = || gateway.upstream.servers()[0].status();
     let all = async {
-        while status().requests < 4 {
+        while status().attempts < 4 {
             tokio::task::yield_now().await;
         }
     };
@@ -172,7 +172,7 @@ async fn the_response_timeout_does_not_run_while_a_request_waits_for_a_stream() 
         let (response, _received_request) = within("another server's failure", both).await;
         assert_eq!(response.unwrap().status(), 504);
     }
-    assert_eq!(status().failed_requests, 0);
+    assert_eq!(status().failures, 0);
     assert!(!waiting_tasks.iter().any(tokio::task::JoinHandle::is_finished));
     let read = websocket.try_read(&mut [0; 1]);
     assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -206,7 +206,7 @@ async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() 
     within("the response to the WebSocket", websocket.read_exact(&mut line)).await.unwrap();
     assert_eq!(&line, b"HTTP/1.1 101");
     for server in gateway.upstream.servers() {
-        assert_eq!(server.status().failed_requests, 0, "{}", server.url());
+        assert_eq!(server.status().failures, 0, "{}", server.url());
     }
 }
 

@@ -63,8 +63,8 @@ async fn a_failing_server_is_ejected() {
     assert!(
         !failing_server.is_healthy() && good_server.is_healthy() && gateway.upstream.is_healthy()
     );
-    assert_eq!(failing_server.status().requests, 2);
-    assert_eq!(good_server.status().requests, 10);
+    assert_eq!(failing_server.status().attempts, 2);
+    assert_eq!(good_server.status().attempts, 10);
     assert_eq!(gateway.upstream.load(), 0);
 }
 
@@ -174,7 +174,7 @@ async fn idempotent_requests_are_retried_when_a_reused_connection_ends() {
             again
         };
         let ((), _open) = tokio::join!(client_side, server_side);
-        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+        assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
     }
 }
 

@@ -222,7 +222,7 @@ async fn an_invalid_websocket_response_is_rejected() {
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
         // Any client can request a WebSocket where there is none.
-        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+        assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
     }
 }
 
@@ -425,7 +425,7 @@ async fn a_websocket_is_retried_when_a_reused_connection_ends() {
     let both = async { tokio::join!(client_side, server_side) };
     let (tcp, received_request) = crate::support::within("a tunnel", both).await;
     exchange_and_close(tcp, received_request.tcp).await;
-    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
 }
 
 #[tokio::test]

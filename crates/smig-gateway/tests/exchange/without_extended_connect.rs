@@ -169,7 +169,7 @@ async fn a_websocket_falls_back_to_http1() {
         assert!(n == 0 || current == http2_connections, "{http2_connections}, {current}");
         http2_connections = current;
     }
-    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
 }
 
 /// The session without extended CONNECT has the only connection that the limit permits.
@@ -264,7 +264,7 @@ async fn a_missing_fallback_does_not_count_against_the_server() {
             assert!(answer.starts_with("http/1.1 502 "), "{answer}");
             assert!(answer.contains("error=http_upgrade_failed"), "{answer}");
         }
-        assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+        assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
     }
 }
 
@@ -311,7 +311,7 @@ async fn websockets_use_http2_again_when_the_server_supports_it() {
     };
     let answer = within("the answer over HTTP/2", answer).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
 }
 
 /// The session that the client falls back with must not serve requests once the server has HTTP/2 again.
@@ -339,7 +339,7 @@ async fn requests_return_to_http2_when_the_server_selects_it_again() {
     assert!(response.starts_with("http/1.1 200 "), "{response}");
     // One connection to determine the protocol, one of the session.
     assert_eq!(server.http2_connections.load(Ordering::SeqCst), http2_connections_before + 2);
-    assert_eq!(gateway.upstream.servers()[0].status().failed_requests, 0);
+    assert_eq!(gateway.upstream.servers()[0].status().failures, 0);
 }
 
 /// A worker's idle HTTP/1.1 connection is closed for another worker's session.

@@ -209,9 +209,9 @@ async fn tunnels_are_reported_to_operators() {
     };
     stream.write_all(b"abc").await.unwrap();
     tcp.read_exact(&mut [0; 3]).await.unwrap();
-    let open_report = report_when(|one| one.bytes_in == 3).await;
+    let open_report = report_when(|one| one.bytes_from_client == 3).await;
     assert_eq!(
-        (open_report.open, open_report.opened, open_report.migrated, open_report.bytes_out),
+        (open_report.open, open_report.opened, open_report.migrated, open_report.bytes_to_client),
         (1, 1, 0, 0)
     );
     assert!(open_report.ended.iter().all(|(_, count)| *count == 0), "{open_report:?}");
@@ -224,7 +224,7 @@ async fn tunnels_are_reported_to_operators() {
     write_result.unwrap();
     read_result.unwrap();
     let migrated_report = report_when(|one| one.migrated == 1).await;
-    assert_eq!((migrated_report.open, migrated_report.bytes_out), (1, 400_000));
+    assert_eq!((migrated_report.open, migrated_report.bytes_to_client), (1, 400_000));
 
     drop(tcp);
     drop(stream);

@@ -274,7 +274,7 @@ impl Experiment {
         variants.sort();
         variants.dedup();
         if variants.len() < full.conditions.len() {
-            omissions.push(format!("{} of {} settings", variants.len(), full.conditions.len()));
+            omissions.push(format!("{} of {} conditions", variants.len(), full.conditions.len()));
         }
         let condition_and_result = results.first().and_then(|result| {
             let same =

@@ -97,7 +97,7 @@ pub(super) fn fill_beside_big(results: &[&TrialResult], finding: &mut Finding, f
         let times = times_text(setting, &["NoMig", "Lowat", "MigSW", "SMig"]);
         facts.push("setting", [("setting", Some(setting.title.clone())), ("times", times)]);
     }
-    facts.set_failed(failed_object_count(&settings));
+    facts.set_failed(failed_object_count(&settings, &alone_times));
     fill_table_and_chart(&settings, &alone_times, finding);
 }
 
@@ -180,7 +180,7 @@ fn bits_per_s(link: &LinkSpec) -> f64 {
 const ALTERNATIVES: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
-/// Sets the facts of `smig serve`'s worst case, and of its cost for the big file.
+/// Sets the facts of the worst case of SMig with the defaults of `smig serve`, and of its cost for the big file.
 fn set_serve_worst_case(settings: &[Setting], alone_times: &Sample, facts: &mut Facts) {
     let largest = |of: &dyn Fn(&Setting) -> Option<MeasuredValue>| {
         let found = settings.iter().filter_map(|setting| Some((of(setting)?, &setting.title)));
@@ -216,10 +216,12 @@ fn interval_text(measured: MeasuredValue, factor: f64) -> String {
     )
 }
 
-/// Returns the number of objects that did not complete.
-fn failed_object_count(settings: &[Setting]) -> usize {
+/// Returns the number of objects that did not complete, of all that the report counts.
+fn failed_object_count(settings: &[Setting], alone_times: &Sample) -> usize {
     let rows = settings.iter().flat_map(|setting| &setting.rows);
-    rows.map(|row| row.small_times.failed_count + row.big_times.failed_count).sum()
+    let beside: usize =
+        rows.map(|row| row.small_times.failed_count + row.big_times.failed_count).sum();
+    alone_times.failed_count + beside
 }
 
 const COLUMNS: [DataColumn; 12] = [
@@ -339,6 +341,6 @@ pub(super) fn fill_slide_table(results: &[&TrialResult], finding: &mut Finding, 
         .zip(link)
         .map(|(worst, link)| format_bytes((worst * bits_per_s(link) / 8.0) as u64));
     facts.set("waiting", waiting);
-    facts.set_failed(failed_object_count(&settings));
+    facts.set_failed(failed_object_count(&settings, &alone_times));
     fill_table_and_chart(&settings, &alone_times, finding);
 }

@@ -188,6 +188,24 @@ fn another_setting_is_not_taken_for_the_papers() {
 }
 
 #[test]
+fn objects_before_the_big_file_count_as_failed_too() {
+    for (campaign, figure) in [("figure-5-quick", "figure-5"), ("slide-table-quick", "slide-table")]
+    {
+        for transfer in ["alone", "small", "big"] {
+            let mut results = recorded_results();
+            results.retain(|result| result.id.campaign == campaign);
+            let objects = results.iter_mut().flat_map(|result| &mut result.observation.objects);
+            let mut found = objects.filter(|object| object.name == transfer);
+            found.next().unwrap().outcome = crate::workload::Outcome::TimedOut;
+            let findings = findings(&results, None);
+            let finding = findings.iter().find(|finding| finding.name == figure).unwrap();
+            let warning = "1 objects did not complete and are not counted.".to_owned();
+            assert!(finding.warnings.contains(&warning), "{transfer}: {:?}", finding.warnings);
+        }
+    }
+}
+
+#[test]
 fn recorded_runs_give_the_same_report() {
     let results = recorded_results();
     let findings = findings(&results, None);

@@ -119,7 +119,7 @@ fn a_run_stops_when_its_event_receiver_closes() {
 
 #[test]
 fn an_object_that_was_cancelled_in_time_is_recorded_after_the_time_limit() {
-    // Less than the silence after which the record is complete.
+    // The record of a cancel is complete after a silence, which is longer than this.
     let time_limit = Duration::from_millis(400);
     let scenario = scenario_with(&format!(
         "[workload.transfers.big]\nsize = {BIG_BYTES}\ncancel = {{ after = '1ms' }}\n"

@@ -97,6 +97,7 @@ causes! {
     BadContentLength => ProtocolError, "content-length is wrong or differs from the DATA (RFC 9113 section 8.1.1)";
     BadAuthority => ProtocolError, "host and :authority differ, or hold userinfo (RFC 9113 section 8.3.1)";
     HeadersTooLarge => EnhanceYourCalm, "header section larger than allowed";
+    TooManyFields => EnhanceYourCalm, "header section with more fields than allowed";
     // Overload (RFC 9113 section 10.5).
     TooManyContinuations => EnhanceYourCalm, "too many CONTINUATION frames";
     HeaderBlockTooLarge => EnhanceYourCalm, "header block larger than allowed";

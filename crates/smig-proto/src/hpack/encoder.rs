@@ -13,7 +13,7 @@ mod dynamic_table;
 mod indexing;
 mod repeated;
 
-pub(crate) use repeated::{Headers, ResponseSection};
+pub(crate) use repeated::{Headers, OutgoingSection};
 
 /// Limit for the part of the peer's table that we use, in bytes.
 const MAX_TABLE_BYTES: u16 = 4096;
@@ -108,12 +108,12 @@ impl Encoder {
         }
     }
 
-    /// Appends a response's head or trailers: a copy of the last such block, if it repeats and the
+    /// Appends a response's head, or trailers: a copy of the last such block, if it repeats and the
     /// table has not changed since. Fields for which `is_sent` is false are left out; it must depend
     /// on nothing else.
-    pub(crate) fn response(
+    pub(crate) fn section(
         &mut self,
-        section: ResponseSection<'_>,
+        section: OutgoingSection<'_>,
         is_sent: impl Fn(&HeaderName, &HeaderValue) -> bool,
         out: &mut BytesMut,
     ) {

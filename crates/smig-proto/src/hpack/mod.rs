@@ -19,7 +19,7 @@ mod static_table;
 pub use decoder::Decoder;
 pub(crate) use decoder::TableVersion;
 pub use encoder::Encoder;
-pub(crate) use encoder::{Headers, ResponseSection};
+pub(crate) use encoder::{Headers, OutgoingSection};
 pub use error::DecodeError;
 pub use field::{Field, Pseudo};
 

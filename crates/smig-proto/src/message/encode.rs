@@ -11,7 +11,7 @@ use http::uri::PathAndQuery;
 
 use super::section::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::RequestHead;
-use crate::hpack::{Encoder, Headers, Pseudo, ResponseSection};
+use crate::hpack::{Encoder, Headers, OutgoingSection, Pseudo};
 
 /// Appends the field block of a request.
 pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mut BytesMut) {
@@ -50,20 +50,20 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
     if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("/{path}")) }
 }
 
-/// Appends the field block of a response's head or trailers.
-pub(crate) fn encode_response(
+/// Appends the field block of a response's head, or of trailers.
+pub(crate) fn encode_section(
     encoder: &mut Encoder,
-    section: ResponseSection<'_>,
+    section: OutgoingSection<'_>,
     out: &mut BytesMut,
 ) {
     encoder.begin(out);
-    encoder.response(section, is_sent, out);
+    encoder.section(section, is_sent, out);
 }
 
 /// Appends the field block of a trailer section.
 pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut BytesMut) {
     let headers = Headers::Own(trailers);
-    encode_response(encoder, ResponseSection { status: None, headers, date: None }, out);
+    encode_section(encoder, OutgoingSection { status: None, headers, date: None }, out);
 }
 
 /// Returns whether HTTP/2 permits the field: not if it is connection-specific (RFC 9113 section

@@ -8,7 +8,7 @@ mod encode;
 mod section;
 mod validate;
 
-pub(crate) use encode::{encode_request, encode_response, encode_trailers};
+pub(crate) use encode::{encode_request, encode_section, encode_trailers};
 pub(crate) use section::{FieldPresence, FieldSection, SectionLimits};
 pub use validate::is_host_and_port;
 pub(crate) use validate::{ResponseKind, content_length};

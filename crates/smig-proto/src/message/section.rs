@@ -58,8 +58,12 @@ impl FieldSection {
     pub(crate) fn push(&mut self, field: Cow<'_, Field>, limits: SectionLimits) {
         self.bytes += field.size();
         self.field_count += 1;
-        if self.bytes > limits.max_bytes as usize || self.field_count > limits.max_fields {
+        if self.bytes > limits.max_bytes as usize {
             self.malformed = Some(Cause::HeadersTooLarge);
+            return;
+        }
+        if self.field_count > limits.max_fields {
+            self.malformed = Some(Cause::TooManyFields);
             return;
         }
         match field {
@@ -92,7 +96,7 @@ impl FieldSection {
             _ => {}
         }
         if self.headers.try_append(name, value).is_err() {
-            self.malformed = Some(Cause::HeadersTooLarge);
+            self.malformed = Some(Cause::TooManyFields);
         }
     }
 
@@ -116,12 +120,15 @@ impl FieldSection {
         self.malformed.get_or_insert(cause);
     }
 
-    /// Completes the section at the end of the field block: joins the cookie crumbs.
+    /// Completes the section at the end of the field block: joins the cookie crumbs. If one of them
+    /// must never be indexed, neither must the cookie (RFC 7541 section 6.2.3).
     pub(crate) fn seal(&mut self) {
         if self.cookie_crumbs > 1 {
-            let crumbs: Vec<&[u8]> =
-                self.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-            if let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+            let crumbs = self.headers.get_all(COOKIE);
+            let is_sensitive = crumbs.iter().any(HeaderValue::is_sensitive);
+            let crumbs: Vec<&[u8]> = crumbs.iter().map(HeaderValue::as_bytes).collect();
+            if let Ok(mut cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+                cookie.set_sensitive(is_sensitive);
                 self.headers.insert(COOKIE, cookie);
             }
         }
@@ -166,5 +173,32 @@ fn parse_scheme(scheme: &[u8]) -> Option<Scheme> {
         // RFC 3986 section 3.1; `http` would accept an empty scheme.
         [b'a'..=b'z' | b'A'..=b'Z', ..] => Scheme::try_from(scheme).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: SectionLimits = SectionLimits { max_bytes: 65_536, max_fields: 100 };
+
+    fn joined_cookie(crumbs: [(&'static str, bool); 2]) -> HeaderValue {
+        let mut section = FieldSection::default();
+        for (text, is_sensitive) in crumbs {
+            let mut value = HeaderValue::from_static(text);
+            value.set_sensitive(is_sensitive);
+            section.push(Cow::Owned(Field::Regular(COOKIE, value)), LIMITS);
+        }
+        section.seal();
+        section.headers.remove(COOKIE).unwrap()
+    }
+
+    #[test]
+    fn a_cookie_with_a_crumb_that_is_never_indexed_is_never_indexed() {
+        for (first, second) in [(true, false), (false, true), (true, true), (false, false)] {
+            let cookie = joined_cookie([("session=0123456789", first), ("theme=dark", second)]);
+            assert_eq!(cookie, "session=0123456789; theme=dark");
+            assert_eq!(cookie.is_sensitive(), first || second, "{first}, {second}");
+        }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) enum MigrationState {
     /// Client: an offer was received and is unanswered.
     OfferReceived,
     /// Mover: MIGRATE was sent and is unanswered. The follower has no such state, because it
-    /// answers immediately.
+    /// answers immediately, except if it defers the MIGRATE ([`DeferredMigrate`]).
     Open(Box<OpenMigration>),
 }
 

@@ -85,6 +85,7 @@ impl Session {
         now: Instant,
         conn_id: ConnId,
         stream_id: StreamId,
+        cause: Cause,
     ) -> Result<(), InputError> {
         self.reset_budget.charge(now, Offence::Refused).1?;
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
@@ -94,7 +95,7 @@ impl Session {
             encoder.begin(out);
             encoder.status(431, out);
         });
-        self.events.push_back(Event::LimitHit { conn: conn_id, limit: "header section size" });
+        self.events.push_back(Event::LimitHit { conn: conn_id, limit: cause.describe() });
         let at = StreamAddr { conn: conn_id, id: stream_id };
         self.queue_reset(at, ErrorCode::NoError);
         self.ignore_late_frames(at);

@@ -9,9 +9,9 @@ use crate::bulk::BulkHint;
 use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead, SharedHead};
-use crate::hpack::{Headers, ResponseSection};
+use crate::hpack::{Headers, OutgoingSection};
 use crate::ids::{ConnId, Side, StreamAddr};
-use crate::message::{content_length, encode_request, encode_response};
+use crate::message::{content_length, encode_request, encode_section};
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
@@ -245,7 +245,7 @@ impl Session {
         let headers = Headers::Shared(&head.headers);
         self.frame_response(
             addr,
-            ResponseSection { status: Some(head.status), headers, date },
+            OutgoingSection { status: Some(head.status), headers, date },
             end,
         );
         if end.is_end() {
@@ -311,21 +311,21 @@ impl Session {
         let headers = Headers::Own(&head.headers);
         self.frame_response(
             addr,
-            ResponseSection { status: Some(head.status), headers, date },
+            OutgoingSection { status: Some(head.status), headers, date },
             end,
         );
     }
 
     /// Frames a response head on an address. If it is a carrier whose connection was lost, does
     /// nothing: the answer decides.
-    fn frame_response(&mut self, addr: StreamAddr, section: ResponseSection<'_>, end: EndStream) {
+    fn frame_response(&mut self, addr: StreamAddr, section: OutgoingSection<'_>, end: EndStream) {
         let Some(conn) = self.conns.find_live_mut(addr.conn) else {
             return;
         };
         let max = conn.peer_max_frame_size();
         let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
         wire::write_headers(out, addr.id, end, max, |out| {
-            encode_response(encoder, section, out);
+            encode_section(encoder, section, out);
         });
     }
 

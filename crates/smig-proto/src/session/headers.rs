@@ -156,8 +156,8 @@ impl Session {
         let send_window = conn.peer_settings.initial_window;
         let (head, presence) = match fields.into_request(conn) {
             Ok(request) => request,
-            Err(Cause::HeadersTooLarge) => {
-                return self.refuse_large_request(now, conn_id, stream_id);
+            Err(cause @ (Cause::HeadersTooLarge | Cause::TooManyFields)) => {
+                return self.refuse_large_request(now, conn_id, stream_id, cause);
             }
             Err(cause) => return Err(InputError::Stream(stream_id, cause)),
         };

@@ -17,7 +17,8 @@ use super::relay::{TunnelError, TunnelOutcome, TunnelSide, relay_with_progress};
 pub enum TunnelKind {
     /// By CONNECT, to a host that the client names.
     Connect,
-    /// By Upgrade, extended CONNECT (RFC 8441) or CONNECT, to an upstream.
+    /// To an upstream of a gateway: by Upgrade or extended CONNECT (RFC 8441), as for WebSockets, or
+    /// by CONNECT.
     Upgrade,
     /// By SOCKS5.
     Socks,
@@ -78,8 +79,8 @@ struct TunnelStats {
 #[derive(Debug, Default)]
 struct Counts {
     opened_count: AtomicU64,
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
+    bytes_from_client: AtomicU64,
+    bytes_to_client: AtomicU64,
     /// Ended tunnels whose stream migrated.
     migrated_ended_count: AtomicU64,
     ended_by_reason: [AtomicU64; END_REASONS.len()],
@@ -124,8 +125,8 @@ impl Counts {
             open: open_tunnels.len() as u64,
             opened: get(&self.opened_count),
             migrated: get(&self.migrated_ended_count) + migrated_open,
-            bytes_in: get(&self.bytes_in),
-            bytes_out: get(&self.bytes_out),
+            bytes_from_client: get(&self.bytes_from_client),
+            bytes_to_client: get(&self.bytes_to_client),
             ended: END_REASONS
                 .iter()
                 .zip(&self.ended_by_reason)
@@ -231,8 +232,10 @@ impl Tunnel {
     /// Adds the bytes since the last call; both arguments are totals since the start.
     fn count_bytes(&mut self, from_client: u64, to_client: u64) {
         if let Some(counts) = self.counts() {
-            counts.bytes_in.fetch_add(from_client - self.counted_from_client, Ordering::Relaxed);
-            counts.bytes_out.fetch_add(to_client - self.counted_to_client, Ordering::Relaxed);
+            counts
+                .bytes_from_client
+                .fetch_add(from_client - self.counted_from_client, Ordering::Relaxed);
+            counts.bytes_to_client.fetch_add(to_client - self.counted_to_client, Ordering::Relaxed);
         }
         (self.counted_from_client, self.counted_to_client) = (from_client, to_client);
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::walk::{VisitOutcome, WalkEnd, WalkLimits};
-use crate::{Exclusion, MalformedInput, Site, SurveyCounts, SurveyError};
+use crate::{DamagedInput, Exclusion, Site, SurveyCounts, SurveyError};
 
 /// Format version; incremented when older files can no longer be read.
 const FORMAT_VERSION: u32 = 1;
@@ -227,8 +227,8 @@ impl CrawlSummary {
         if has_header || is_empty {
             return Ok(());
         }
-        let reason = "no first line {\"survey\":...}; is it a crawl file?".into();
-        Err(MalformedInput { name: name.to_owned(), location: "line 1".into(), reason }.into())
+        let reason = "no first line {\"survey\":...}; is it a results file?".into();
+        Err(DamagedInput { name: name.to_owned(), location: "line 1".into(), reason }.into())
     }
 
     /// Returns the number of sites for each way that a walk ended.
@@ -304,19 +304,19 @@ fn read_lines(
             .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut text)
             .map_err(|cause: io::Error| SurveyError::Read { name: name.to_owned(), cause })?;
-        let malformed = |reason| MalformedInput {
+        let damaged = |reason| DamagedInput {
             name: name.to_owned(),
             location: format!("line {number}"),
             reason,
         };
         if text.last() != Some(&b'\n') {
             if read_bytes as u64 == MAX_LINE_BYTES {
-                return Err(malformed("the line is too long; is it a crawl file?".into()).into());
+                return Err(damaged("the line is too long; is it a results file?".into()).into());
             }
             break;
         }
         let line = serde_json::from_slice(&text)
-            .map_err(|error| malformed(format!("{error}; is it a crawl file?")))?;
+            .map_err(|error| damaged(format!("{error}; is it a results file?")))?;
         on_line(line);
         complete_bytes += read_bytes as u64;
     }

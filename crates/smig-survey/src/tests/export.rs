@@ -1,11 +1,11 @@
-//! Exports as BigQuery writes them, and malformed ones.
+//! Exports as BigQuery writes them, and damaged ones.
 
 use super::*;
 use crate::{DataSource, Table};
 
 fn read(text: &str) -> Result<Table, SurveyError> {
     let mut counts = SurveyCounts::default();
-    read_export(text.as_bytes(), "export", &mut counts, OnMalformed::Stop)?;
+    read_export(text.as_bytes(), "export", &mut counts, OnDamaged::Stop)?;
     Ok(Table::new(DataSource::HttpArchive, &counts))
 }
 
@@ -92,14 +92,14 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn malformed_rows_can_be_skipped() {
+fn damaged_rows_can_be_skipped() {
     let text = JSON.replace("\"page\":\"https://b.example/\"", "\"page\":\"b\"");
     let mut reported = Vec::new();
     let mut counts = SurveyCounts::default();
-    let mut report = |damage: &MalformedInput| reported.push(damage.location.clone());
-    read_export(text.as_bytes(), "export", &mut counts, OnMalformed::Skip(&mut report)).unwrap();
+    let mut report = |damage: &DamagedInput| reported.push(damage.location.clone());
+    read_export(text.as_bytes(), "export", &mut counts, OnDamaged::Skip(&mut report)).unwrap();
     assert_eq!(reported, ["line 6", "line 7", "line 8", "line 9", "line 10"]);
-    assert_eq!(counts.exclusions()[&Exclusion::Malformed], 5);
+    assert_eq!(counts.exclusions()[&Exclusion::Damaged], 5);
     assert_eq!(counts.site_count(), 1);
 }
 
@@ -118,8 +118,8 @@ impl Read for EndlessReader {
 fn an_endless_row_is_an_error() {
     for first in [0, 1] {
         let mut counts = SurveyCounts::default();
-        let error = read_export(EndlessReader(first), "export", &mut counts, OnMalformed::Stop)
-            .unwrap_err();
+        let error =
+            read_export(EndlessReader(first), "export", &mut counts, OnDamaged::Stop).unwrap_err();
         assert!(error.to_string().contains("line 1: the row is longer than 64 MB"), "{error}");
     }
 }

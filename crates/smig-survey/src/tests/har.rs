@@ -1,4 +1,4 @@
-//! HAR files as browsers and tools write them, and malformed ones.
+//! HAR files as browsers and tools write them, and damaged ones.
 
 use serde_json::json;
 

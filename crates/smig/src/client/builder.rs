@@ -17,7 +17,7 @@ use crate::entropy;
 use crate::error::Error;
 use crate::limits::{ConnectionLimit, QueueLimit, QueueReservation};
 use crate::migration::{MigrationConfig, MigrationMode};
-use crate::observer::{Counters, Observer};
+use crate::observer::{EventSink, Observer};
 use crate::resolve::Resolver;
 use crate::socket::SocketOptions;
 
@@ -309,7 +309,7 @@ impl ClientBuilder {
             response_timeout: self.response_timeout,
             idle_timeout: self.idle_timeout,
             request_label_limit: self.request_label_limit,
-            counters: Arc::new(Counters::new(self.observer)),
+            events: Arc::new(EventSink::new(self.observer)),
             open_connections: Arc::new(AtomicUsize::new(0)),
         });
         Ok(Client { inner, queue_reservation: QueueReservation::default() })

@@ -59,7 +59,7 @@ use crate::error::{BoxError, Error, ErrorKind};
 use crate::limits::{ConnectionLimit, QueueLimit, QueuePermit, QueueReservation};
 use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
-use crate::observer::{Counters, Stats};
+use crate::observer::{EventSink, Stats};
 use crate::resolve::Resolver;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{BodyLength, Incoming, RequestBody, SharedStream, content_length};
@@ -99,7 +99,7 @@ struct Inner {
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
     request_label_limit: usize,
-    counters: Arc<Counters>,
+    events: Arc<EventSink>,
     open_connections: Arc<AtomicUsize>,
 }
 
@@ -119,7 +119,7 @@ impl Client {
     /// Returns the counters since the client was built.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.counters.stats()
+        self.inner.events.stats()
     }
 
     /// Returns a snapshot of the sessions over HTTP/2 that accept requests. Each session's task is polled for it;
@@ -309,7 +309,7 @@ impl Client {
                 queue_timeout: inner.queue_timeout,
                 idle_timeout: inner.idle_timeout,
                 request_label_limit: inner.request_label_limit,
-                counters: Arc::clone(&inner.counters),
+                events: Arc::clone(&inner.events),
                 open_connections: Arc::clone(&inner.open_connections),
                 pool: Arc::downgrade(&inner.pool),
             });

@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::limits::{ConnectionLimit, ConnectionPermit, QueueLimit};
 use crate::mailbox::Mailbox;
 use crate::migration::MigrationConfig;
-use crate::observer::{Counters, ObserverEvent};
+use crate::observer::{EventSink, ObserverEvent};
 use crate::resolve::Resolver;
 use crate::throttled;
 use crate::transport::Transport;
@@ -237,7 +237,7 @@ pub(super) struct OriginContext {
     pub(super) queue_timeout: Option<Duration>,
     pub(super) idle_timeout: Duration,
     pub(super) request_label_limit: usize,
-    pub(super) counters: Arc<Counters>,
+    pub(super) events: Arc<EventSink>,
     pub(super) open_connections: Arc<AtomicUsize>,
     pub(super) pool: Weak<SessionPool>,
 }
@@ -258,7 +258,7 @@ impl OriginContext {
             && pool.spawn_beside(self, addr, now)
         {
             tracing::debug!(origin = %self.origin, "second connection is opened beside bulk");
-            self.counters.on_event(&ObserverEvent::SecondConnection);
+            self.events.on_event(&ObserverEvent::SecondConnection);
         }
     }
 

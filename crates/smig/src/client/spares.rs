@@ -239,7 +239,7 @@ pub(super) fn attach_permit(
     connection_permit: Option<ConnectionPermit>,
 ) -> Transport {
     let addrs = || Some(transport.addrs());
-    match OpenPermit::try_acquire(&context.open_connections, usize::MAX, &context.counters, addrs) {
+    match OpenPermit::try_acquire(&context.open_connections, usize::MAX, &context.events, addrs) {
         Some(permit) => transport.with_permit(permit.with_limit_permit(connection_permit)),
         None => transport,
     }

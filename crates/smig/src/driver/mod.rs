@@ -61,8 +61,8 @@ pub(crate) trait SessionHandler {
     fn on_wake(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut TurnCx<'_>);
-    /// Returns whether [`SessionHandler::on_turn`] would do nothing in a turn that follows at once, in which nothing else
-    /// happens.
+    /// Returns whether [`SessionHandler::on_turn`] needs no second call now: it would do nothing, unless an event, a
+    /// command or a wake-up is handled before.
     fn is_settled(&self) -> bool;
     /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;

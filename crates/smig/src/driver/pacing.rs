@@ -1,7 +1,8 @@
 //! Limits all bulk of a session together, near the measured rate of the path that its connections share.
 //!
 //! Bulk is released piece by piece ([`SessionPacer`]), so that nothing else waits behind it, on connections that carry
-//! both and on those that streams have migrated to. The kernel paces only what must be written before it is due.
+//! both and on those that streams have migrated to. Where some is written ahead, because this process may not run when it is
+//! due, the kernel paces that part.
 
 use std::sync::Arc;
 use std::task::Context;

@@ -7,7 +7,7 @@ use smig_proto::{ConnId, ConnectionView, Mover, StreamKey};
 
 use super::TurnCx;
 use crate::clock;
-use crate::observer::{Counters, ObserverEvent};
+use crate::observer::{EventSink, ObserverEvent};
 use crate::snapshot::{self, SessionRecord, SessionSnapshot, StreamRecord, StreamRef};
 use crate::socket::ConnectionAddrs;
 
@@ -34,7 +34,7 @@ impl TurnCx<'_> {
     }
 }
 
-impl Counters {
+impl EventSink {
     /// Like [`Self::addrs`], for one of a session's connections.
     pub(crate) fn addrs_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
         self.addrs(|| Some(turn.conns.info(conn)?.addrs()))
@@ -69,7 +69,8 @@ impl Counters {
     ) {
         let Migration { stream, from, to, mover, received } = migration;
         let sent = turn.session.stream(stream).map_or(0, |view| view.sent_bytes);
-        let (why, offset) = session_record.on_migrated(stream, record, mover, sent + received);
+        let (why, transferred_bytes) =
+            session_record.on_migrated(stream, record, mover, sent + received);
         let stream_ref = self.is_observed().then(|| session_record.stream_ref_on(stream, to));
         let addrs = self.addrs_of(turn, to);
         self.on_event(&ObserverEvent::Migrated {
@@ -78,13 +79,13 @@ impl Counters {
             mover,
             addrs,
             stream: stream_ref,
-            offset,
+            transferred_bytes,
             why,
         });
     }
 
     /// Reports that a stream has completed.
-    pub(crate) fn on_stream_ended(
+    pub(crate) fn on_stream_completed(
         &self,
         turn: &TurnCx<'_>,
         session_record: &SessionRecord,
@@ -92,10 +93,10 @@ impl Counters {
         record: &StreamRecord,
     ) {
         if !self.is_observed() {
-            return self.count_stream_end();
+            return self.count_stream_completion();
         }
         let view = turn.session.stream(key);
-        self.on_event(&ObserverEvent::StreamEnded {
+        self.on_event(&ObserverEvent::StreamCompleted {
             stream: self.stream_ref(turn, session_record, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: clock::now().saturating_duration_since(record.opened_at),

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io;
 
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 /// Why a TLS connection to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,13 @@ impl TlsError {
             Error::NoCertificatesPresented => {
                 return Self::new(TlsErrorKind::Unusable, "the server sent no certificate");
             }
-            Error::InvalidMessage(_) => {
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => {
                 return Self::new(TlsErrorKind::NotTls, "the server's reply is not TLS");
+            }
+            Error::InvalidMessage(why) => {
+                format!("the server violated the TLS protocol: {}", variant_words(why))
             }
             Error::AlertReceived(alert) => return Self::from_alert(*alert),
             Error::PeerIncompatible(why) => {
@@ -353,7 +358,8 @@ mod tests {
             Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
             Error::PeerMisbehaved(PeerMisbehaved::TooMuchEarlyDataReceived),
             Error::AlertReceived(AlertDescription::HandshakeFailure),
-            Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
+            Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            Error::InvalidMessage(InvalidMessage::MissingKeyExchange),
             Error::General("out of luck".to_owned()),
             Error::HandshakeNotComplete,
             Error::PeerSentOversizedRecord,
@@ -372,6 +378,17 @@ mod tests {
             assert!(!has_inner_capital && !text.contains(['{', '"']), "{text}");
             assert!(text.contains("; "), "{text}");
         }
+    }
+
+    #[test]
+    fn only_a_reply_that_is_not_a_tls_record_is_not_tls() {
+        let error = |why| TlsError::from_rustls(&Error::InvalidMessage(why));
+        for why in [InvalidMessage::InvalidContentType, InvalidMessage::UnknownProtocolVersion] {
+            assert_eq!(error(why).message(), "the server's reply is not TLS");
+        }
+        let malformed = error(InvalidMessage::MessageTooShort);
+        assert_eq!(malformed.message(), "the server violated the TLS protocol: message too short");
+        assert!(!malformed.advice().contains("uses TLS on this port"), "{malformed}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client_quota::ClientPermit;
-use crate::observer::{Counters, ObserverEvent};
+use crate::observer::{EventSink, ObserverEvent};
 use crate::socket::ConnectionAddrs;
 
 /// A connection's permit to be open; released on drop.
@@ -15,7 +15,7 @@ pub(crate) struct OpenPermit {
     open_count: Arc<AtomicUsize>,
     /// At a server: its permit of the client's address.
     client_permit: Option<ClientPermit>,
-    counters: Arc<Counters>,
+    events: Arc<EventSink>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     addrs: Option<Box<ConnectionAddrs>>,
     /// Its permit of a [`ConnectionLimit`], if the application set one.
@@ -27,20 +27,20 @@ impl OpenPermit {
     pub(crate) fn try_acquire(
         open_count: &Arc<AtomicUsize>,
         max: usize,
-        counters: &Arc<Counters>,
+        events: &Arc<EventSink>,
         addrs: impl FnOnce() -> Option<ConnectionAddrs>,
     ) -> Option<Self> {
         if open_count.fetch_add(1, Ordering::Relaxed) >= max {
             open_count.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let addrs = counters.addrs(addrs);
-        counters.on_event(&ObserverEvent::ConnectionOpened { addrs });
-        let (open_count, counters) = (Arc::clone(open_count), Arc::clone(counters));
+        let addrs = events.addrs(addrs);
+        events.on_event(&ObserverEvent::ConnectionOpened { addrs });
+        let (open_count, events) = (Arc::clone(open_count), Arc::clone(events));
         Some(Self {
             open_count,
             client_permit: None,
-            counters,
+            events,
             addrs: addrs.map(Box::new),
             limit_permit: None,
         })
@@ -62,7 +62,7 @@ impl OpenPermit {
 impl Drop for OpenPermit {
     fn drop(&mut self) {
         self.open_count.fetch_sub(1, Ordering::Relaxed);
-        self.counters
+        self.events
             .on_event(&ObserverEvent::ConnectionClosed { addrs: self.addrs.as_deref().copied() });
     }
 }

@@ -140,7 +140,7 @@ fn admit(tcp: &TcpStream, peer: SocketAddr, shared: &ServerShared) -> Result<Ope
     let permit = OpenPermit::try_acquire(
         &shared.open_connections,
         shared.max_connections,
-        &shared.counters,
+        &shared.events,
         addrs,
     );
     Ok(permit.ok_or_else(|| limit_hit("max_connections"))?.with_client_permit(client_permit))
@@ -180,7 +180,7 @@ where
     let NegotiatedConn { mut transport, protocol, names } =
         negotiate_with_timeout(tcp, spec, worker.shared.handshake_timeout).await.inspect_err(
             |_| {
-                worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
+                worker.shared.events.on_event(&ObserverEvent::HandshakeFailed);
             },
         )?;
     transport = transport.with_permit(permit);

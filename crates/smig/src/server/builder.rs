@@ -30,7 +30,7 @@ use crate::entropy;
 use crate::error::{BoxError, Error};
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
-use crate::observer::{Counters, Observer};
+use crate::observer::{EventSink, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
 
@@ -344,8 +344,8 @@ impl ServerBuilder {
                 .map_err(|error| Error::io("cannot start a worker thread", error))?;
             threads.push(thread);
         }
-        let counters = Arc::clone(&shared.counters);
-        let view = ServerView { counters, session_lists: session_lists.into() };
+        let events = Arc::clone(&shared.events);
+        let view = ServerView { events, session_lists: session_lists.into() };
         Ok(Server { open_listeners, listener_ids, state, threads, listener_changes, view })
     }
 
@@ -419,7 +419,7 @@ impl ServerBuilder {
     /// Returns the state that workers share.
     fn into_shared(self) -> Result<Arc<ServerShared>, Error> {
         entropy::check()?;
-        let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
+        let events = Arc::new(EventSink::new(self.observer.map(|observer| observer.0)));
         let time_limits =
             TimeLimits::new(&self.engine_config.limits, self.body_timeout, self.idle_timeout);
         let engine_config = self.pacing.apply_to(self.engine_config);
@@ -434,7 +434,7 @@ impl ServerBuilder {
                 receive_pacing: self.upload_pacing,
                 max_bulk_deferral: self.max_bulk_deferral,
             }),
-            counters,
+            events,
             open_connections: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
             client_quota: ClientQuota::new(self.max_connections_per_client),

@@ -88,7 +88,7 @@ impl<S> ConnectionServer<S> {
     #[must_use]
     pub fn view(&self) -> ServerView {
         let session_lists = Arc::from([Arc::clone(&self.sessions)]);
-        ServerView { counters: Arc::clone(&self.shared.counters), session_lists }
+        ServerView { events: Arc::clone(&self.shared.events), session_lists }
     }
 }
 

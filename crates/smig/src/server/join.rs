@@ -89,9 +89,9 @@ where
     fn note_join_refused(&self, info: Option<&Arc<ConnectionInfo>>, refusal: JoinRefusal) {
         let peer = info.map(|info| info.peer_addr());
         throttled!(info, refusal.as_str(), %refusal, ?peer, "JOIN refused");
-        let counters = &self.worker.shared.counters;
-        let addrs = info.and_then(|info| counters.addrs(|| Some(info.addrs())));
-        counters.on_event(&ObserverEvent::JoinRefused { addrs });
+        let events = &self.worker.shared.events;
+        let addrs = info.and_then(|info| events.addrs(|| Some(info.addrs())));
+        events.on_event(&ObserverEvent::JoinRefused { addrs });
     }
 
     /// Handles a connection that requests to join this session.
@@ -112,10 +112,10 @@ where
         match turn.session.verify_join(&detached, material) {
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
-                let counters = &self.worker.shared.counters;
-                let addrs = counters.addrs(|| Some(info.addrs()));
+                let events = &self.worker.shared.events;
+                let addrs = events.addrs(|| Some(info.addrs()));
                 turn.conns.insert(id, DetachedConn { transport, info, output });
-                counters.on_event(&ObserverEvent::Joined { conn: id, addrs });
+                events.on_event(&ObserverEvent::Joined { conn: id, addrs });
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => match transport.detach() {

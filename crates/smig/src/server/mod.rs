@@ -55,7 +55,7 @@ pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 use crate::connection::{CleartextTrust, ListenerId};
 use crate::error::Error;
-use crate::observer::{Counters, Stats};
+use crate::observer::{EventSink, Stats};
 use crate::snapshot::{self, Snapshot};
 use bind::{ListenSecurity, ListenTarget, ListenerConfig};
 use session::Command;
@@ -81,7 +81,7 @@ pub struct Server {
 /// A handle for a server's statistics and snapshots. Cheap to clone; it does not keep the server running.
 #[derive(Clone, Debug)]
 pub struct ServerView {
-    counters: Arc<Counters>,
+    events: Arc<EventSink>,
     session_lists: Arc<[Arc<SessionList>]>,
 }
 
@@ -89,7 +89,7 @@ impl ServerView {
     /// Returns the counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.counters.stats()
+        self.events.stats()
     }
 
     /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no

@@ -70,7 +70,7 @@ impl Serve {
         let (state, state_receiver) = watch::channel(ServerState::Running);
         let sessions = Arc::new(SessionList::default());
         let session_lists = Arc::from([Arc::clone(&sessions)]);
-        let view = ServerView { counters: Arc::clone(&shared.counters), session_lists };
+        let view = ServerView { events: Arc::clone(&shared.events), session_lists };
         let worker = Worker::new(service, shared, sessions, state_receiver);
         // The set of listeners does not change while it runs.
         let (_, changes) = mpsc::unbounded_channel();

@@ -16,7 +16,7 @@ use crate::driver::ConnOptions;
 use crate::error::Error;
 use crate::limits::ClientQuota;
 use crate::migration::MigrationConfig;
-use crate::observer::{Counters, ObserverEvent};
+use crate::observer::{EventSink, ObserverEvent};
 use crate::throttled;
 
 /// State that all workers of a server share.
@@ -26,7 +26,7 @@ pub(super) struct ServerShared {
     pub(super) engine_config: Arc<Config>,
     pub(super) migration: MigrationConfig,
     pub(super) conn_options: Arc<ConnOptions>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) events: Arc<EventSink>,
     pub(super) open_connections: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
     pub(super) client_quota: Arc<ClientQuota>,
@@ -72,13 +72,13 @@ pub(super) fn check_shared_headers<B: 'static>(
 impl ServerShared {
     /// Reports that a client has hit a limit.
     pub(super) fn on_limit_hit(&self, limit: &'static str, peer: Option<SocketAddr>) {
-        self.counters.on_event(&ObserverEvent::LimitHit(limit));
+        self.events.on_event(&ObserverEvent::LimitHit(limit));
         throttled!(warn, limit, limit, ?peer, "limit reached");
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, resource: &'static str, error: &std::io::Error) {
-        self.counters.on_event(&ObserverEvent::LimitHit(resource));
+        self.events.on_event(&ObserverEvent::LimitHit(resource));
         throttled!(error, resource, %error, "cannot accept connections: {resource}");
     }
 
@@ -89,7 +89,7 @@ impl ServerShared {
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.
     pub(super) fn tracks_stream_end(&self) -> bool {
-        self.request_label_limit > 0 || self.counters.is_observed()
+        self.request_label_limit > 0 || self.events.is_observed()
     }
 }
 

@@ -213,7 +213,7 @@ async fn a_request_fails_with_the_runtime_of_its_session() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (runtime, mut waiting) = (session_runtime(), Vec::new());
-    // One is answered over HTTP/1.1, but not yet; the other one waits for a TLS handshake.
+    // The first is sent over HTTP/1.1 and waits for its response; the second waits for the server's TLS handshake.
     for scheme in ["http", "https"] {
         let (client, ..) = client_for(addr);
         let url = format!("{scheme}://{addr}/");

@@ -480,7 +480,7 @@ async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
         assert_eq!(response.status(), status, "{uri}");
     }
     let all_streams_ended = async {
-        while server.stats().streams_ended < 3 {
+        while server.stats().streams_completed < 3 {
             tokio::task::yield_now().await;
         }
     };

@@ -166,13 +166,19 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     while migration_event.is_none() || end_event.is_none() {
         match wait_for_event(&mut events, |_| true).await {
             event @ ObserverEvent::Migrated { .. } => migration_event = Some(event),
-            event @ ObserverEvent::StreamEnded { .. } => end_event = Some(event),
+            event @ ObserverEvent::StreamCompleted { .. } => end_event = Some(event),
             _ => {}
         }
     }
     assert_eq!(body.await.unwrap().unwrap().1, LEN as u64);
-    let Some(ObserverEvent::Migrated { stream: Some(stream_ref), from, to, offset, why, .. }) =
-        migration_event
+    let Some(ObserverEvent::Migrated {
+        stream: Some(stream_ref),
+        from,
+        to,
+        transferred_bytes,
+        why,
+        ..
+    }) = migration_event
     else {
         panic!("{migration_event:?}")
     };
@@ -182,13 +188,13 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     );
     assert_eq!((from, stream_ref.connection), (opened_stream.connection, to));
     assert_eq!(why, MigrationCause::Policy(MigrationReason::Hint));
-    assert!(offset < LEN as u64);
-    let Some(ObserverEvent::StreamEnded { stream: Some(stream_ref), sent, migrations, .. }) =
+    assert!(transferred_bytes < LEN as u64);
+    let Some(ObserverEvent::StreamCompleted { stream: Some(stream_ref), sent, migrations, .. }) =
         end_event
     else {
         panic!("{end_event:?}")
     };
     assert_eq!((stream_ref.stream, stream_ref.connection), (opened_stream.stream, to));
     assert_eq!((sent, migrations), (LEN as u64, 1));
-    assert_eq!((server.stats().streams_ended, server.stats().migrations), (1, 1));
+    assert_eq!((server.stats().streams_completed, server.stats().migrations), (1, 1));
 }

@@ -28,7 +28,7 @@ use crate::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
 const MAX_PENDING_SPANS: usize = 4096;
-/// Timeout of a batch, including its retries.
+/// How long a batch is retried. Each attempt has this timeout too, so the last one may end later.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes read of a collector's response.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
@@ -46,7 +46,8 @@ pub(super) fn build_processor(
         .with_timeout(EXPORT_TIMEOUT)
         .build()
         .map_err(|error| TelemetryError::Exporter(error.into()))?;
-    // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
+    // Up to 512 spans, at least every five seconds, unless OTEL_BSP_* environment variables say otherwise. The queue's
+    // size is ours, whatever OTEL_BSP_MAX_QUEUE_SIZE says.
     let batch_config = BatchConfigBuilder::default().with_max_queue_size(MAX_PENDING_SPANS).build();
     let exporter = CountingExporter { exporter, stats: Arc::clone(stats) };
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batch_config).build();

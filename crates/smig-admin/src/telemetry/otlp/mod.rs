@@ -107,7 +107,7 @@ impl Tracer {
         name: String,
         attributes: Vec<Attribute>,
         headers: Option<&HeaderMap>,
-    ) -> ExportedSpan {
+    ) -> OtelSpan {
         let parent = headers.and_then(parent::extract);
         let continues_trace = parent.is_some();
         let parent_context = match parent {
@@ -118,17 +118,14 @@ impl Tracer {
             .with_kind(SpanKind::Server)
             .with_attributes(key_values(attributes));
         let span = self.0.build_with_context(builder, &parent_context);
-        ExportedSpan(Arc::new(SpanInner {
-            context: Context::new().with_span(span),
-            continues_trace,
-        }))
+        OtelSpan(Arc::new(SpanInner { context: Context::new().with_span(span), continues_trace }))
     }
 }
 
-/// An exported span. It ends when its last clone is dropped. It is one pointer in size, because
-/// every request has a field for it, even without telemetry.
+/// An OpenTelemetry span, exported if it is sampled. It ends when its last clone is dropped. It is
+/// one pointer in size, because every request has a field for it, even without telemetry.
 #[derive(Clone, Debug)]
-pub(crate) struct ExportedSpan(Arc<SpanInner>);
+pub(crate) struct OtelSpan(Arc<SpanInner>);
 
 #[derive(Debug)]
 struct SpanInner {
@@ -137,7 +134,7 @@ struct SpanInner {
     continues_trace: bool,
 }
 
-impl ExportedSpan {
+impl OtelSpan {
     pub(crate) fn record(&self, attribute: Attribute) {
         self.0.context.span().set_attribute(attribute.into());
     }

@@ -37,7 +37,7 @@ fn damaged_files_are_named_or_skipped() {
     let error = run(&parse(&["httparchive", &good_file]).unwrap()).unwrap_err();
     assert!(error.to_string().contains("good.har: line 1: "), "{error}");
     let error = run(&parse(&["results", &good_file]).unwrap()).unwrap_err();
-    assert!(error.to_string().contains("is it a crawl file?"), "{error}");
+    assert!(error.to_string().contains("is it a results file?"), "{error}");
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub(super) enum Indexing {
     OnSecondUse,
     /// Do not add an entry: the value will not recur.
     NotIndexed,
-    /// The value is a secret: no hop may add an entry (RFC 7541 section 7.1.3).
+    /// No hop may add an entry (RFC 7541 section 7.1.3): the value is marked as sensitive, or is a
+    /// secret that could be guessed through the table.
     NeverIndexed,
 }
 
@@ -92,7 +93,7 @@ pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> StaticMatch {
 }
 
 /// Returns the name's index in the static table, or 0, and the policy for its fields;
-/// `NeverIndexed` for credentials.
+/// `NeverIndexed` for credentials, of which [`regular`] exempts those that cannot be guessed.
 fn index_and_policy(name: &HeaderName) -> (u8, Indexing) {
     match *name {
         header::ACCEPT_CHARSET => (15, Indexing::Always),

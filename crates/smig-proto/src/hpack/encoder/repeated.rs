@@ -1,5 +1,6 @@
-//! Blocks of responses that repeat. A server sends the same head for each request for a file, and
-//! the same trailers for most calls; while the table does not change, so are their blocks.
+//! Blocks of heads of responses and of trailers that repeat. A server sends the same head for each
+//! request for a file, and the same trailers for most calls; while the table does not change, so
+//! are their blocks.
 //!
 //! Owns copies of the fields and of the block, made when a block occurs the second time in a row.
 //! Fields that the application shares between responses are not copied: they are recognised by the
@@ -22,9 +23,9 @@ const MAX_VALUE_BYTES: usize = 1024;
 
 static DATE_NAME: HeaderName = DATE;
 
-/// The fields of a response's head or trailers.
+/// The fields of a response's head, or of a request's or response's trailers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ResponseSection<'a> {
+pub(crate) struct OutgoingSection<'a> {
     /// `None` in trailers.
     pub(crate) status: Option<StatusCode>,
     pub(crate) headers: Headers<'a>,
@@ -41,7 +42,7 @@ pub(crate) enum Headers<'a> {
     Shared(&'a Arc<HeaderMap>),
 }
 
-impl<'a> ResponseSection<'a> {
+impl<'a> OutgoingSection<'a> {
     /// Returns all fields except `:status`.
     #[inline]
     pub(super) fn fields(self) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
@@ -87,7 +88,7 @@ enum KnownFields {
 impl RepeatedBlocks {
     /// Returns the block of these fields if it is known for this version of the table.
     #[inline]
-    pub(super) fn find(&self, version: u64, section: ResponseSection<'_>) -> Option<&[u8]> {
+    pub(super) fn find(&self, version: u64, section: OutgoingSection<'_>) -> Option<&[u8]> {
         for known in &self.blocks {
             if known.version == version && known.matches(section) {
                 return Some(&known.block);
@@ -97,7 +98,7 @@ impl RepeatedBlocks {
     }
 
     /// Records the block of these fields, and keeps it if it is the same as the last one.
-    pub(super) fn note(&mut self, version: u64, section: ResponseSection<'_>, block: &[u8]) {
+    pub(super) fn note(&mut self, version: u64, section: OutgoingSection<'_>, block: &[u8]) {
         let mut hasher = FxHasher::default();
         hasher.write_u64(version);
         hasher.write(block);
@@ -119,13 +120,13 @@ impl RepeatedBlocks {
 
 impl RepeatedBlock {
     /// Returns `None` if the block is not to be kept.
-    fn new(version: u64, section: ResponseSection<'_>, block: &[u8]) -> Option<Self> {
+    fn new(version: u64, section: OutgoingSection<'_>, block: &[u8]) -> Option<Self> {
         let fields = KnownFields::new(section)?;
         Some(Self { version, status: section.status, fields, block: block.into() })
     }
 
     #[inline]
-    fn matches(&self, section: ResponseSection<'_>) -> bool {
+    fn matches(&self, section: OutgoingSection<'_>) -> bool {
         self.status == section.status
             && match (&self.fields, section.headers) {
                 (KnownFields::Shared(known, known_date), Headers::Shared(headers)) => {
@@ -143,7 +144,7 @@ impl RepeatedBlock {
 
 impl KnownFields {
     /// Returns `None` if the fields are not to be kept.
-    fn new(section: ResponseSection<'_>) -> Option<Self> {
+    fn new(section: OutgoingSection<'_>) -> Option<Self> {
         let (mut field_count, mut value_bytes) = (0, 0);
         for (_, value) in section.fields() {
             field_count += 1;
@@ -170,7 +171,7 @@ impl KnownFields {
 fn are_equal(
     names: &[(HeaderName, usize)],
     mut values: &[u8],
-    section: ResponseSection<'_>,
+    section: OutgoingSection<'_>,
 ) -> bool {
     let mut fields = section.fields();
     for (known_name, value_len) in names {
@@ -193,10 +194,10 @@ mod tests {
     use super::*;
     use crate::hpack::Decoder;
 
-    fn encode(encoder: &mut Encoder, section: ResponseSection<'_>) -> BytesMut {
+    fn encode(encoder: &mut Encoder, section: OutgoingSection<'_>) -> BytesMut {
         let mut out = BytesMut::new();
         encoder.begin(&mut out);
-        encoder.response(section, |name, _| name != "connection", &mut out);
+        encoder.section(section, |name, _| name != "connection", &mut out);
         out
     }
 
@@ -242,7 +243,7 @@ mod tests {
             let headers = headers(if choice % 9 == 7 { step } else { choice % 7 });
             let date = HeaderValue::from(step / 500);
             let is_shared = choice % 11 < 5;
-            let section = ResponseSection {
+            let section = OutgoingSection {
                 status: (choice % 5 > 0).then_some(StatusCode::OK),
                 headers: match shared.get(choice as usize % 9) {
                     Some(headers) if is_shared => Headers::Shared(headers),
@@ -272,7 +273,7 @@ mod tests {
         for headers in [Headers::Own(&headers), Headers::Shared(&headers)] {
             let mut encoder = Encoder::new();
             for _ in 0..4 {
-                encode(&mut encoder, ResponseSection { status: None, headers, date: None });
+                encode(&mut encoder, OutgoingSection { status: None, headers, date: None });
             }
             assert!(encoder.repeated.unwrap().blocks.is_empty());
         }

@@ -92,7 +92,7 @@ fn fields_that_do_not_recur_are_not_indexed() {
 }
 
 #[test]
-fn secrets_are_never_indexed() {
+fn guessable_secrets_are_never_indexed() {
     let mut sensitive = HeaderValue::from_static("a long value that would be indexed otherwise");
     sensitive.set_sensitive(true);
     for field in [

@@ -147,7 +147,7 @@ impl Http1Session {
     }
 
     fn begin(&mut self, queued_request: QueuedRequest) {
-        self.context.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
+        self.context.events.on_event(&ObserverEvent::StreamOpened { stream: None });
         let (shared, pool) = (Arc::clone(&queued_request.shared), Arc::clone(&self.pool));
         self.open_requests.begin(shared, async move { pool.send(queued_request).await });
     }

@@ -193,8 +193,8 @@ impl ClientSession {
             Err(why) => {
                 request.continuation = ContinuationState::Impossible;
                 tracing::info!(?key, %why, "a response stays on its connection");
-                let stream = self.context.counters.stream_ref(turn, &self.session_record, key);
-                self.context.counters.on_event(&ObserverEvent::ContinuationFailed { stream, why });
+                let stream = self.context.events.stream_ref(turn, &self.session_record, key);
+                self.context.events.on_event(&ObserverEvent::ContinuationFailed { stream, why });
             }
         }
     }
@@ -218,13 +218,13 @@ impl ClientSession {
         let repeated = received - first_pos;
         let (key, shared) = (request.key, Arc::clone(&request.shared));
         tracing::debug!(?key, received, repeated, "a response continues on another connection");
-        let counters = &self.context.counters;
+        let events = &self.context.events;
         let continued = ObserverEvent::ResponseContinued {
-            stream: counters.stream_ref(turn, &self.session_record, key),
+            stream: events.stream_ref(turn, &self.session_record, key),
             offset: received,
             repeated,
         };
-        counters.on_event(&continued);
+        events.on_event(&continued);
         turn.session.reset(key, ErrorCode::Cancel);
         let rest = Box::new(BodyRest::new(body, repeated, remaining));
         shared.continue_with(rest, stream, first_pos);

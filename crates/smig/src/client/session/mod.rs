@@ -195,20 +195,20 @@ impl SessionHandler for ClientSession {
             Event::Pushed { stream, .. } => turn.session.release(stream),
             Event::StreamsAvailable => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
-                self.context.counters.on_event(&ObserverEvent::SessionEstablished);
+                self.context.events.on_event(&ObserverEvent::SessionEstablished);
                 self.protocol = NegotiatedProtocol::Smig;
                 self.spares.on_established();
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
-                let addrs = self.context.counters.addrs_of(turn, conn);
-                self.context.counters.on_event(&ObserverEvent::Joined { conn, addrs });
+                let addrs = self.context.events.addrs_of(turn, conn);
+                self.context.events.on_event(&ObserverEvent::Joined { conn, addrs });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 throttled!(info, "refused spare", %conn, ?reason, "spare connection refused");
-                let addrs = self.context.counters.addrs_of(turn, conn);
-                self.context.counters.on_event(&ObserverEvent::JoinRefused { addrs });
+                let addrs = self.context.events.addrs_of(turn, conn);
+                self.context.events.on_event(&ObserverEvent::JoinRefused { addrs });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
@@ -227,7 +227,7 @@ impl SessionHandler for ClientSession {
             }
             Event::LimitHit { conn, limit } => {
                 throttled!(warn, limit, %conn, limit, "limit reached");
-                self.context.counters.on_event(&ObserverEvent::LimitHit(limit));
+                self.context.events.on_event(&ObserverEvent::LimitHit(limit));
             }
             _ => {}
         }

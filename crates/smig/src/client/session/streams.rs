@@ -39,8 +39,8 @@ impl ClientSession {
     ) {
         let transfer = queued_request.transfer();
         let QueuedRequest { head, body, length, options, shared, .. } = queued_request;
-        let stream = self.context.counters.stream_ref(turn, &self.session_record, key);
-        self.context.counters.on_event(&ObserverEvent::StreamOpened { stream });
+        let stream = self.context.events.stream_ref(turn, &self.session_record, key);
+        self.context.events.on_event(&ObserverEvent::StreamOpened { stream });
         let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
         self.recent_streams.on_open(turn.now);
         shared.set_session(self.context.number);
@@ -154,9 +154,9 @@ impl ClientSession {
 
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((request, _)) = self.slots.entry(slot) {
-            let addrs = self.context.counters.addrs_of_stream(turn, request.key);
-            let stream = self.context.counters.stream_ref(turn, &self.session_record, request.key);
-            self.context.counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
+            let addrs = self.context.events.addrs_of_stream(turn, request.key);
+            let stream = self.context.events.stream_ref(turn, &self.session_record, request.key);
+            self.context.events.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.reset_rate.add(turn.now);
@@ -176,7 +176,7 @@ impl ClientSession {
     pub(super) fn release_if_complete(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((request, _)) = self.slots.entry(slot) else { return };
         if request.is_complete() {
-            self.context.counters.on_stream_ended(
+            self.context.events.on_stream_completed(
                 turn,
                 &self.session_record,
                 request.key,
@@ -202,7 +202,7 @@ impl ClientSession {
             };
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((request, _)) = self.slots.entry(slot) {
-                self.context.counters.on_stream_ended(
+                self.context.events.on_stream_completed(
                     turn,
                     &self.session_record,
                     key,
@@ -231,7 +231,7 @@ impl ClientSession {
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut request = entry.map(|(call, _)| call);
         let record = request.as_mut().map(|request| &mut request.record);
-        self.context.counters.on_migrated(turn, &mut self.session_record, record, migration);
+        self.context.events.on_migrated(turn, &mut self.session_record, record, migration);
         let Some(request) = request else { return };
         request.shared.set_connection(to, received);
         if let Some(candidate) = &mut request.candidate {
@@ -240,10 +240,10 @@ impl ClientSession {
     }
 
     pub(super) fn on_migration_declined(&mut self, turn: &TurnCx<'_>, key: StreamKey) {
-        let counters = &self.context.counters;
-        let addrs = counters.addrs_of_stream(turn, key);
-        let stream = counters.stream_ref(turn, &self.session_record, key);
-        counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
+        let events = &self.context.events;
+        let addrs = events.addrs_of_stream(turn, key);
+        let stream = events.stream_ref(turn, &self.session_record, key);
+        events.on_event(&ObserverEvent::MigrationDeclined { addrs, stream });
         let entry = self.by_key.get(&key).and_then(|&slot| self.slots.entry(slot));
         let mut request = entry.map(|(request, _)| request);
         if let Some(candidate) = request.as_mut().and_then(|it| it.candidate.as_mut()) {
@@ -319,8 +319,8 @@ impl ClientSession {
             if let Some(decision) =
                 candidate.evaluate(turn, rules, recent, request.key, unmigrated_count, record)
             {
-                let stream = context.counters.stream_ref(turn, session_record, request.key);
-                context.counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
+                let stream = context.events.stream_ref(turn, session_record, request.key);
+                context.events.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }
         }
     }

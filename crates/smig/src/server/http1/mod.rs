@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -39,7 +40,7 @@ use super::slow_uploads;
 use super::worker::Worker;
 use crate::clock;
 use crate::connection::ConnectionInfo;
-use crate::driver::{CLOSE_TIMEOUT, Timer};
+use crate::driver::Timer;
 use crate::error::BoxError;
 use crate::observer::ObserverEvent;
 use crate::stream::{Http1RecvProgress, Incoming};
@@ -54,6 +55,9 @@ use io::Http1Io;
 use linger::{LingerEnd, LingerSlot, linger};
 use pacing::ResponsePacing;
 use timeouts::{ExceededTimeout, Http1Timeouts, NextProtocol};
+
+/// How long a draining server waits for the first request of a connection, which may be in flight.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<S, B>(
@@ -93,7 +97,7 @@ pub(super) async fn serve<S, B>(
         let draining = async {
             wait_for_drain(&worker).await;
             // hyper would close a connection that waits for a request at once, and the first one may be in flight.
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, first_request.arrival()).await;
+            let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, first_request.arrival()).await;
         };
         let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
         let mut notified = false;
@@ -216,7 +220,7 @@ where
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.first_request.on_request();
-        self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
+        self.worker.shared.events.on_event(&ObserverEvent::StreamOpened { stream: None });
         let kind = heads::request_kind(request.method());
         let mut request = self.convert_request(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));

@@ -192,7 +192,7 @@ where
     type Command = Command;
 
     fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event) {
-        let counters = &self.worker.shared.counters;
+        let events = &self.worker.shared.events;
         match event {
             Event::Request { conn, stream, head, end } => {
                 self.on_request(turn, conn, stream, head, end);
@@ -224,7 +224,7 @@ where
                 if self.worker.shared.registry.insert(app, &self.mailbox)
                     == Registration::Registered
                 {
-                    counters.on_event(&ObserverEvent::SessionEstablished);
+                    events.on_event(&ObserverEvent::SessionEstablished);
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
@@ -233,9 +233,9 @@ where
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
-                let addrs = counters.addrs_of_stream(turn, stream);
-                let stream_ref = counters.stream_ref(turn, &self.session_record, stream);
-                counters.on_event(&ObserverEvent::MigrationDeclined { addrs, stream: stream_ref });
+                let addrs = events.addrs_of_stream(turn, stream);
+                let stream_ref = events.stream_ref(turn, &self.session_record, stream);
+                events.on_event(&ObserverEvent::MigrationDeclined { addrs, stream: stream_ref });
                 let slot = self.stream_slots.get(stream);
                 let entry = slot.and_then(|slot| self.slots.entry(slot));
                 let mut exchange = entry.map(|(exchange, _)| exchange);
@@ -316,7 +316,7 @@ where
             }
             // A destructor of the application may panic.
             if catch_panic(|| drop(exchange)).is_err() {
-                self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+                self.worker.shared.events.on_event(&ObserverEvent::Panicked);
             }
         }
     }

@@ -51,7 +51,7 @@ where
         match failure {
             HandlerError::Panicked => {
                 throttled!(error, "panic", "handler panicked, stream reset");
-                self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+                self.worker.shared.events.on_event(&ObserverEvent::Panicked);
             }
             HandlerError::Error(error) => {
                 throttled!(warn, "handler", %error, "handler failed, stream reset");
@@ -98,7 +98,7 @@ where
         if end == EndStream::Yes {
             exchange.send_state = BodySendState::Ended;
             if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
-                worker.shared.counters.on_event(&ObserverEvent::Panicked);
+                worker.shared.events.on_event(&ObserverEvent::Panicked);
             }
             return self.release_if_complete(turn, slot);
         }
@@ -151,7 +151,7 @@ where
             SendProgress::Done => {
                 exchange.send_state = BodySendState::Ended;
                 if catch_panic(|| exchange.work.set(Work::Idle)).is_err() {
-                    self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+                    self.worker.shared.events.on_event(&ObserverEvent::Panicked);
                 }
                 self.release_if_complete(turn, slot);
             }
@@ -188,7 +188,7 @@ where
     /// Evaluates the rules for each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
         let Self { worker, slots, candidates, recent_streams: recent, session_record, .. } = self;
-        let counters = &worker.shared.counters;
+        let events = &worker.shared.events;
         let open_candidates =
             candidates.iter().filter_map(|&slot| slots.get(slot)?.candidate.as_ref());
         let unmigrated_count = migration::count_unmigrated(slots.len(), open_candidates);
@@ -199,8 +199,8 @@ where
             if let Some(decision) =
                 candidate.evaluate(turn, rules, recent, exchange.key, unmigrated_count, record)
             {
-                let stream = counters.stream_ref(turn, session_record, exchange.key);
-                counters.on_event(&ObserverEvent::PolicyDecided { stream, decision });
+                let stream = events.stream_ref(turn, session_record, exchange.key);
+                events.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }
         }
     }
@@ -211,7 +211,7 @@ where
         let entry = self.stream_slots.get(stream).and_then(|slot| self.slots.entry(slot));
         let mut exchange = entry.map(|(exchange, _)| exchange);
         let record = exchange.as_mut().map(|exchange| &mut exchange.record);
-        self.worker.shared.counters.on_migrated(turn, &mut self.session_record, record, migration);
+        self.worker.shared.events.on_migrated(turn, &mut self.session_record, record, migration);
         let Some(exchange) = exchange else { return };
         exchange.conn = to;
         if let Some(candidate) = &mut exchange.candidate {

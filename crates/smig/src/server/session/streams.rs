@@ -35,8 +35,8 @@ where
         end: EndStream,
     ) {
         let shared = &self.worker.shared;
-        let stream_ref = shared.counters.stream_ref(turn, &self.session_record, key);
-        shared.counters.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
+        let stream_ref = shared.events.stream_ref(turn, &self.session_record, key);
+        shared.events.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
         let label = RequestLabel::of(&head.method, &head.uri, shared.request_label_limit);
         let kind = heads::request_kind(&head.method);
         let is_checked_here = self.worker.shared.authority_check == AuthorityCheck::Server;
@@ -47,7 +47,7 @@ where
         if !is_covered && kind != RequestKind::Connect {
             heads::send_misdirected(turn, key);
             let record = StreamRecord::new(turn.now, label);
-            shared.counters.on_stream_ended(turn, &self.session_record, key, &record);
+            shared.events.on_stream_completed(turn, &self.session_record, key, &record);
             return turn.session.release(key);
         }
         let time_limits = &self.worker.shared.time_limits;
@@ -175,10 +175,10 @@ where
 
     pub(super) fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
-            let counters = &self.worker.shared.counters;
-            let addrs = counters.addrs_of_stream(turn, exchange.key);
-            let stream = counters.stream_ref(turn, &self.session_record, exchange.key);
-            counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
+            let events = &self.worker.shared.events;
+            let addrs = events.addrs_of_stream(turn, exchange.key);
+            let stream = events.stream_ref(turn, &self.session_record, exchange.key);
+            events.on_event(&ObserverEvent::StreamReset { addrs, stream });
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::from(error));
             }
@@ -189,11 +189,11 @@ where
     /// Resets a stream that this side cannot complete.
     pub(in crate::server) fn abort(&mut self, turn: &mut TurnCx<'_>, slot: Slot, code: ErrorCode) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
-            let counters = &self.worker.shared.counters;
-            let addrs = counters.addrs_of_stream(turn, exchange.key);
-            let stream = counters.stream_ref(turn, &self.session_record, exchange.key);
+            let events = &self.worker.shared.events;
+            let addrs = events.addrs_of_stream(turn, exchange.key);
+            let stream = events.stream_ref(turn, &self.session_record, exchange.key);
             turn.session.reset(exchange.key, code);
-            counters.on_event(&ObserverEvent::StreamReset { addrs, stream });
+            events.on_event(&ObserverEvent::StreamReset { addrs, stream });
         }
         self.release_stream(turn, slot);
     }
@@ -216,8 +216,8 @@ where
             }
         };
         if is_complete {
-            let counters = &self.worker.shared.counters;
-            counters.on_stream_ended(turn, &self.session_record, exchange.key, &exchange.record);
+            let events = &self.worker.shared.events;
+            events.on_stream_completed(turn, &self.session_record, exchange.key, &exchange.record);
             self.release_stream(turn, slot);
         }
     }
@@ -243,7 +243,7 @@ where
     fn recycle(&mut self, mut work: PinnedWork<S, B>) {
         // A destructor of the application may panic as well.
         if catch_panic(|| work.set(Work::Idle)).is_err() {
-            self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
+            self.worker.shared.events.on_event(&ObserverEvent::Panicked);
             return;
         }
         if self.free_work.len() < MAX_FREE_WORK {

@@ -1,4 +1,5 @@
-//! The configuration in its form for requests: built completely, then swapped in.
+//! What requests are handled by: routes, access log, forward proxy and tunnels of the current configuration. A reload
+//! builds a new one completely, and then replaces the old one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::upstream::{Upstream, UpstreamSpec};
 
 /// Everything that handling a request needs.
 #[derive(Debug)]
-pub(crate) struct RouteTable {
+pub(crate) struct ActiveConfig {
     routes: Routes,
     compiled_routes: Vec<CompiledRoute>,
     pub(super) forwarded: ForwardedSpec,
@@ -36,7 +37,7 @@ pub(super) struct CompiledRoute {
     pub(super) action: Action,
     pub(super) request_rules: HeaderRules,
     pub(super) response_rules: HeaderRules,
-    pub(super) hint: MigrationHint,
+    pub(super) migration_hint: MigrationHint,
     pub(super) bulk_hint: BulkHint,
 }
 
@@ -105,8 +106,8 @@ impl LiveResources {
     }
 }
 
-impl RouteTable {
-    /// Builds the table of a configuration; `https_ports` contains the listeners that
+impl ActiveConfig {
+    /// Builds it from a configuration; `https_ports` contains the listeners that
     /// redirect.
     pub(crate) fn new(
         config: &Config,
@@ -135,7 +136,7 @@ impl RouteTable {
                 action: compile_action(spec, resources).map_err(|what| fault("upstream", what))?,
                 request_rules: rules("request_headers", &spec.request_headers)?,
                 response_rules: rules("response_headers", &spec.response_headers)?,
-                hint: match spec.migrate {
+                migration_hint: match spec.migrate {
                     RouteMigration::Auto => MigrationHint::None,
                     RouteMigration::Always => MigrationHint::Migrate,
                     RouteMigration::Never => MigrationHint::Stay,
