@@ -35,6 +35,8 @@ pub struct PacedConn {
     delivered_at: Option<(Instant, u64)>,
     /// Acknowledged bytes at the last call of [`Self::take_acknowledged`].
     last_acknowledged: Option<u64>,
+    /// Packets retransmitted at the last call of [`Self::take_retransmitted`].
+    last_retransmitted: Option<u64>,
     /// When the connection last had bulk to send, and whether it still has some.
     last_bulk_at: Option<Instant>,
     has_bulk: bool,
@@ -91,6 +93,13 @@ impl PacedConn {
         let total = self.sample.acknowledged;
         let last = self.last_acknowledged.unwrap_or(total);
         self.last_acknowledged = Some(total.max(last));
+        total.saturating_sub(last)
+    }
+
+    /// Returns the packets retransmitted between the samples of the previous call and of this one.
+    pub(crate) fn take_retransmitted(&mut self) -> u64 {
+        let total = self.sample.retransmitted;
+        let last = self.last_retransmitted.replace(total).unwrap_or(total);
         total.saturating_sub(last)
     }
 

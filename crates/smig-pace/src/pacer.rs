@@ -46,8 +46,8 @@ const MIN_LATENESS: Duration = Duration::from_millis(3);
 const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
 /// What is written ahead for this time, and for a quarter of the round trip, is long for other data to wait behind it.
 const LONG_WRITE_AHEAD: Duration = Duration::from_millis(10);
-/// Rounds in which the process was that late, less those in which it was not, from which on it always is.
-const MIN_LATE_ROUNDS: u32 = 4;
+/// So many rounds of the last 16 in which the process ran that late are most of them.
+const MIN_LATE_ROUNDS: u32 = 12;
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
@@ -85,7 +85,8 @@ pub struct Pacer {
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
     is_late: bool,
-    late_rounds: u32,
+    /// A bit for each of the last 16 rounds: whether the process ran so late that other data waits long.
+    late_rounds: u16,
 }
 
 #[derive(Debug)]
@@ -188,7 +189,7 @@ impl Pacer {
     /// Returns whether the process runs late in most round trips, and so late that what is written ahead delays all else
     /// on its connection by a part of the round trip.
     pub const fn is_write_ahead_long(&self) -> bool {
-        self.late_rounds >= MIN_LATE_ROUNDS
+        self.late_rounds.count_ones() >= MIN_LATE_ROUNDS
     }
 
     pub(crate) const fn recurring_loss(&self) -> RecurringLoss {
@@ -214,6 +215,8 @@ impl Pacer {
         self.schedule_sample(now);
         self.is_idle = true;
         self.delivery.clear();
+        // What happens until there is bulk again is not bulk's.
+        (self.round.retransmitted, self.round.max_late) = (None, Duration::ZERO);
     }
 
     /// Records that the process ran so long after the time at which it was due.
@@ -260,7 +263,7 @@ impl Pacer {
             }
         }
         if is_round_end {
-            self.end_round(now, &sample, queue);
+            self.end_round(now, &sample, queue, is_sharing);
         }
         self.set_bounds(now, &sample, queue);
         self.trace(now, &sample, queue);
@@ -291,28 +294,26 @@ impl Pacer {
         rtt.max(sample.min_rtt).max(MIN_PACED_RTT)
     }
 
-    /// Notes what makes other data of bulk's connection wait, in a round.
-    fn note_interference(&mut self, sample: &RateSample) {
-        let before = self.round.retransmitted.unwrap_or(sample.retransmitted);
-        // Beside others, their queue drops packets of whatever connection.
-        if !matches!(self.state, PacerState::Sharing(_)) {
+    /// Notes what makes other data of bulk's connection wait, in a round. Beside others, their queue drops packets of
+    /// whatever connection, so nothing is known of the path's own losses.
+    fn note_interference(&mut self, sample: &RateSample, was_sharing: bool) {
+        if was_sharing || matches!(self.state, PacerState::Sharing(_)) {
+            self.loss = RecurringLoss::default();
+        } else if let Some(before) = self.round.retransmitted {
             self.loss.on_round(sample.retransmitted.saturating_sub(before));
         }
         let is_late = self.round.max_late >= LONG_WRITE_AHEAD.max(self.base.value() / 4);
-        self.late_rounds = match is_late {
-            true => (self.late_rounds + 1).min(2 * MIN_LATE_ROUNDS),
-            false => self.late_rounds.saturating_sub(1),
-        };
+        self.late_rounds = self.late_rounds << 1 | u16::from(is_late);
     }
 
-    fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
+    fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration, was_sharing: bool) {
         if matches!(self.state, PacerState::Bounded) {
             let base = self.base.value();
             let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
             self.note_standing(now, sample.retransmitted, shortest);
             self.note_crowded(now, sample, queue, shortest);
         }
-        self.note_interference(sample);
+        self.note_interference(sample, was_sharing);
         let is_alone = matches!(self.state, PacerState::Bounded);
         let rate = self.delivery.rate(self.base.value()).filter(|_| is_alone);
         self.noise.on_round(sample, self.round.min_rtt, rate.map(|rate| rate as f64));

@@ -23,8 +23,8 @@ impl RecurringLoss {
     }
 
     pub(crate) const fn is_recurring(self) -> bool {
-        let begins = self.rounds & !(self.rounds << 1);
-        begins.count_ones() >= MIN_SEQUENCES || self.rounds.count_ones() >= MIN_LOSSY_ROUNDS
+        let ends = self.rounds & !(self.rounds << 1);
+        ends.count_ones() >= MIN_SEQUENCES || self.rounds.count_ones() >= MIN_LOSSY_ROUNDS
     }
 }
 

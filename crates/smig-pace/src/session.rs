@@ -14,17 +14,21 @@ use super::pacer::{MIN_PACED_RTT, Pacer};
 use super::recurring_loss::RecurringLoss;
 use super::sample::{ConnSample, RateSample};
 
+/// How long it is known, without bulk, that a path loses packets again and again.
+const MAX_LOSS_AGE: Duration = Duration::from_secs(30);
+
 /// Paces all bulk of one session.
 #[derive(Debug)]
 pub struct SessionPacer {
     /// `None` while there is no bulk, or the path's round-trip time is short.
     pacer: Option<Box<Pacer>>,
     bucket: BulkBucket,
-    /// What the last pacer knew of losses, for the next one: the path is the same.
-    loss: RecurringLoss,
+    /// What the last pacer knew of recurring losses, and when it ended, for the next one: the path is the same.
+    last_loss: Option<(Instant, RecurringLoss)>,
     max_deferral: Duration,
-    /// Bytes acknowledged on all connections.
+    /// Bytes acknowledged, and packets retransmitted, on all connections.
     acknowledged: u64,
+    retransmitted: u64,
     /// Where the search for a connection with bulk begins: they take turns.
     next_turn: usize,
 }
@@ -36,9 +40,10 @@ impl SessionPacer {
         Self {
             pacer: None,
             bucket: BulkBucket::new(Instant::from_nanos(0), Bounds::NONE, max_deferral),
-            loss: RecurringLoss::default(),
+            last_loss: None,
             max_deferral,
             acknowledged: 0,
+            retransmitted: 0,
             next_turn: 0,
         }
     }
@@ -71,7 +76,13 @@ impl SessionPacer {
         }
         if let Some(min_rtt) = measure_all(now, conns).filter(|&rtt| rtt >= MIN_PACED_RTT) {
             let mut pacer = Pacer::new(now, min_rtt);
-            pacer.set_recurring_loss(self.loss);
+            // A single loss is forgotten: each pacer's startup may overrun a queue once.
+            if let Some((at, loss)) = self.last_loss.take()
+                && loss.is_recurring()
+                && now.saturating_duration_since(at) < MAX_LOSS_AGE
+            {
+                pacer.set_recurring_loss(loss);
+            }
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.max_deferral);
             self.pacer = Some(Box::new(pacer));
         }
@@ -91,7 +102,7 @@ impl SessionPacer {
         // Samples alone do not show it: a process that runs each 6 ms is 1 ms late for one each 5 ms.
         pacer.on_late(deadline.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)));
         if !(0..conns.count()).any(|index| conns.conn(index).carries_bulk(now)) {
-            self.loss = pacer.recurring_loss();
+            self.last_loss = Some((now, pacer.recurring_loss()));
             self.pacer = None;
             return Some(Bounds::NONE);
         }
@@ -113,16 +124,18 @@ impl SessionPacer {
     /// Measures every connection, and passes the result to the pacer.
     fn sample(&mut self, now: Instant, conns: &mut impl PacedConns) {
         let min_rtt = measure_all(now, conns);
-        let (mut all_in_flight, mut bulk_in_flight, mut retransmitted) = (0, 0, 0);
+        let (mut all_in_flight, mut bulk_in_flight) = (0, 0);
         let mut fastest: Option<ConnSample> = None;
         for index in 0..conns.count() {
             let conn = conns.conn(index);
             self.acknowledged += conn.take_acknowledged();
             let sample = *conn.sample();
-            retransmitted += sample.retransmitted;
+            let retransmitted = conn.take_retransmitted();
             if conn.is_undelivered(now) {
+                // Its probes say nothing of the path that the others have.
                 continue;
             }
+            self.retransmitted += retransmitted;
             all_in_flight += sample.in_flight;
             if !conn.carries_bulk(now) {
                 continue;
@@ -142,7 +155,7 @@ impl SessionPacer {
                 acknowledged: self.acknowledged,
                 sent: self.acknowledged + all_in_flight,
                 min_rtt,
-                retransmitted,
+                retransmitted: self.retransmitted,
                 in_flight: bulk_in_flight,
                 ..fastest.into()
             },

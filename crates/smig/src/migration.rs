@@ -10,7 +10,7 @@ use std::time::Duration;
 use smig_proto::policy::{
     Decision, Interference, MigrationHint, MigrationPolicy, PolicyInput, StayReason, Transfer,
 };
-use smig_proto::{Instant, MigrationTarget, StreamKey, StreamView};
+use smig_proto::{BulkHint, Instant, MigrationTarget, StreamKey, StreamView};
 
 use crate::driver::TurnCx;
 use crate::snapshot::{MigrationCause, PendingMigration, PolicyDecision, StreamRecord};
@@ -217,11 +217,19 @@ impl Candidate {
         {
             return record.record_decision(PolicyDecision::Stays(StayReason::NoConcurrency));
         }
+        if view.sent_bytes == 0 && view.queued_bytes == 0 && self.hint != MigrationHint::Migrate {
+            // Whether it is bulk is known when there is something to send.
+            return None;
+        }
         self.next_evaluation_offset = transferred + EVALUATION_STEP_BYTES;
         let path = recent_streams.path.get(turn, view.connection);
         let input = self.policy_input(turn.now, &view, other_streams, path);
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
+            // An offer may still be unanswered: the stream may migrate yet.
+            Decision::Stay(StayReason::Paced) if self.state == CandidateState::Offered => {
+                return None;
+            }
             Decision::Stay(why) => return record.record_decision(PolicyDecision::Stays(why)),
         };
         let offers =
@@ -252,22 +260,25 @@ impl Candidate {
     ) -> PolicyInput {
         PolicyInput {
             transfer: self.transfer,
-            transferred_bytes: match self.transfer {
-                // The length is that of what this side sends: not of an upload before a response.
-                Transfer::Sized(_) => view.sent_bytes,
-                Transfer::Unsized | Transfer::Tunnel => view.sent_bytes + view.received_bytes,
-            },
+            transferred_bytes: view.sent_bytes,
             age: now.saturating_duration_since(self.opened_at),
             priority: view.priority,
             other_streams,
             delivery_bytes_per_s: path.delivery_rate,
-            // Only bulk is paced: other bodies delay the other streams.
-            interference: path
-                .interference
-                .filter(|_| view.bulk.is_some())
-                .unwrap_or(Interference::Queue),
+            interference: self.interference(view, path),
             hint: self.hint,
         }
+    }
+}
+
+impl Candidate {
+    /// Returns how what this side sends affects the other streams. Only bulk is paced. A tunnel, or a body of unknown
+    /// length, is none while its source is slower than the path, but then it fills no queue either.
+    fn interference(&self, view: &StreamView, path: MeasuredPath) -> Interference {
+        let may_be_bulk = view.bulk_hint != BulkHint::Interactive;
+        let is_sparse = may_be_bulk && !matches!(self.transfer, Transfer::Sized(_));
+        let is_paced = view.bulk.is_some() || is_sparse;
+        path.interference.filter(|_| is_paced).unwrap_or(Interference::Queue)
     }
 }
 
@@ -419,6 +430,46 @@ mod tests {
         assert_eq!(interference_of(&view), Interference::Little);
         let other = StreamView { bulk: None, ..view };
         assert_eq!(interference_of(&other), Interference::Queue);
+        // One that sends less than the path carries is no bulk, and is in nobody's way.
+        let tunnel = Candidate { transfer: Transfer::Tunnel, ..candidate(MigrationHint::None) };
+        let of_tunnel = |view: &StreamView| tunnel.policy_input(NOW, view, 1, PACED).interference;
+        assert_eq!(of_tunnel(&other), Interference::Little);
+        let excluded = StreamView { bulk_hint: BulkHint::Interactive, ..other };
+        assert_eq!(of_tunnel(&excluded), Interference::Queue);
+    }
+
+    #[test]
+    fn what_is_received_is_for_the_peer_to_migrate() {
+        let upload = Upload::new(PACED);
+        let view = upload.session.stream(upload.key).unwrap();
+        let download = StreamView { sent_bytes: 700, received_bytes: 9 << 20, ..view };
+        let tunnel = Candidate { transfer: Transfer::Tunnel, ..candidate(MigrationHint::None) };
+        let input = tunnel.policy_input(NOW, &download, 1, PACED);
+        assert_eq!(input.transferred_bytes, 700);
+        let decision = MigrationPolicy::default().decide(&input);
+        assert_eq!(decision, Decision::Stay(StayReason::FewBytesSoFar));
+    }
+
+    #[test]
+    fn a_response_without_a_first_byte_is_not_decided_about() {
+        let mut upload = Upload::new(PACED);
+        let mut session = Session::client(Arc::new(Config::client()), AppId::new(2), NOW);
+        let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
+        let conn = session.add_connection(NOW, spec);
+        let head = RequestHead {
+            method: http::Method::POST,
+            uri: "https://localhost/".parse().unwrap(),
+            protocol: None,
+            headers: [(CONTENT_LENGTH, LENGTH.into())].into_iter().collect(),
+        };
+        let key = session.open(NOW, Some(conn), &head, EndStream::No).unwrap();
+        upload.recent_streams.path = PathWatch::measured(conn, NOW, PACED);
+        (upload.session, upload.key) = (session, key);
+        let mut candidate = candidate(MigrationHint::None);
+        assert_eq!(upload.evaluate(&mut candidate), None);
+        upload.session.send_data(key, Bytes::from_static(&[0; 1000]), EndStream::No).unwrap();
+        let stays = PolicyDecision::Stays(StayReason::Paced);
+        assert_eq!(upload.evaluate(&mut candidate), Some(stays));
     }
 
     #[test]

@@ -91,9 +91,7 @@ const fn compared_settings(variant: BrowserVariant) -> &'static str {
         }
         // By default, a tunnel that is paced would stay with the others while no packets are lost.
         BrowserVariant::Smig => "[migration]\npaced = \"move\"\n",
-        BrowserVariant::Serve
-        | BrowserVariant::Gateway
-        | BrowserVariant::Nginx => "",
+        BrowserVariant::Serve | BrowserVariant::Gateway | BrowserVariant::Nginx => "",
     }
 }
 

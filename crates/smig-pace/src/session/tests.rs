@@ -29,6 +29,7 @@ struct TestConn {
     unsent: u64,
     bulk_written: u64,
     write_calls: u64,
+    retransmitted: u64,
 }
 
 impl TestConn {
@@ -119,7 +120,7 @@ impl PacedConns for Path {
             rtt,
             rtt_deviation: Duration::from_millis(1),
             min_rtt: RTT,
-            retransmitted: 0,
+            retransmitted: conn.retransmitted,
             mss: MSS,
         }
     }
@@ -430,4 +431,62 @@ fn a_process_that_misses_its_deadlines_writes_ahead_although_it_samples_in_time(
     let mut punctual = Process::new(1);
     punctual.advance(SECOND);
     assert_eq!(punctual.pacer.bounds().write_ahead, 0);
+}
+
+/// Loses a packet of a connection each 300 ms, so many times.
+fn lose(process: &mut Process, index: usize, count: u32) {
+    for _ in 0..count {
+        process.path.conns[index].retransmitted += 1;
+        process.advance_with(Duration::from_millis(300), 0);
+    }
+}
+
+/// Ends a download: its pacer ends after a while without bulk.
+fn pause(process: &mut Process, time: Duration) {
+    process.path.conns[0].has_bulk = false;
+    process.advance_with(Duration::from_secs(6), 0);
+    process.run(0);
+    assert!(process.pacer.pacer().is_none());
+    process.path.now = process.path.now + time;
+    process.path.conns[0].has_bulk = true;
+    process.run(0);
+}
+
+fn has_recurring_loss(process: &Process) -> bool {
+    process.pacer.pacer().is_some_and(crate::Pacer::has_recurring_loss)
+}
+
+#[test]
+fn recurring_loss_is_remembered_for_the_next_download_but_not_for_long() {
+    let mut process = Process::new(1);
+    process.advance_with(Duration::from_secs(1), 0);
+    lose(&mut process, 0, 4);
+    assert!(has_recurring_loss(&process));
+    pause(&mut process, Duration::from_secs(5));
+    assert!(has_recurring_loss(&process));
+    pause(&mut process, Duration::from_secs(60));
+    assert!(!has_recurring_loss(&process));
+}
+
+#[test]
+fn one_loss_in_each_of_many_downloads_does_not_recur() {
+    let mut process = Process::new(1);
+    for _ in 0..5 {
+        process.advance_with(Duration::from_millis(200), 0);
+        lose(&mut process, 0, 1);
+        assert!(!has_recurring_loss(&process));
+        pause(&mut process, Duration::ZERO);
+    }
+}
+
+#[test]
+fn what_a_connection_retransmits_to_a_peer_that_is_gone_is_no_loss_of_the_path() {
+    let mut process = Process::new(2);
+    process.advance_with(Duration::from_secs(1), 0);
+    process.path.conns[1].is_dead = true;
+    process.advance_with(Duration::from_secs(2), 0);
+    lose(&mut process, 1, 5);
+    assert!(!has_recurring_loss(&process));
+    lose(&mut process, 0, 4);
+    assert!(has_recurring_loss(&process));
 }

@@ -71,7 +71,7 @@ pub enum PacedStreams {
 /// How a large transfer affects the other streams of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interference {
-    /// Little: it is paced, and packets are rarely lost.
+    /// Little: what of it is bulk is paced, and packets are rarely lost.
     Little,
     /// It is not paced: the others wait for what it has in the socket and in the path's queue.
     Queue,
@@ -119,7 +119,7 @@ impl From<MigrationHint> for BulkHint {
 pub struct PolicyInput {
     /// Kind of transfer.
     pub transfer: Transfer,
-    /// Bytes of body so far: of a body of known length those of its direction, otherwise sent and received.
+    /// Bytes of body that this side has sent so far. What it receives is for the peer to migrate.
     pub transferred_bytes: u64,
     /// Time since the stream was opened.
     pub age: Duration,

@@ -1,6 +1,6 @@
 //! Snapshots of connections and streams for the driver.
 
-use crate::bulk::BulkReason;
+use crate::bulk::{BulkHint, BulkReason};
 use crate::conn::{ConnState, Connection, ConnectionRole};
 use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
@@ -62,6 +62,8 @@ pub struct StreamView {
     pub is_migrating: bool,
     /// Why what it sends is bulk, if it is.
     pub bulk: Option<BulkReason>,
+    /// What the application says of whether it is.
+    pub bulk_hint: BulkHint,
     /// Whether it is a CONNECT tunnel.
     pub is_tunnel: bool,
     /// The stream's send window, in bytes, which may be negative.
@@ -148,6 +150,7 @@ fn stream_view(stream: &Stream) -> StreamView {
         migrations: stream.binding.migration_count(),
         is_migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
         bulk: stream.send.bulk(),
+        bulk_hint: stream.send.bulk_hint(),
         is_tunnel: stream.exchange_kind == ExchangeKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),

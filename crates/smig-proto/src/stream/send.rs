@@ -185,6 +185,10 @@ impl SendHalf {
         self.bulk
     }
 
+    pub(crate) const fn bulk_hint(&self) -> BulkHint {
+        self.bulk_hint
+    }
+
     pub(crate) const fn set_bulk_hint(&mut self, hint: BulkHint) {
         self.bulk_hint = hint;
         self.bulk = None;
