@@ -6,6 +6,7 @@
 //! of them may have outstanding, [`shares`] each one's part. A client with SMig paces its uploads itself.
 
 mod credit_watch;
+mod round_stats;
 mod shares;
 #[cfg(test)]
 mod tests;

@@ -50,9 +50,10 @@ impl CreditWatch {
     /// Takes into account what has arrived and was granted until now.
     pub(super) fn update(&mut self, now: Instant, progress: UploadProgress) {
         self.received = progress.received;
-        while let Some((at, _)) =
-            self.updates.pop_front_if(|(_, offset)| *offset < progress.received)
+        while let Some(&(at, offset)) = self.updates.front()
+            && offset < progress.received
         {
+            self.updates.pop_front();
             let rtt = now.saturating_duration_since(at);
             self.rtt = Some(self.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         }

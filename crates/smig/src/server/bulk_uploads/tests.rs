@@ -7,7 +7,6 @@ use std::time::Duration;
 use self::world::{Conditions, ONE_WAY, RATE, Source, World};
 use super::credit_watch::UploadProgress;
 use super::shares::BulkUploads;
-use crate::mailbox::Slot;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long uploads run: what is lost once must be little of it.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use smig_pace::MIN_PACED_RTT;
 use smig_proto::Instant;
 
+use super::round_stats::{LossWatch, Rates};
 use crate::driver::{PacingDemand, ReceivePath, ReceiveWindow, bytes_per_s, bytes_within};
 
 /// Shortest time over which a rate is measured.
@@ -53,10 +54,6 @@ const MAX_OUTLIERS: u32 = 1;
 /// After so many base round trips a longer one than the kernel's is tested again. Doubled each time.
 const RETEST_RTTS: u32 = 150;
 const MAX_RETEST_DOUBLINGS: u32 = 3;
-/// Each loss costs about a round; one in so many rounds is less than the limit's 3 %...
-const ROUNDS_PER_LOSS: u32 = 40;
-/// ...beyond the first ones.
-const MAX_LOSSES: u32 = 3;
 /// How long the window is lifted, the first time: what was lost until then was lost within a few round trips. Doubled each time.
 const MIN_LIFT_TIME: Duration = Duration::from_secs(10);
 const LIFT_RTTS: u32 = 40;
@@ -93,7 +90,7 @@ enum WindowState {
         best_rate: u64,
         flat_rounds: u32,
     },
-    Limited(Limit),
+    Limited(Box<Limit>),
     Lifted {
         until: Instant,
     },
@@ -202,7 +199,8 @@ impl UploadWindow {
                 }
                 *flat_rounds = flat_rounds.saturating_add(1);
                 if *flat_rounds >= FLAT_ROUNDS && round.demand == PacingDemand::Shared {
-                    self.state = WindowState::Limited(Limit::new(&round, self.rates.mean()));
+                    let limit = Limit::new(&round, self.rates.mean());
+                    self.state = WindowState::Limited(Box::new(limit));
                 }
             }
             WindowState::Limited(_) if round.demand == PacingDemand::BulkAlone => {
@@ -418,64 +416,4 @@ fn target(base_rtt: Duration) -> Duration {
 
 const fn percent(value: u64, percent: u64) -> u64 {
     value.saturating_mul(percent) / 100
-}
-
-/// The rates of the last `N` rounds.
-#[derive(Debug)]
-struct Rates<const N: usize> {
-    last: [u64; N],
-    count: usize,
-}
-
-impl<const N: usize> Default for Rates<N> {
-    fn default() -> Self {
-        Self { last: [0; N], count: 0 }
-    }
-}
-
-impl<const N: usize> Rates<N> {
-    fn push(&mut self, rate: u64) {
-        self.last.rotate_right(1);
-        self.last[0] = rate;
-        self.count = (self.count + 1).min(N);
-    }
-
-    const fn len(&self) -> usize {
-        self.count
-    }
-
-    fn mean(&self) -> u64 {
-        self.mean_of_last(N)
-    }
-
-    fn mean_of_last(&self, rounds: usize) -> u64 {
-        let rounds = rounds.min(self.count);
-        let sum = self.last.iter().take(rounds).fold(0, |sum: u64, &rate| sum.saturating_add(rate));
-        sum / rounds.max(1) as u64
-    }
-}
-
-/// Watches whether packets are lost again and again.
-#[derive(Clone, Copy, Debug)]
-struct LossWatch {
-    out_of_order: u32,
-    losses: u32,
-    rounds: u32,
-}
-
-impl LossWatch {
-    const fn new(out_of_order: u32) -> Self {
-        Self { out_of_order, losses: 0, rounds: 0 }
-    }
-
-    /// Counts a round. Returns whether losses cost more than pacing may.
-    fn is_lossy(&mut self, out_of_order: u32) -> bool {
-        self.rounds += 1;
-        if self.rounds >= ROUNDS_PER_LOSS {
-            (self.rounds, self.losses) = (0, self.losses.saturating_sub(1));
-        }
-        self.losses += u32::from(out_of_order != self.out_of_order);
-        self.out_of_order = out_of_order;
-        self.losses >= MAX_LOSSES
-    }
 }
