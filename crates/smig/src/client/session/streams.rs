@@ -294,8 +294,7 @@ impl ClientSession {
             let path = || {
                 let sample = turn.conns.sample(conn.id);
                 let min_rtt = self.context.update_min_rtt(sample.min_rtt);
-                // The kernel shrinks its window as data arrives.
-                ReceivePath { min_rtt, out_of_order: sample.out_of_order, granted: 0 }
+                ReceivePath { min_rtt, out_of_order: sample.out_of_order }
             };
             pacer.on_progress(turn.now, conn.data_bytes_received, PacingDemand::Shared, path)
         };
