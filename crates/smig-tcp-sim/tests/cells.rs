@@ -213,9 +213,8 @@ fn beside_a_download_that_was_first_each_has_its_part() {
 /// Means over starts at other points of the others' traffic: others' share, and the 95th percentile of small responses.
 fn beside(cell: &Cell, sending: Sending) -> (f64, f64) {
     let starts: [u32; 3] = [0, 1, 2];
-    let runs = starts.map(|start| {
-        run(&cell.clone().later(std::time::Duration::from_millis(131) * start), sending, 1)
-    });
+    let runs = starts
+        .map(|start| run(&cell.clone().later(Duration::from_millis(131) * start), sending, 1));
     let mean = |value: fn(&Measurement) -> f64| runs.iter().map(value).sum::<f64>() / 3.0;
     (mean(Measurement::cross_share), mean(|measured| measured.quantile_ms(0.95)))
 }
@@ -254,9 +253,9 @@ fn a_deep_queue_is_not_filled_to_find_out_whose_it_is() {
 fn bulk_is_bounded_again_when_others_have_left() {
     let mut cell = matrix::beside("leave", 80, Algorithm::Cubic, Algorithm::Cubic, 8_000);
     if let Some(smig_tcp_sim::CrossTraffic::Download { end, .. }) = cell.cross.first_mut() {
-        *end = std::time::Duration::from_secs(20);
+        *end = Duration::from_secs(20);
     }
-    cell.measured = (std::time::Duration::from_secs(28), std::time::Duration::from_secs(50));
+    cell.measured = (Duration::from_secs(28), Duration::from_secs(50));
     for sending in [OWN, SHARED] {
         let measured = run(&cell, sending, 1);
         assert!(measured.bulk_rate > 0.9 * 1_200_000.0, "{}", measured.bulk_rate);
@@ -268,7 +267,7 @@ fn bulk_is_bounded_again_when_others_have_left() {
 #[test]
 fn the_round_trip_time_without_a_queue_does_not_drift() {
     let mut cell = cell("10m-50ms-1000/cubic");
-    cell.measured = (std::time::Duration::from_secs(100), std::time::Duration::from_secs(130));
+    cell.measured = (Duration::from_secs(100), Duration::from_secs(130));
     let measured = run(&cell, OWN, 1);
     let alone = run(&cell, ALONE, 1).mean_ms();
     assert!(measured.mean_ms() < 1.15 * alone, "{} of {alone}", measured.mean_ms());

@@ -120,6 +120,16 @@ fn the_window_follows_the_path_at_no_cost() {
 }
 
 #[test]
+fn a_pause_does_not_hide_for_long_that_the_path_has_changed() {
+    let later_rate = Some((SECOND * 10, RATE * 4));
+    let conditions = Conditions { later_rate, ..Conditions::default() };
+    let source = [Source::PausedBetween(SECOND * 5, SECOND * 13)];
+    let [paced, off] = [true, false].map(|is_paced| run(conditions, &source, is_paced));
+    let cost = 1.0 - paced.rate / off.rate;
+    assert!(cost < 0.1, "{:.1} %", cost * 100.0);
+}
+
+#[test]
 fn others_and_losses_end_the_limit() {
     for until in [SECOND * 15, TIME * 2] {
         let foreign = Some((SECOND * 5, until, RATE / 4));

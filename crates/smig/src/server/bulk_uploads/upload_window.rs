@@ -18,6 +18,8 @@ use smig_proto::Instant;
 use super::round_stats::{LossWatch, Rates};
 use crate::driver::{PacingDemand, ReceivePath, ReceiveWindow, bytes_per_s, bytes_within};
 
+/// The longest part of a round trip of credit that counts for the length of a round.
+const MAX_ROUND_TIME: Duration = Duration::from_secs(1);
 /// Shortest time over which a rate is measured.
 const MIN_ROUND: Duration = Duration::from_millis(25);
 /// Rounds whose mean is the rate without a limit.
@@ -174,7 +176,9 @@ impl UploadWindow {
         }
         self.round = Some((now, received));
         let credit_rtt = credit_rtt.filter(|_| matches!(self.state, WindowState::Limited(_)));
-        self.round_time = path.min_rtt.max(credit_rtt.unwrap_or_default());
+        // After a pause, the credit's round trip is as long as the pause was: rounds must not take as long.
+        let credit_time = credit_rtt.unwrap_or_default().min(MAX_ROUND_TIME);
+        self.round_time = path.min_rtt.max(credit_time);
         let rate = bytes_per_s(received.saturating_sub(received_before), time);
         self.rates.push(rate);
         self.on_round(Round { now, rate, credit_rtt, demand, path });
