@@ -189,7 +189,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             kind: ValueKind::Bool,
             value_name: "BOOL",
             help: "Let clients without SMig upload large bodies no faster than the path carries while they have other \
-            streams. Not yet tried on real networks",
+            streams. Several uploads of one client at once may get much less",
             show: |s| s.pace_uploads.to_string(),
             set: |s, v| {
                 s.pace_uploads = parse_bool(last_value(v))?;

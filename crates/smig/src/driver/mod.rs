@@ -35,7 +35,7 @@ use conn::Progress;
 pub(crate) use conn_set::{ConnOptions, ConnSet};
 pub use pacing::Pacing;
 pub(crate) use receive_pacer::{
-    PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, bytes_per_s, bytes_within,
+    PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, stream_credit,
 };
 pub(crate) use report::Migration;
 pub(crate) use slots::Slots;

@@ -1,7 +1,7 @@
 //! How much bulk a peer without SMig may have in flight towards this side: about what the path holds, so that its queue
-//! stays short. The receiver says so, as in rLEDBAT (RFC 9840): a client by the receive window of a connection that carries
-//! bulk. (A server paces uploads by flow-control credit, `server/bulk_uploads/`.) This module computes the window, and touches
-//! no socket.
+//! stays short, and so that other data of the peer does not wait behind bulk. The receiver says so, as in rLEDBAT (RFC 9840):
+//! a client by the receive window of a connection that carries bulk, a server by the flow-control credit of each bulk
+//! upload (RFC 9113 section 5.2). This module computes the window for both, and touches neither socket nor engine.
 //!
 //! The window is the delivery rate times the minimum round-trip time plus a small target. While the path has room, the
 //! rate follows the window, which therefore grows by the target in each round trip. The round-trip time under load is the
@@ -44,6 +44,10 @@ const MIN_LIFT_TIME: Duration = Duration::from_secs(5);
 const MAX_LIFT_TIME: Duration = Duration::from_secs(40);
 /// Smallest window: with less, a lost packet is noticed late.
 const MIN_WINDOW_BYTES: u64 = 8 << 10;
+
+/// The credit of a stream is its share of the window, an eighth, which waits for the next update, and two packets: updates wait in
+/// the other direction and for the programs at both ends, while a kernel announces TCP's window with each acknowledgement.
+const CREDIT_BESIDE_WINDOW_BYTES: u64 = 3 << 10;
 
 /// Computes the receive window of a connection that carries bulk.
 #[derive(Debug, Default)]
@@ -115,6 +119,8 @@ pub(crate) struct ReceivePath {
     pub(crate) min_rtt: Duration,
     /// Packets that have arrived before an earlier one.
     pub(crate) out_of_order: u32,
+    /// What the peer may have in flight now, in bytes: more than the window, if it was granted before the window was set.
+    pub(crate) granted: u64,
 }
 
 impl ReceivePacer {
@@ -182,6 +188,15 @@ impl ReceivePacer {
                 let best_rate = max_rate;
                 self.lift_to(PacerState::Measuring { best_rate, flat_rounds: FLAT_ROUNDS })
             }
+            PacerState::Limited(limit)
+                if path.granted > limit.window_bytes.max(window_bytes) * 2 =>
+            {
+                // The peer still sends by what it had before (streams have somewhat more than the window): that says
+                // nothing about this window.
+                limit.losses = LossWatch::new(now, path.out_of_order);
+                limit.window_bytes = window_bytes;
+                Some(ReceiveWindow::Bytes(window_bytes))
+            }
             PacerState::Limited(limit) => {
                 let queue_limit = bytes_within(rate, path.min_rtt + target * QUEUE_TARGETS);
                 let is_queue_long = limit.window_bytes > queue_limit;
@@ -222,6 +237,12 @@ impl ReceivePacer {
     }
 }
 
+/// Returns the flow-control credit of each of `streams` streams that share a window.
+pub(crate) fn stream_credit(window_bytes: u64, streams: usize) -> u32 {
+    let share = window_bytes / streams.max(1) as u64;
+    u32::try_from(share + share / 8 + CREDIT_BESIDE_WINDOW_BYTES).unwrap_or(u32::MAX)
+}
+
 impl LossWatch {
     const fn new(now: Instant, out_of_order: u32) -> Self {
         Self { since: now, out_of_order, lossy_periods: 0 }
@@ -239,17 +260,17 @@ impl LossWatch {
     }
 }
 
-/// Returns the rate at which `bytes` bytes take `time`.
-pub(crate) fn bytes_per_s(bytes: u64, time: Duration) -> u64 {
+fn bytes_per_s(bytes: u64, time: Duration) -> u64 {
     let rate = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Returns the bytes that arrive within `time`.
-pub(crate) fn bytes_within(bytes_per_s: u64, time: Duration) -> u64 {
+fn bytes_within(bytes_per_s: u64, time: Duration) -> u64 {
     let bytes = u128::from(bytes_per_s) * time.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upload_tests;

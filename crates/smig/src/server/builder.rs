@@ -205,7 +205,8 @@ impl ServerBuilder {
     }
 
     /// Sets whether the bulk uploads of clients over HTTP/2 without SMig are paced by the credit of their streams while other
-    /// streams are active: off by default, because its rules have been tried in simulations only:
+    /// streams are active: off by default. A connection with several bulk uploads, or with a proxy behind which the client is
+    /// farther away than the kernel can see, may get much less than the path has:
     /// [ADR 9](https://docs.rs/crate/smig/latest/source/docs/adr/0009-uploads-by-credit.md).
     #[must_use]
     pub fn upload_pacing(mut self, pacing: Pacing) -> Self {

@@ -294,7 +294,8 @@ impl ClientSession {
             let path = || {
                 let sample = turn.conns.sample(conn.id);
                 let min_rtt = self.context.update_min_rtt(sample.min_rtt);
-                ReceivePath { min_rtt, out_of_order: sample.out_of_order }
+                // The kernel shrinks its window as data arrives.
+                ReceivePath { min_rtt, out_of_order: sample.out_of_order, granted: 0 }
             };
             pacer.on_progress(turn.now, conn.data_bytes_received, PacingDemand::Shared, path)
         };

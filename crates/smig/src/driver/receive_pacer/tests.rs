@@ -21,6 +21,7 @@ struct Path {
     /// Whether some packet is lost in each round trip.
     is_lossy: bool,
     out_of_order: u32,
+    granted: u64,
 }
 
 impl Path {
@@ -37,6 +38,7 @@ impl Path {
             hidden_rtt: Duration::ZERO,
             is_lossy: false,
             out_of_order: 0,
+            granted: 0,
         }
     }
 
@@ -55,7 +57,11 @@ impl Path {
             let queue_time = rtt + self.queue() as f64 / self.rate as f64;
             let arrived = (self.in_flight as f64 / queue_time / 1000.0) as u64;
             self.out_of_order += u32::from(self.is_lossy);
-            let path = ReceivePath { min_rtt: RTT, out_of_order: self.out_of_order };
+            let path = ReceivePath {
+                min_rtt: RTT,
+                out_of_order: self.out_of_order,
+                granted: self.granted,
+            };
             self.received += arrived;
             self.in_flight -= arrived.min(self.in_flight);
             match self.pacer.on_progress(self.now, self.received, self.demand, || path) {
@@ -153,6 +159,17 @@ fn the_window_is_lifted_where_packets_are_lost_again_and_again() {
 }
 
 #[test]
+fn losses_by_what_was_granted_before_do_not_lift_the_window() {
+    let mut path = Path::new(1_250_000);
+    (path.granted, path.is_lossy) = (1 << 20, true);
+    path.run(Duration::from_secs(8));
+    assert!(path.window < 100_000, "{}", path.window);
+    path.granted = 0;
+    path.run(Duration::from_secs(4));
+    assert_eq!(path.window, 150_000);
+}
+
+#[test]
 fn a_burst_is_not_the_rate_of_the_path() {
     // A lost packet has arrived, and all behind it counts.
     let mut path = Path::new(1_250_000);
@@ -170,7 +187,7 @@ fn short_paths_have_no_window() {
     let mut pacer = ReceivePacer::default();
     let mut on_round = |round: u64, min_rtt| {
         let now = Instant::from_nanos(round * 60_000_000);
-        let path = ReceivePath { min_rtt, out_of_order: 0 };
+        let path = ReceivePath { min_rtt, out_of_order: 0, granted: 0 };
         pacer.on_progress(now, round * 1_000_000, PacingDemand::Shared, || path)
     };
     for round in 0..100 {

@@ -57,7 +57,7 @@ where
                 let (version, headers) = (Version::HTTP_2, &head.headers);
                 let clock =
                     slow_uploads::upload_clock(time_limits, kind, version, headers, turn.now);
-                let watch = self.upload_watch(turn.now, content_length(headers));
+                let watch = self.upload_watch(turn.now, content_length(headers), kind);
                 (heads::continue_expectation(headers), clock, watch)
             }
         };
@@ -227,7 +227,7 @@ where
         let Some(exchange) = self.slots.remove(slot) else { return };
         let Exchange { key, work, shared, candidate, record, .. } = exchange;
         self.stream_slots.remove(key);
-        self.bulk_uploads.remove(turn.now, slot);
+        self.bulk_uploads.remove(slot);
         self.session_record.on_closed(key, &record);
         if candidate.is_some() {
             self.candidates.retain(|&other| other != slot);
