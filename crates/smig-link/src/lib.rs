@@ -59,7 +59,7 @@ pub use packet::{Packet, Ports};
 pub use policer::PolicerSpec;
 pub use profile::Profile;
 pub use rate::{RateSpec, RateStep, RateSteps};
-pub use report::{LinkCounters, LinkReport, Scheduling};
+pub use report::{DirectionCounters, LinkReport, Scheduling};
 pub use spec::{DEFAULT_MTU, DirectionSpec, LinkSpec, QueueLimit};
 pub use trace::{OPPORTUNITY_BYTES, Trace};
 pub use units::{Rate, RateError, Time};

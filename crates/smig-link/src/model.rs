@@ -10,7 +10,7 @@ use super::policer::Policer;
 use super::queue::{Eviction, Queue, QueuedPacket};
 use super::transmitter::Transmitter;
 use super::{
-    DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
+    DirectionCounters, DirectionSpec, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
     SpecError, Time,
 };
 
@@ -65,7 +65,7 @@ pub struct Link<P, L = ()> {
     free_at: Time,
     /// The latest time passed in; an earlier time in a later call is replaced by it.
     now: Time,
-    counters: LinkCounters,
+    counters: DirectionCounters,
     /// Packets that the queue dropped during the current dequeue; a buffer that is reused.
     dropped_by_queue: Vec<QueuedPacket<P>>,
     reclaimable: Vec<P>,
@@ -104,7 +104,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             busy_until: Time::ZERO,
             free_at: Time::ZERO,
             now: Time::ZERO,
-            counters: LinkCounters::default(),
+            counters: DirectionCounters::default(),
             dropped_by_queue: Vec::new(),
             reclaimable: Vec::new(),
             log,
@@ -232,7 +232,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
 
     /// Returns the counters.
     #[must_use]
-    pub const fn counters(&self) -> LinkCounters {
+    pub const fn counters(&self) -> DirectionCounters {
         self.counters
     }
 

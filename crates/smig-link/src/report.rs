@@ -20,7 +20,7 @@ pub enum Scheduling {
 ///
 /// Every offered packet was delivered or dropped, or is still in the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LinkCounters {
+pub struct DirectionCounters {
     /// Packets offered to the link.
     #[serde(default)]
     pub offered_packets: u64,
@@ -56,7 +56,7 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl LinkCounters {
+impl DirectionCounters {
     pub(super) const fn count_drop(&mut self, reason: DropReason) {
         self.dropped_packets += 1;
         match reason {
@@ -74,9 +74,9 @@ impl LinkCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// From the server to the client.
-    pub to_client: LinkCounters,
+    pub to_client: DirectionCounters,
     /// From the client to the server.
-    pub to_server: LinkCounters,
+    pub to_server: DirectionCounters,
     /// Lateness of deliveries, both directions together.
     pub lateness: LatenessSummary,
     /// Scheduling policy of the forwarding thread.

@@ -27,7 +27,7 @@ const MAX_CATCH_UP: Duration = Duration::from_millis(20);
 /// doubles up to this while none arrive.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Bulk gets this part of what the bucket earns although the bound is in flight: interactive data alone may fill it.
-const FULL_SHARE_DIVISOR: u64 = 4;
+const OVER_BOUND_SHARE_DIVISOR: u64 = 4;
 /// While interactive data is being paid off, bulk gets this part of what the bucket earns.
 const DEFERRED_SHARE_DIVISOR: u64 = 4;
 
@@ -43,10 +43,10 @@ pub struct BulkBucket {
     refilled_at: Instant,
     /// Earned since then and less than a byte, as of [`earned`].
     fraction: u128,
-    /// Bytes written to all connections and not acknowledged: what the owner has measured, and written since.
+    /// Bytes framed for all connections and not acknowledged: what the owner has measured, and framed since.
     outstanding: u64,
     /// What may be sent although the bound is in flight.
-    full_allowance: u64,
+    over_bound_allowance: u64,
     check_interval: Duration,
     /// Bulk waits for the bucket, and nothing else.
     is_waiting: bool,
@@ -64,7 +64,7 @@ impl BulkBucket {
             refilled_at: now,
             fraction: 0,
             outstanding: 0,
-            full_allowance: 0,
+            over_bound_allowance: 0,
             check_interval: PIECE_TIME,
             is_waiting: false,
         };
@@ -82,9 +82,10 @@ impl BulkBucket {
             let earned = earned(self.bounds.rate, elapsed, &mut self.fraction);
             let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
             self.debt -= paid;
-            self.allowance = self.allowance.saturating_add(earned - paid).min(self.capacity());
-            let full_allowance = self.full_allowance.saturating_add(earned / FULL_SHARE_DIVISOR);
-            self.full_allowance = full_allowance.min(self.piece_bytes);
+            self.allowance = self.allowance.saturating_add(earned - paid).min(self.max_allowance());
+            let over_bound_allowance =
+                self.over_bound_allowance.saturating_add(earned / OVER_BOUND_SHARE_DIVISOR);
+            self.over_bound_allowance = over_bound_allowance.min(self.piece_bytes);
         }
         self.set_bounds(bounds, packet_bytes);
     }
@@ -105,7 +106,7 @@ impl BulkBucket {
 
     /// Returns the largest allowance: the current piece, what the owner's delay has missed, and what must be written
     /// before it is due.
-    fn capacity(&self) -> u64 {
+    fn max_allowance(&self) -> u64 {
         let missed = if self.is_waiting { bytes_in(self.bounds.rate, MAX_CATCH_UP) } else { 0 };
         self.piece_bytes.saturating_add(missed).saturating_add(self.bounds.write_ahead)
     }
@@ -139,7 +140,7 @@ impl BulkBucket {
 
     /// Returns whether a piece could be sent but for the bytes in flight. The owner measures them then
     /// ([`Self::set_outstanding`]): some may have arrived.
-    pub fn is_full(&self) -> bool {
+    pub fn is_in_flight_limited(&self) -> bool {
         self.has_allowance() && self.is_bound_reached()
     }
 
@@ -148,21 +149,21 @@ impl BulkBucket {
     }
 
     fn is_bound_reached(&self) -> bool {
-        self.excess() > 0 && self.full_allowance < self.piece_bytes
+        self.excess() > 0 && self.over_bound_allowance < self.piece_bytes
     }
 
     /// Returns by how many bytes the next piece would exceed the bound in flight, to the nearest piece: half of one is
     /// as much too few as too many.
     fn excess(&self) -> u64 {
         let after = self.outstanding.saturating_add(self.piece_bytes - self.piece_bytes / 2);
-        after.saturating_sub(self.bounds.max_in_flight.max(self.piece_bytes))
+        after.saturating_sub(self.bounds.max_outstanding.max(self.piece_bytes))
     }
 
     /// Records that bulk was sent. One piece may exceed the allowance slightly.
     pub fn consume(&mut self, bytes: u64) {
         let excess = bytes.saturating_sub(self.allowance);
         self.outstanding = self.outstanding.saturating_add(bytes);
-        self.full_allowance = self.full_allowance.saturating_sub(bytes);
+        self.over_bound_allowance = self.over_bound_allowance.saturating_sub(bytes);
         self.allowance = self.allowance.saturating_sub(bytes);
         self.debt = self.debt.saturating_add(excess);
     }
@@ -179,9 +180,10 @@ impl BulkBucket {
         if !self.is_waiting || self.bounds.rate == u64::MAX {
             return None;
         }
-        if self.is_full() {
-            let missing = self.piece_bytes - self.full_allowance;
-            let earned = time_of(missing.saturating_mul(FULL_SHARE_DIVISOR), self.bounds.rate);
+        if self.is_in_flight_limited() {
+            let missing = self.piece_bytes - self.over_bound_allowance;
+            let earned =
+                time_of(missing.saturating_mul(OVER_BOUND_SHARE_DIVISOR), self.bounds.rate);
             let arrived = time_of(self.excess(), self.bounds.rate);
             let check = arrived.clamp(self.check_interval, MAX_CHECK_INTERVAL);
             return Some(self.refilled_at + check.min(earned.max(PIECE_TIME)));
@@ -361,7 +363,7 @@ mod tests {
 
     #[test]
     fn bulk_waits_while_its_bound_is_in_flight() {
-        let bounds = Bounds { max_in_flight: 3 * PIECE, ..at_rate(RATE) };
+        let bounds = Bounds { max_outstanding: 3 * PIECE, ..at_rate(RATE) };
         let mut bucket = BulkBucket::new(at_us(0), bounds, Duration::from_millis(25));
         bucket.refill(at_us(0), bounds, PACKET);
         bucket.set_outstanding(2 * PIECE);
@@ -370,17 +372,17 @@ mod tests {
         bucket.consume(PIECE);
         bucket.refill(at_us(6000), bounds, PACKET);
         assert_eq!(bucket.piece(), None);
-        assert!(bucket.is_full());
+        assert!(bucket.is_in_flight_limited());
         bucket.set_waiting(true);
         bucket.set_outstanding(3 * PIECE - 1);
-        assert!(bucket.is_full());
+        assert!(bucket.is_in_flight_limited());
         assert_eq!(bucket.deadline(), Some(Instant::from_nanos(7_157_600)), "half a piece");
         bucket.set_outstanding(2 * PIECE + PIECE / 2);
-        assert!(!bucket.is_full());
+        assert!(!bucket.is_in_flight_limited());
         assert_eq!(bucket.piece(), Some(PIECE));
         bucket.on_interactive(1);
         assert_eq!(bucket.piece(), None, "interactive data is in flight too");
-        let tiny = Bounds { max_in_flight: 100, ..bounds };
+        let tiny = Bounds { max_outstanding: 100, ..bounds };
         bucket.set_outstanding(0);
         bucket.refill(at_us(6000), tiny, PACKET);
         assert_eq!(bucket.piece(), Some(PIECE), "a bound below a piece allows one");
@@ -396,7 +398,7 @@ mod tests {
             turns += 1;
             bucket.refill(now, bounds, PACKET);
             loop {
-                if bucket.is_full() {
+                if bucket.is_in_flight_limited() {
                     bucket.set_outstanding(outstanding + sent);
                 }
                 let Some(piece) = bucket.piece() else { break };
@@ -411,7 +413,7 @@ mod tests {
 
     #[test]
     fn interactive_data_that_fills_the_bound_leaves_bulk_a_quarter() {
-        let bounds = Bounds { max_in_flight: 50_000, ..at_rate(RATE) };
+        let bounds = Bounds { max_outstanding: 50_000, ..at_rate(RATE) };
         let (sent, _) = send_while_full(bounds, 200_000);
         assert!((RATE / 5..=RATE / 4 + 2 * PIECE).contains(&sent), "{sent}");
     }
@@ -419,7 +421,7 @@ mod tests {
     #[test]
     fn a_peer_that_acknowledges_nothing_causes_few_wake_ups() {
         // At the lowest rate of a path of 10 Mbit/s: a piece is earned each 75 ms.
-        let bounds = Bounds { max_in_flight: 50_000, ..at_rate(RATE / 8) };
+        let bounds = Bounds { max_outstanding: 50_000, ..at_rate(RATE / 8) };
         let (_, turns) = send_while_full(bounds, 200_000);
         assert!(turns <= 60, "{turns}");
     }

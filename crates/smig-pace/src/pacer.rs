@@ -37,7 +37,7 @@ const MAX_PACED_BYTES_PER_S: f64 = 125e6;
 /// Samples per round trip, and the shortest interval between two.
 const SAMPLES_PER_RTT: u32 = 8;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
-/// During startup, the cap in units of the delivery rate: more than a doubling per round trip.
+/// During startup, the pacing rate in units of the delivery rate: more than a doubling per round trip.
 const STARTUP_GAIN: f64 = 2.5;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
 const MAX_ROUND_RTTS: u32 = 3;
@@ -61,10 +61,10 @@ pub struct Pacer {
     alone: AloneRate,
     state: PacerState,
     /// Estimate of the path's rate, and the latest measurement, bytes per second.
-    capacity: f64,
-    rate: f64,
+    path_rate: f64,
+    delivered_rate: f64,
     /// Infinite is no limit.
-    cap: f64,
+    pacing_rate: f64,
     max_in_flight: f64,
     next_sample: Instant,
     is_idle: bool,
@@ -110,10 +110,10 @@ struct Round {
     /// The least in flight, and that of the round before, in bytes.
     min_in_flight: u64,
     last_min_in_flight: u64,
-    /// Packets retransmitted, the bound in flight and the capacity at its beginning.
+    /// Packets retransmitted, the bound in flight and the path's rate at its beginning.
     retransmitted: Option<u64>,
     max_in_flight: f64,
-    capacity: f64,
+    path_rate: f64,
 }
 
 impl Pacer {
@@ -128,9 +128,9 @@ impl Pacer {
             loss: RecurringLoss::default(),
             alone: AloneRate::new(now),
             state: PacerState::Startup,
-            capacity: initial,
-            rate: 0.0,
-            cap: initial * STARTUP_GAIN,
+            path_rate: initial,
+            delivered_rate: 0.0,
+            pacing_rate: initial * STARTUP_GAIN,
             max_in_flight: f64::INFINITY,
             next_sample: now,
             is_idle: true,
@@ -143,7 +143,7 @@ impl Pacer {
                 last_min_in_flight: u64::MAX,
                 retransmitted: None,
                 max_in_flight: f64::INFINITY,
-                capacity: 0.0,
+                path_rate: 0.0,
             },
             free_rounds: 0,
             crowded_rounds: 0,
@@ -162,23 +162,23 @@ impl Pacer {
     /// Returns what bounds all bulk of the session together.
     pub fn bounds(&self) -> Bounds {
         Bounds {
-            rate: bounded(self.cap),
-            max_in_flight: bounded(self.max_in_flight),
+            rate: bounded(self.pacing_rate),
+            max_outstanding: bounded(self.max_in_flight),
             write_ahead: (self.ahead_rate() * self.counted_lateness().as_secs_f64()) as u64,
-            path_rate: bounded(self.capacity),
+            path_rate: bounded(self.path_rate),
         }
     }
 
     /// Returns the rate at which bulk is written ahead of a late process: at startup the path's is not known yet, and what
     /// is sent must be able to grow.
     fn ahead_rate(&self) -> f64 {
-        let is_growing = matches!(self.state, PacerState::Startup) && self.cap.is_finite();
-        if is_growing { self.cap.max(self.capacity) } else { self.capacity }
+        let is_growing = matches!(self.state, PacerState::Startup) && self.pacing_rate.is_finite();
+        if is_growing { self.pacing_rate.max(self.path_rate) } else { self.path_rate }
     }
 
     /// Returns the estimate of the path's rate, bytes per second.
-    pub const fn capacity(&self) -> u64 {
-        self.capacity as u64
+    pub const fn path_rate(&self) -> u64 {
+        self.path_rate as u64
     }
 
     /// Returns whether packets are lost again and again, and not in a queue that others fill.
@@ -241,7 +241,7 @@ impl Pacer {
         self.schedule_sample(now);
         self.is_idle = false;
         self.delivery.on_sample(now, sample.acknowledged, sample.sent, sample.mss);
-        self.noise.on_sample(now, &sample, self.capacity);
+        self.noise.on_sample(now, &sample, self.path_rate);
         let rtt = self.round_trip(&sample);
         let is_sharing = matches!(self.state, PacerState::Sharing(_));
         self.base.update(now, rtt, !is_sharing);
@@ -275,8 +275,8 @@ impl Pacer {
             acked = sample.acknowledged,
             queue = queue.as_micros() as u64,
             base = self.base.value().as_micros() as u64,
-            rate = (self.rate / 125.0) as u64,
-            capacity = (self.capacity / 125.0) as u64,
+            delivered_rate = (self.delivered_rate / 125.0) as u64,
+            path_rate = (self.path_rate / 125.0) as u64,
             bounds = ?self.bounds(),
             state = ?self.state,
             "pace"
@@ -329,7 +329,7 @@ impl Pacer {
             last_min_in_flight: self.round.min_in_flight,
             retransmitted: Some(sample.retransmitted),
             max_in_flight: self.max_in_flight,
-            capacity: self.capacity,
+            path_rate: self.path_rate,
         };
     }
 }

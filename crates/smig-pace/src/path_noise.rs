@@ -12,8 +12,7 @@ const USUAL_RATE_CHANGE: f64 = 0.03;
 const AGGREGATION_ROUNDS: u32 = 5;
 /// Packets that are acknowledged together on an ordinary path.
 const USUAL_BURST_PACKETS: f64 = 3.0;
-/// Changes of the round-trip time up to these count as none: a part of it, what the process's timer causes, and this number of
-/// packets.
+/// What every path varies by: this part of the round-trip time, what the process's timer causes, and this number of packets.
 const USUAL_RTT_CHANGE_DIVISOR: u32 = 20;
 const TIMER_NOISE: Duration = Duration::from_micros(1500);
 const USUAL_PACKETS: u32 = 2;

@@ -89,8 +89,8 @@ impl SessionPacer {
     }
 
     /// Updates the bounds, after `interactive_bytes` of other data were sent; measures the path if that is due. Ends
-    /// pacing if there has been no bulk for some time. Returns the bounds that each connection must now keep; `None` if
-    /// they are what they were.
+    /// pacing if there has been no bulk for some time. Returns the bounds that each connection must now keep; `None`
+    /// while bulk is not paced.
     pub fn update(
         &mut self,
         now: Instant,
@@ -184,7 +184,7 @@ impl SessionPacer {
     /// Returns the size of the piece that may be written now. Measures the bytes in flight if they are what prevents
     /// one.
     fn next_piece(&mut self, now: Instant, conns: &mut impl PacedConns) -> Option<u64> {
-        if self.bucket.is_full() {
+        if self.bucket.is_in_flight_limited() {
             measure_all(now, conns);
             self.bucket.set_outstanding(outstanding(now, conns));
         }

@@ -6,10 +6,16 @@ use crate::{limits, table, transport};
 /// The sections of the shared settings with their descriptions, in the order of an example file.
 pub const SECTIONS: [(&str, &str); 7] = [
     ("server", "Addresses, workers, connections and timeouts"),
-    ("migration", "When a running stream migrates to another connection"),
+    (
+        "migration",
+        "When a running stream migrates to another connection; and the pacing of large bodies, which needs no extension",
+    ),
     ("smig", "The SMig extension: sessions of several connections"),
     ("http2", "HTTP/2 windows and sizes"),
-    ("interactive", "Sockets of connections that carry interactive streams"),
+    (
+        "interactive",
+        "Sockets of connections on which streams begin, with the large ones that stay there",
+    ),
     ("bulk", "Sockets of connections that carry migrated streams"),
     ("limits", "Limits on what a client may cause"),
 ];

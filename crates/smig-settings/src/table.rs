@@ -109,13 +109,13 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "migration.min_size",
             "min-size",
             migration.policy.min_size,
-            "Do not migrate a body with less than this left to send"
+            "Do not migrate a body with less than this left to send; a shorter body is not bulk either, and not paced"
         ),
         integer!(
             "migration.min_concurrent",
             "min-concurrent",
             migration.policy.min_concurrent,
-            "Migrate a stream only if this many others are open, or were opened within the last second"
+            "Migrate a stream only if this many others are open, or (up to three) were opened within the last second"
         ),
         time!(
             "migration.min_transfer_time",

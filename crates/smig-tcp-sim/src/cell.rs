@@ -73,7 +73,7 @@ pub struct Measurement {
     pub bulk_time: Option<Duration>,
     /// Bytes per second of others' downloads.
     pub cross_rate: f64,
-    /// Mean queue in packets.
+    /// Mean queue in packets, over the whole run.
     pub queue: f64,
 }
 
@@ -117,7 +117,7 @@ impl Cell {
         self
     }
 
-    /// Runs it, and passes each millisecond the time, the limit and the queue in packets to `observe`.
+    /// Runs it, and passes each millisecond the time, the pacer and the queue in packets to `observe`.
     ///
     /// # Errors
     /// When a link is invalid.

@@ -39,8 +39,8 @@ impl Process {
         Some(Time::from_nanos(at.as_nanos() + wait))
     }
 
-    /// Returns whether it runs now. Its timer is disarmed if it has fired.
-    pub(crate) fn runs(&mut self, now: Time, has_event: bool) -> bool {
+    /// Begins a run if one is due: disarms the timer if it has fired. Returns whether it runs now.
+    pub(crate) fn begin_run(&mut self, now: Time, has_event: bool) -> bool {
         let runs = self.next_run(now, has_event).is_some_and(|at| at <= now);
         if runs && self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
@@ -71,24 +71,24 @@ mod tests {
     fn it_runs_for_an_event_and_by_its_timer() {
         let mut process = Process::new(None);
         assert_eq!(process.next_run(at_us(100), false), None);
-        assert!(!process.runs(at_us(100), false));
-        assert!(process.runs(at_us(100), true));
+        assert!(!process.begin_run(at_us(100), false));
+        assert!(process.begin_run(at_us(100), true));
         // The next tick after the deadline, and the part of a tick that has passed when the timer is armed.
         process.arm(at_us(300), Some(at_us(1_500)));
         assert_eq!(process.next_run(at_us(300), false), Some(at_us(2_300)));
         process.arm(at_us(400), Some(at_us(9_000)));
         assert_eq!(process.next_run(at_us(400), false), Some(at_us(2_300)), "not reset");
-        assert!(!process.runs(at_us(2_299), false));
-        assert!(process.runs(at_us(2_300), false));
-        assert!(!process.runs(at_us(2_300), false), "it has fired");
+        assert!(!process.begin_run(at_us(2_299), false));
+        assert!(process.begin_run(at_us(2_300), false));
+        assert!(!process.begin_run(at_us(2_300), false), "it has fired");
     }
 
     #[test]
     fn it_runs_only_while_it_is_scheduled() {
         let ms = Duration::from_millis;
         let mut process = Process::new(Some(Schedule { run: ms(10), period: ms(100) }));
-        assert!(process.runs(at_us(109_000), true));
-        assert!(!process.runs(at_us(110_000), true));
+        assert!(process.begin_run(at_us(109_000), true));
+        assert!(!process.begin_run(at_us(110_000), true));
         assert_eq!(process.next_run(at_us(110_000), true), Some(at_us(200_000)));
         process.arm(at_us(105_000), Some(at_us(150_000)));
         assert_eq!(process.next_run(at_us(106_000), false), Some(at_us(200_000)));

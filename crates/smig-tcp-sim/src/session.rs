@@ -240,7 +240,7 @@ impl Session {
     /// Notes what the client has received, and runs the process if it is woken.
     pub(crate) fn poll(&mut self, network: &mut Network) {
         self.receive(network);
-        if self.process.runs(network.now(), self.has_event(network)) {
+        if self.process.begin_run(network.now(), self.has_event(network)) {
             self.run(network);
             self.process.arm(network.now(), self.pacer.deadline().map(time));
         }

@@ -80,6 +80,8 @@ pub(crate) struct Candidate {
 enum CandidateState {
     Initial,
     Offered,
+    /// The peer has declined a migration.
+    Declined,
     /// MIGRATE is sent, and not answered.
     Migrating,
     Migrated,
@@ -161,7 +163,7 @@ impl Candidate {
     /// Records that the peer has declined. The stream goes on where it was, and the rules look at it again.
     pub(crate) fn on_declined(&mut self) {
         if self.state == CandidateState::Migrating {
-            self.state = CandidateState::Offered;
+            self.state = CandidateState::Declined;
             self.retry_offset = match self.declines {
                 declines if declines + 1 < MAX_DECLINES => {
                     self.next_evaluation_offset + (RETRY_STEP_BYTES << declines)

@@ -19,7 +19,7 @@ use clap::Args;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use smig_chart::format_bytes;
-use smig_link::{LinkCounters, LinkReport, LinkSpec};
+use smig_link::{DirectionCounters, LinkReport, LinkSpec};
 use smig_settings::value::parse_time;
 use smig_testbed::netns::{
     CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, raise_ambient_caps,
@@ -212,7 +212,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
 
 /// Summarizes the link's counters in one line.
 fn summarize(report: &LinkReport) -> String {
-    let describe = |name: &str, link: &LinkCounters| {
+    let describe = |name: &str, link: &DirectionCounters| {
         let (packets, dropped) = (link.delivered_packets, link.dropped_packets);
         let size = format_bytes(link.delivered_bytes);
         format!("{name} {size} in {packets} packets, {dropped} dropped")

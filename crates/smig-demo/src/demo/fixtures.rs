@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smig_link::LatenessSummary;
-use smig_link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
+use smig_link::{DirectionCounters, LinkReport, LinkSpec, Scheduling};
 
 use super::data::{
     BackgroundLoad, BigFileSample, ConnectionBytes, ConnectionId, DemoResult, DemoSetup, Migration,
@@ -105,17 +105,17 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
 }
 
 pub(crate) fn link_report() -> LinkReport {
-    let counters = LinkCounters {
+    let counters = DirectionCounters {
         delivered_packets: 14_123,
         delivered_bytes: 21_000_000,
         dropped_packets: 12,
         max_queue_packets: 75,
-        ..LinkCounters::default()
+        ..DirectionCounters::default()
     };
     let micros = Duration::from_micros;
     LinkReport {
         to_client: counters,
-        to_server: LinkCounters::default(),
+        to_server: DirectionCounters::default(),
         lateness: LatenessSummary {
             packets: 20_000,
             p50: micros(39),

@@ -27,8 +27,8 @@ impl Pacer {
         is_round_end: bool,
     ) {
         if let Some(rate) = self.delivery.rate(rtt) {
-            self.rate = rate as f64;
-            self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN / 2.0;
+            self.delivered_rate = rate as f64;
+            self.path_rate += (self.delivered_rate - self.path_rate) * ESTIMATE_GAIN / 2.0;
         }
         if !is_round_end {
             return;
@@ -38,7 +38,7 @@ impl Pacer {
             base: self.base.value(),
             rtt: self.round.min_rtt.unwrap_or(rtt),
             threshold: self.threshold(sample),
-            rate: self.rate,
+            rate: self.delivered_rate,
             in_flight: sample.in_flight as f64,
             mss: sample.mss,
         };
@@ -71,7 +71,7 @@ impl Pacer {
 
     fn stop_sharing(&mut self) {
         self.state = PacerState::Bounded;
-        self.capacity = self.capacity.max(self.rate);
+        self.path_rate = self.path_rate.max(self.delivered_rate);
         self.free_rounds = 0;
         self.crowded_rounds = 0;
     }
@@ -93,14 +93,14 @@ impl Pacer {
     ) {
         let base = self.base.value();
         let before = self.noise.last_rtt().map_or(Duration::ZERO, |rtt| rtt.saturating_sub(base));
-        let rate = self.alone.value().max(self.capacity).max(1.0);
+        let rate = self.alone.value().max(self.path_rate).max(1.0);
         let packets = seconds(2.0 * TARGET_QUEUE_PACKETS * f64::from(sample.mss) / rate);
         let is_long =
             shortest > packets.max(base / 8) + self.target_queue(sample.mss).min(base / 4);
         let in_flight = sample.in_flight as f64;
         let yields = in_flight <= self.max_in_flight.max(self.round.max_in_flight) * 1.2
             || in_flight < self.alone.value() * base.as_secs_f64() * 0.75;
-        let is_falling = self.capacity < self.round.capacity * 0.6;
+        let is_falling = self.path_rate < self.round.path_rate * 0.6;
         let is_shrinking = shortest * 4 <= before * 3;
         if is_long && yields && !is_falling && !is_shrinking {
             self.crowded_rounds += 1;

@@ -26,22 +26,22 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
-        if self.cap == f64::INFINITY {
+        if self.pacing_rate == f64::INFINITY {
             // Such a fast path is not bounded, whatever its queue.
             return;
         }
         let base = self.base.value();
         let Some(rate) = self.delivery.rate(base) else { return };
-        self.rate = rate as f64;
+        self.delivered_rate = rate as f64;
         let threshold = self.threshold(sample);
         // Windows that double arrive in bursts, which queue for a moment before the path is full.
         let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
         let is_full = queue > threshold + base / 16 || (is_round_end && shortest > threshold);
         if !is_full {
-            self.capacity = self.capacity.max(self.rate);
+            self.path_rate = self.path_rate.max(self.delivered_rate);
             return;
         }
-        self.capacity = self.rate;
+        self.path_rate = self.delivered_rate;
         if queue > threshold + base {
             // More than bulk alone can have queued.
             self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
@@ -51,7 +51,7 @@ impl Pacer {
         self.doubt_startup(sample.retransmitted);
         self.alone = AloneRate::new(now);
         if queue <= threshold + base / 2 {
-            self.alone.update(now, self.rate);
+            self.alone.update(now, self.delivered_rate);
         }
     }
 
@@ -66,19 +66,19 @@ impl Pacer {
         // The last round trip alone shows growth; a longer time is steadier.
         let window = if self.free_rounds > 2 { base } else { (base * 3 / 2).max(base + queue) };
         let Some(rate) = self.delivery.rate(window) else { return };
-        self.rate = rate as f64;
+        self.delivered_rate = rate as f64;
         // What was delivered is possible. Less than the estimate shows nothing without a queue: the application may have
         // sent less.
-        self.capacity += (self.rate - self.capacity).max(0.0) * ESTIMATE_GAIN;
+        self.path_rate += (self.delivered_rate - self.path_rate).max(0.0) * ESTIMATE_GAIN;
         let is_lossy = self.noise.is_lossy();
         if queue > self.threshold(sample) || is_lossy {
             self.free_rounds = 0;
-            if self.rate < self.capacity && self.fills_path() {
-                self.capacity += (self.rate - self.capacity) * ESTIMATE_GAIN;
-                self.capacity = self.capacity.max(self.round.capacity * MIN_ROUND_RATIO);
+            if self.delivered_rate < self.path_rate && self.fills_path() {
+                self.path_rate += (self.delivered_rate - self.path_rate) * ESTIMATE_GAIN;
+                self.path_rate = self.path_rate.max(self.round.path_rate * MIN_ROUND_RATIO);
                 if self.crowded_rounds >= 2 {
                     // Where others may be the cause: BBR forgets its own estimate if it is held lower.
-                    self.capacity = self.capacity.max(self.alone.value() * MIN_CROWDED_SHARE);
+                    self.path_rate = self.path_rate.max(self.alone.value() * MIN_CROWDED_SHARE);
                 }
             }
         } else {
@@ -88,7 +88,7 @@ impl Pacer {
             }
         }
         if self.crowded_rounds == 0 && !self.is_suspicious(now) {
-            self.alone.update(now, self.capacity.min(self.rate));
+            self.alone.update(now, self.path_rate.min(self.delivered_rate));
         }
     }
 
@@ -97,6 +97,6 @@ impl Pacer {
     /// look like a queue.
     fn fills_path(&self) -> bool {
         let in_flight = self.round.min_in_flight.min(self.round.last_min_in_flight);
-        in_flight as f64 >= self.capacity * self.base.value().as_secs_f64() * MIN_FILL
+        in_flight as f64 >= self.path_rate * self.base.value().as_secs_f64() * MIN_FILL
     }
 }

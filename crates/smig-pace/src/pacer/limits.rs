@@ -39,7 +39,7 @@ impl Pacer {
     pub(super) fn target_queue(&self, mss: u32) -> Duration {
         let base = self.base.value();
         // A small share of a fast path must not pass for a slow path.
-        let rate = self.capacity.max(self.alone.value() / 2.0).max(1.0);
+        let rate = self.path_rate.max(self.alone.value() / 2.0).max(1.0);
         let packets = seconds(TARGET_QUEUE_PACKETS * f64::from(mss) / rate);
         let least = packets.max(MIN_TARGET_QUEUE).min(base).max(base / TARGET_QUEUE_DIVISOR);
         let variation = (VARIATION_GAIN * self.noise.rate_change()).min(MAX_VARIATION);
@@ -65,20 +65,22 @@ impl Pacer {
     pub(super) fn set_bounds(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         let base = self.base.value();
         match &self.state {
-            PacerState::Startup if self.rate > MAX_PACED_BYTES_PER_S => {
-                self.cap = f64::INFINITY;
+            PacerState::Startup if self.delivered_rate > MAX_PACED_BYTES_PER_S => {
+                self.pacing_rate = f64::INFINITY;
             }
-            PacerState::Startup => self.cap = self.cap.max(self.rate * STARTUP_GAIN),
+            PacerState::Startup => {
+                self.pacing_rate = self.pacing_rate.max(self.delivered_rate * STARTUP_GAIN)
+            }
             PacerState::Bounded => self.bound(now, sample, queue),
             PacerState::Sharing(sharing) => {
                 // A late process has that much less of what it knows to be in flight.
                 let time = base + self.counted_lateness();
-                (self.cap, self.max_in_flight) = sharing.bounds(now, time, &self.alone);
+                (self.pacing_rate, self.max_in_flight) = sharing.bounds(now, time, &self.alone);
             }
         }
         let least = MIN_IN_FLIGHT_PACKETS * f64::from(sample.mss);
         self.max_in_flight = self.max_in_flight.max(least);
-        self.cap = self.cap.max(least / 2.0 / base.as_secs_f64());
+        self.pacing_rate = self.pacing_rate.max(least / 2.0 / base.as_secs_f64());
     }
 
     fn bound(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
@@ -87,20 +89,21 @@ impl Pacer {
         let time = base + self.target_queue(sample.mss).as_secs_f64();
         let aggregation = self.noise.aggregation(sample.mss) / 2.0;
         let mut on_time =
-            self.capacity * time * (1.0 + growth) + aggregation.min(self.capacity * base / 4.0);
+            self.path_rate * time * (1.0 + growth) + aggregation.min(self.path_rate * base / 4.0);
         let is_doubtful = self.doubt.as_ref().is_some_and(Doubt::is_pressing);
         if is_doubtful || self.base.is_probe_due(now) {
-            on_time = on_time.min(self.capacity * base * PROBE_GAIN);
+            on_time = on_time.min(self.path_rate * base * PROBE_GAIN);
         }
         // The rate steers towards that. The bound is a little above: the owner learns of arrivals late, and what is written
         // ahead is not sent sooner.
         let late = (self.counted_lateness() + CHECK_TIME).as_secs_f64();
-        self.max_in_flight = on_time + self.capacity * late;
+        self.max_in_flight = on_time + self.path_rate * late;
         let room = on_time - sample.in_flight as f64;
         let gain = if room < 0.0 { DRAIN_GAIN } else { FILL_GAIN };
-        let cap = self.capacity * (1.0 + growth) + gain * room / base;
-        let cap = cap.clamp(self.capacity / MAX_DRAIN_DIVISOR, self.capacity * MAX_FILL);
-        self.cap = if self.noise.is_lossy() { cap.min(self.capacity * LOSSY_GAIN) } else { cap };
+        let cap = self.path_rate * (1.0 + growth) + gain * room / base;
+        let cap = cap.clamp(self.path_rate / MAX_DRAIN_DIVISOR, self.path_rate * MAX_FILL);
+        self.pacing_rate =
+            if self.noise.is_lossy() { cap.min(self.path_rate * LOSSY_GAIN) } else { cap };
     }
 
     /// The part by which the bound exceeds the estimate, to find out whether the path carries more.

@@ -48,7 +48,7 @@ fn run_honest_path(pacer: &mut Pacer, now: &mut Instant, base: u64, time: Durati
         *now = *now + step;
         acknowledged += flight.pop_front().unwrap_or(0);
         let in_flight: u64 = flight.iter().sum();
-        let room = pacer.bounds().max_in_flight.saturating_sub(in_flight);
+        let room = pacer.bounds().max_outstanding.saturating_sub(in_flight);
         let bytes = pacer.bounds().rate.min(PATH_BYTES_PER_S) / 200;
         flight.push_back(bytes.min(room));
         let in_flight = flight.iter().sum();
@@ -76,7 +76,7 @@ proptest! {
             odd.rtt_deviation = Duration::from_millis(rtt / 2);
             pacer.on_sample(now, odd);
             prop_assert!(pacer.bounds().rate > 0);
-            prop_assert!(pacer.bounds().max_in_flight >= 4 * u64::from(MSS));
+            prop_assert!(pacer.bounds().max_outstanding >= 4 * u64::from(MSS));
             prop_assert!(pacer.deadline().is_some_and(|at| at > now));
         }
         let min_cap = PATH_BYTES_PER_S / 100;

@@ -110,7 +110,7 @@ fn a_late_process_keeps_its_part_beside_others() {
             };
             pacer.on_sample(Instant::from_nanos(millis * 1_000_000), sample);
         }
-        pacer.bounds().max_in_flight
+        pacer.bounds().max_outstanding
     };
     let (on_time, late) = (bound_after(0), bound_after(60));
     // 55 % of the rate, for the time by which it is late.

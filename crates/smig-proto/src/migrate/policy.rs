@@ -17,8 +17,7 @@ pub struct MigrationPolicy {
     /// A stream whose urgency is higher than the default stays below this, in bytes left or, if the length is
     /// unknown, in bytes so far: others may wait for it. Some clients request large files with a high urgency too.
     pub urgent_min_size: u64,
-    /// Minimum number of other streams that are open, or were within the last second; with fewer, a
-    /// migration has no benefit.
+    /// Minimum number of other streams ([`PolicyInput::other_streams`]); with fewer, a migration has no benefit.
     pub min_concurrent: usize,
     /// A body stays if the rest of it takes less than this at the reported delivery rate: it could
     /// not delay the others for longer.
@@ -125,7 +124,8 @@ pub struct PolicyInput {
     pub age: Duration,
     /// The stream's priority.
     pub priority: Priority,
-    /// Number of other streams on the connection that are open, or were within the last second.
+    /// Number of other streams on the connection: of those that are open, or of those opened within the last second if they are
+    /// more (of which at most three count).
     pub other_streams: usize,
     /// Delivery rate that TCP reports, in bytes per second, if available.
     pub delivery_bytes_per_s: Option<u64>,
@@ -170,7 +170,7 @@ pub enum StayReason {
 pub enum MigrationReason {
     /// [`MigrationHint::Migrate`].
     Hint,
-    /// A large part is left.
+    /// Many bytes are left.
     Size,
     /// Many bytes were transferred, and the length is unknown.
     UnknownLength,

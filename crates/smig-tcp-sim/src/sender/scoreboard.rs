@@ -7,7 +7,7 @@ use smig_link::Time;
 
 use crate::packet::{Ack, ByteRange};
 
-/// A segment is lost when this many that were sent later have arrived.
+/// A segment is lost when one that was sent this many segments later has arrived (FACK), without waiting for the reordering window.
 const DUP_THRESHOLD: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The share of packets lost on the wire. A policer is disabled: what it drops does not reach the wire.
 
-use smig_link::{DirectionSpec, LinkCounters, LinkSpec};
+use smig_link::{DirectionCounters, DirectionSpec, LinkSpec};
 
 use super::flow::{Flow, MIN_PACKET_BYTES};
 use super::rate::flood;
@@ -42,7 +42,8 @@ pub(super) fn measure(
     for (index, (sender_log, received_packets)) in results.iter().enumerate() {
         let (sent_count, received_count) =
             (sender_log.sent_at.len() as u64, received_packets.len() as u64);
-        let LinkCounters { offered_packets, dropped_packets, lost_packets, .. } = counters[index];
+        let DirectionCounters { offered_packets, dropped_packets, lost_packets, .. } =
+            counters[index];
         // Packets neither lost on the wire nor received were lost by the machine.
         missing_packets += sent_count.abs_diff(offered_packets);
         missing_packets += (offered_packets - dropped_packets).abs_diff(received_count);

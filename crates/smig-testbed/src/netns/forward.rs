@@ -17,7 +17,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use smig_link::{
-    EnqueueResult, LatenessHistogram, Link, LinkCounters, LinkReport, Scheduling, Time,
+    DirectionCounters, EnqueueResult, LatenessHistogram, Link, LinkReport, Scheduling, Time,
 };
 
 use super::error::{SetupContext, TestbedError};
@@ -54,7 +54,7 @@ pub(super) struct Forwarder {
 
 #[derive(Debug)]
 struct ForwarderState {
-    counters: [LinkCounters; 2],
+    counters: [DirectionCounters; 2],
     lateness: LatenessHistogram,
     scheduling: Scheduling,
     control: ForwarderControl,
