@@ -343,6 +343,17 @@ mod tests {
 
     impl Upload {
         fn new(path: MeasuredPath) -> Self {
+            let mut upload = Self::without_bytes(path);
+            upload.send();
+            upload
+        }
+
+        fn send(&mut self) {
+            let bytes = Bytes::from_static(&[0; 1000]);
+            self.session.send_data(self.key, bytes, EndStream::No).unwrap();
+        }
+
+        fn without_bytes(path: MeasuredPath) -> Self {
             let mut session = Session::client(Arc::new(Config::client()), AppId::new(1), NOW);
             let spec =
                 ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
@@ -354,7 +365,6 @@ mod tests {
                 headers: [(CONTENT_LENGTH, LENGTH.into())].into_iter().collect(),
             };
             let key = session.open(NOW, Some(conn), &head, EndStream::No).unwrap();
-            session.send_data(key, Bytes::from_static(&[0; 1000]), EndStream::No).unwrap();
             let options = ConnOptions {
                 interactive_options: SocketOptions::interactive(),
                 bulk_options: SocketOptions::bulk(),
@@ -453,23 +463,11 @@ mod tests {
     }
 
     #[test]
-    fn a_response_without_a_first_byte_is_not_decided_about() {
-        let mut upload = Upload::new(PACED);
-        let mut session = Session::client(Arc::new(Config::client()), AppId::new(2), NOW);
-        let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
-        let conn = session.add_connection(NOW, spec);
-        let head = RequestHead {
-            method: http::Method::POST,
-            uri: "https://localhost/".parse().unwrap(),
-            protocol: None,
-            headers: [(CONTENT_LENGTH, LENGTH.into())].into_iter().collect(),
-        };
-        let key = session.open(NOW, Some(conn), &head, EndStream::No).unwrap();
-        upload.recent_streams.path = PathWatch::measured(conn, NOW, PACED);
-        (upload.session, upload.key) = (session, key);
+    fn a_body_without_a_first_byte_is_not_decided_about() {
+        let mut upload = Upload::without_bytes(PACED);
         let mut candidate = candidate(MigrationHint::None);
         assert_eq!(upload.evaluate(&mut candidate), None);
-        upload.session.send_data(key, Bytes::from_static(&[0; 1000]), EndStream::No).unwrap();
+        upload.send();
         let stays = PolicyDecision::Stays(StayReason::Paced);
         assert_eq!(upload.evaluate(&mut candidate), Some(stays));
     }
