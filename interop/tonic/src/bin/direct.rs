@@ -10,7 +10,7 @@
 use anyhow::{Result, bail};
 use interop_tonic::client::Client;
 use interop_tonic::service::Peer;
-use smig::{Server, ServerTls, Trust};
+use smig::{MigrationConfig, PacedStreams, Server, ServerTls, Trust};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -19,7 +19,13 @@ async fn main() -> Result<()> {
     match *words {
         ["server", address, chain, key] => {
             let tls = ServerTls::from_files(chain.as_ref(), key.as_ref())?;
-            let server = Server::builder().listen(address.parse()?, tls).start(Peer::default())?;
+            // By default a paced response stays while no packets are lost.
+            let mut rules = MigrationConfig::default();
+            rules.policy.paced = PacedStreams::Move;
+            let server = Server::builder()
+                .listen(address.parse()?, tls)
+                .migration(rules)
+                .start(Peer::default())?;
             println!("listening on {:?}", server.local_addrs());
             std::future::pending().await
         }
