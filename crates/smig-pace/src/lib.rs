@@ -12,6 +12,7 @@
 //! | `delivery_rate` | the rate and the round-trip time of a path, from counts of bytes sent and acknowledged |
 //! | `base_rtt` | the round-trip time without a queue: a minimum that ages |
 //! | `path_noise` | how much a path varies by itself, its losses, acknowledgements that come in bursts |
+//! | `round_history` | whether something happened, in each of the last round trips |
 //! | `recurring_loss` | whether packets are lost again and again, so that bulk delays the other streams of its connection |
 //! | `sharing` | whose queue it is, and the fair part of the path beside others |
 //! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
@@ -29,6 +30,7 @@ mod pacer;
 mod path_noise;
 mod rate;
 mod recurring_loss;
+mod round_history;
 mod sample;
 mod session;
 mod sharing;

@@ -16,15 +16,17 @@ mod limits;
 use std::time::Duration;
 
 use smig_proto::Instant;
+use smig_proto::policy::Interference;
 
 use super::base_rtt::BaseRtt;
 use super::bounds::Bounds;
 use super::delivery_rate::DeliveryRate;
 use super::path_noise::PathNoise;
 use super::recurring_loss::RecurringLoss;
+use super::round_history::RoundHistory;
 use super::sample::RateSample;
 use super::sharing::{AloneRate, Sharing};
-use doubt::Doubt;
+use doubt::QueueOwner;
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
@@ -46,8 +48,9 @@ const MIN_LATENESS: Duration = Duration::from_millis(3);
 const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
 /// What is written ahead for this time, and for a quarter of the round trip, is long for other data to wait behind it.
 const LONG_WRITE_AHEAD: Duration = Duration::from_millis(10);
-/// So many rounds of the last 16 in which the process ran that late are most of them.
+/// So many rounds of these last ones, in which the process ran that late, are most of them.
 const MIN_LATE_ROUNDS: u32 = 12;
+const LATENESS_ROUNDS: u32 = 16;
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
 const MAX_LATENESS: Duration = Duration::from_millis(200);
 
@@ -74,19 +77,12 @@ pub struct Pacer {
     crowded_rounds: u32,
     /// When others left.
     others_left_at: Option<Instant>,
-    /// While it is not known whose queue it is.
-    doubt: Option<Doubt>,
-    /// Whether bulk has found a queue to be its own: then its rate was the path's.
-    is_proven: bool,
-    /// Consecutive rounds with a queue, and when they may raise a doubt.
-    standing_rounds: u32,
-    next_doubt: Instant,
-    doubt_interval: Duration,
+    owner: QueueOwner,
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
     is_late: bool,
-    /// A bit for each of the last 16 rounds: whether the process ran so late that other data waits long.
-    late_rounds: u16,
+    /// The rounds in which the process ran so late that other data waits long.
+    late_rounds: RoundHistory,
 }
 
 #[derive(Debug)]
@@ -119,13 +115,18 @@ struct Round {
 impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
     pub fn new(now: Instant, min_rtt: Duration) -> Self {
+        Self::with_known_loss(now, min_rtt, RecurringLoss::default())
+    }
+
+    /// Starts pacing on a path of whose losses this is known already.
+    pub(crate) fn with_known_loss(now: Instant, min_rtt: Duration, loss: RecurringLoss) -> Self {
         let min_rtt = min_rtt.clamp(MIN_PACED_RTT, MAX_MIN_RTT);
         let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
         Self {
             base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
             noise: PathNoise::default(),
-            loss: RecurringLoss::default(),
+            loss,
             alone: AloneRate::new(now),
             state: PacerState::Startup,
             path_rate: initial,
@@ -148,14 +149,10 @@ impl Pacer {
             free_rounds: 0,
             crowded_rounds: 0,
             others_left_at: None,
-            doubt: None,
-            is_proven: false,
-            standing_rounds: 0,
-            next_doubt: now,
-            doubt_interval: doubt::MIN_INTERVAL,
+            owner: QueueOwner::new(now),
             lateness: Duration::ZERO,
             is_late: false,
-            late_rounds: 0,
+            late_rounds: RoundHistory::default(),
         }
     }
 
@@ -181,23 +178,20 @@ impl Pacer {
         self.path_rate as u64
     }
 
-    /// Returns whether packets are lost again and again, and not in a queue that others fill.
-    pub const fn has_recurring_loss(&self) -> bool {
-        self.loss.is_recurring()
-    }
-
-    /// Returns whether the process runs late in most round trips, and so late that what is written ahead delays all else
-    /// on its connection by a part of the round trip.
-    pub const fn is_write_ahead_long(&self) -> bool {
-        self.late_rounds.count_ones() >= MIN_LATE_ROUNDS
+    /// Returns how bulk affects the other data of its connection while it is paced, by the last round trips.
+    pub fn interference(&self) -> Interference {
+        if self.loss.is_recurring() {
+            Interference::Loss
+        } else if self.late_rounds.count(LATENESS_ROUNDS) >= MIN_LATE_ROUNDS {
+            // What is written ahead delays all else by a part of the round trip.
+            Interference::LateProcess
+        } else {
+            Interference::Little
+        }
     }
 
     pub(crate) const fn recurring_loss(&self) -> RecurringLoss {
         self.loss
-    }
-
-    pub(crate) const fn set_recurring_loss(&mut self, loss: RecurringLoss) {
-        self.loss = loss;
     }
 
     /// Returns whether a sample is due.
@@ -303,7 +297,7 @@ impl Pacer {
             self.loss.on_round(sample.retransmitted.saturating_sub(before));
         }
         let is_late = self.round.max_late >= LONG_WRITE_AHEAD.max(self.base.value() / 4);
-        self.late_rounds = self.late_rounds << 1 | u16::from(is_late);
+        self.late_rounds.push(is_late);
     }
 
     fn end_round(&mut self, now: Instant, sample: &RateSample, queue: Duration, was_sharing: bool) {

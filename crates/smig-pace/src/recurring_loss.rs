@@ -4,6 +4,8 @@
 //! What bulk itself loses when it overruns a queue is no reason: it happens once, or beside others whose queue drops the
 //! packets of a separate small connection as well, which recovers more slowly.
 
+use super::round_history::RoundHistory;
+
 /// Separate sequences of rounds with losses, among the last 32, from which on losses recur...
 const MIN_SEQUENCES: u32 = 3;
 /// ...and the number of such rounds that counts as well, however few sequences they are.
@@ -12,19 +14,19 @@ const MIN_LOSSY_ROUNDS: u32 = 16;
 /// The last 32 round trips of a path that no others are known to share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecurringLoss {
-    /// A bit for each round, the last one lowest: whether packets were retransmitted.
-    rounds: u32,
+    /// The rounds in which packets were retransmitted.
+    lossy_rounds: RoundHistory,
 }
 
 impl RecurringLoss {
     /// Ends a round in which so many packets were retransmitted.
     pub(crate) const fn on_round(&mut self, retransmitted: u64) {
-        self.rounds = self.rounds << 1 | (retransmitted > 0) as u32;
+        self.lossy_rounds.push(retransmitted > 0);
     }
 
-    pub(crate) const fn is_recurring(self) -> bool {
-        let ends = self.rounds & !(self.rounds << 1);
-        ends.count_ones() >= MIN_SEQUENCES || self.rounds.count_ones() >= MIN_LOSSY_ROUNDS
+    pub(crate) fn is_recurring(self) -> bool {
+        self.lossy_rounds.sequences() >= MIN_SEQUENCES
+            || self.lossy_rounds.count(RoundHistory::LEN) >= MIN_LOSSY_ROUNDS
     }
 }
 

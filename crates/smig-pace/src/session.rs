@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use smig_proto::Instant;
+use smig_proto::policy::Interference;
 
 use super::bounds::Bounds;
 use super::bucket::BulkBucket;
@@ -63,6 +64,11 @@ impl SessionPacer {
         self.bounds().rate != u64::MAX
     }
 
+    /// Returns how bulk affects the other data of its connection, while it is paced or will be.
+    pub fn interference(&self) -> Interference {
+        self.pacer().map_or(Interference::Little, Pacer::interference)
+    }
+
     /// Returns the bucket, for the owner that sends some bulk beside interactive data.
     pub const fn bucket(&mut self) -> &mut BulkBucket {
         &mut self.bucket
@@ -75,14 +81,12 @@ impl SessionPacer {
             return;
         }
         if let Some(min_rtt) = measure_all(now, conns).filter(|&rtt| rtt >= MIN_PACED_RTT) {
-            let mut pacer = Pacer::new(now, min_rtt);
             // A single loss is forgotten: each pacer's startup may overrun a queue once.
-            if let Some((at, loss)) = self.last_loss.take()
-                && loss.is_recurring()
-                && now.saturating_duration_since(at) < MAX_LOSS_AGE
-            {
-                pacer.set_recurring_loss(loss);
-            }
+            let known_loss = self.last_loss.take().filter(|&(at, loss)| {
+                loss.is_recurring() && now.saturating_duration_since(at) < MAX_LOSS_AGE
+            });
+            let loss = known_loss.map_or_else(RecurringLoss::default, |(_, loss)| loss);
+            let pacer = Pacer::with_known_loss(now, min_rtt, loss);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.max_deferral);
             self.pacer = Some(Box::new(pacer));
         }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use smig_link::LossSpec;
+use smig_proto::policy::Interference;
 use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Release, Sending, matrix};
 
 const SEEDS: u64 = 5;
@@ -21,7 +22,7 @@ fn run(cell: &Cell, connection: BulkConnection) -> (f64, u64) {
         let mut is_lossy = false;
         let result = cell
             .trace(sending, seed, |_, pacer, _| {
-                is_lossy |= pacer.is_some_and(smig_pace::Pacer::has_recurring_loss);
+                is_lossy |= pacer.is_some_and(|pacer| pacer.interference() == Interference::Loss);
             })
             .expect("a valid cell");
         let time = result.bulk_time.expect("the download ends");

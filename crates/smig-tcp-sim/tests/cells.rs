@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use smig_pace::Pacer;
+use smig_proto::policy::Interference;
 use smig_tcp_sim::{
     Algorithm, BulkConnection, Cell, Measurement, Release, Schedule, Sending, matrix,
 };
@@ -292,7 +293,7 @@ fn lossy_runs(name: &str) -> usize {
     let is_lossy = |seed| {
         let mut is_lossy = false;
         let observe = |_, pacer: Option<&Pacer>, _| {
-            is_lossy |= pacer.is_some_and(Pacer::has_recurring_loss);
+            is_lossy |= pacer.is_some_and(|pacer| pacer.interference() == Interference::Loss);
         };
         cell.trace(SHARED, seed, observe).unwrap();
         is_lossy
@@ -344,8 +345,9 @@ fn bulk_stays_where_a_queue_drops_the_packets() {
 fn bulk_has_a_reason_to_move_where_the_process_rarely_runs() {
     let is_ever_long = |cell: &Cell| {
         let mut is_long = false;
-        let observe =
-            |_, pacer: Option<&Pacer>, _| is_long |= pacer.is_some_and(Pacer::is_write_ahead_long);
+        let observe = |_, pacer: Option<&Pacer>, _| {
+            is_long |= pacer.is_some_and(|pacer| pacer.interference() == Interference::LateProcess);
+        };
         cell.trace(SHARED, 1, observe).unwrap();
         is_long
     };

@@ -66,7 +66,8 @@ impl Pacer {
         let is_known = self.alone.value() > 0.0;
         self.state =
             PacerState::Sharing(Sharing::new(now, queue, first_test, experience, is_known));
-        (self.crowded_rounds, self.doubt) = (0, None);
+        self.crowded_rounds = 0;
+        self.owner.stop_asking();
     }
 
     fn stop_sharing(&mut self) {

@@ -34,7 +34,7 @@ const MIN_ANSWER: f64 = 0.5;
 /// intervals that double.
 const STANDING_ROUNDS: u32 = 6;
 const STANDING_DIVISOR: u32 = 4;
-pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_PROVEN_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_INTERVAL: Duration = Duration::from_secs(32);
 
@@ -46,7 +46,7 @@ type Trip = (Duration, f64);
 
 /// What bulk has learned by sending less.
 #[derive(Debug)]
-pub(super) struct Doubt {
+struct Doubt {
     /// Packets retransmitted when this round began. While some are missing, a byte's number shows another one's time.
     retransmitted: u64,
     /// The round trip with the most in flight, and the shortest one with less.
@@ -62,11 +62,6 @@ pub(super) struct Doubt {
 impl Doubt {
     const fn new(retransmitted: u64, patience: u32) -> Self {
         Self { retransmitted, most: None, least: None, trips: 0, rounds: 0, patience }
-    }
-
-    /// Returns whether bulk should send less.
-    pub(super) const fn is_pressing(&self) -> bool {
-        self.rounds >= self.patience
     }
 
     fn on_trip(&mut self, rtt: Duration, in_flight: f64) {
@@ -108,16 +103,58 @@ impl Doubt {
     }
 }
 
-impl Pacer {
-    /// Begins to send less.
-    fn start_doubt(&mut self, retransmitted: u64, patience: u32) {
-        self.standing_rounds = 0;
-        self.doubt = (self.base.value() <= MAX_BASE).then(|| Doubt::new(retransmitted, patience));
+/// What is known of whose queue it is, and when that is asked again.
+#[derive(Debug)]
+pub(super) struct QueueOwner {
+    /// While it is not known.
+    doubt: Option<Doubt>,
+    /// Whether bulk has found a queue to be its own: then its rate was the path's.
+    is_proven: bool,
+    /// Consecutive rounds with a queue, and when they may raise a doubt.
+    standing_rounds: u32,
+    next_doubt: Instant,
+    interval: Duration,
+}
+
+impl QueueOwner {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            doubt: None,
+            is_proven: false,
+            standing_rounds: 0,
+            next_doubt: now,
+            interval: MIN_INTERVAL,
+        }
     }
 
+    /// Returns whether bulk should send less, to find out.
+    pub(super) fn is_asking(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.rounds >= doubt.patience)
+    }
+
+    /// Begins to ask, where the path is short enough for an answer.
+    fn ask(&mut self, base: Duration, retransmitted: u64, patience: u32) {
+        self.standing_rounds = 0;
+        self.doubt = (base <= MAX_BASE).then(|| Doubt::new(retransmitted, patience));
+    }
+
+    /// Ends the question: others are known to share the path, or it was in vain.
+    pub(super) const fn stop_asking(&mut self) {
+        self.doubt = None;
+    }
+
+    fn prove(&mut self, now: Instant) {
+        self.doubt = None;
+        self.is_proven = true;
+        self.interval = self.interval.max(MIN_PROVEN_INTERVAL);
+        self.next_doubt = self.next_doubt.max(now + self.interval);
+    }
+}
+
+impl Pacer {
     /// Asks whose queue ended startup.
     pub(super) fn doubt_startup(&mut self, retransmitted: u64) {
-        self.start_doubt(retransmitted, PATIENT_ROUNDS);
+        self.owner.ask(self.base.value(), retransmitted, PATIENT_ROUNDS);
     }
 
     pub(super) fn update_doubt(
@@ -127,18 +164,14 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
-        let Some(doubt) = &mut self.doubt else { return };
+        let Some(doubt) = &mut self.owner.doubt else { return };
         let is_lossless = sample.retransmitted == doubt.retransmitted;
         if let Some((rtt, in_flight)) = self.delivery.trip().filter(|_| is_lossless) {
             doubt.on_trip(rtt, in_flight as f64);
         }
         let answer = doubt.answer(self.base.value(), self.noise.jitter(self.base.value(), PACKET));
         if answer == Some(false) {
-            self.is_proven = true;
-            self.doubt_interval = self.doubt_interval.max(MIN_PROVEN_INTERVAL);
-            self.next_doubt = self.next_doubt.max(now + self.doubt_interval);
-            self.doubt = None;
-            return;
+            return self.owner.prove(now);
         }
         if !is_round_end {
             return;
@@ -148,13 +181,13 @@ impl Pacer {
         let limit = if doubt.most.is_some() { MAX_ROUNDS } else { MAX_BLIND_ROUNDS };
         if answer == Some(true) {
             let experience = doubt.experience();
-            if !self.is_proven {
+            if !self.owner.is_proven {
                 // What counted as the path's rate was a share.
                 self.alone = AloneRate::new(now);
             }
             self.start_sharing(now, queue, FIRST_TEST[0], experience);
         } else if doubt.rounds >= limit {
-            self.doubt = None;
+            self.owner.stop_asking();
         }
     }
 
@@ -162,15 +195,16 @@ impl Pacer {
     pub(super) fn note_standing(&mut self, now: Instant, retransmitted: u64, shortest: Duration) {
         let base = self.base.value();
         let least = (base / STANDING_DIVISOR).max(MIN_EXPECTED_TIME);
-        if shortest < least + self.noise.jitter(base, PACKET) || self.doubt.is_some() {
-            self.standing_rounds = 0;
+        let owner = &mut self.owner;
+        if shortest < least + self.noise.jitter(base, PACKET) || owner.doubt.is_some() {
+            owner.standing_rounds = 0;
             return;
         }
-        self.standing_rounds += 1;
-        if self.standing_rounds >= STANDING_ROUNDS && now >= self.next_doubt {
-            self.next_doubt = now + self.doubt_interval;
-            self.doubt_interval = (self.doubt_interval * 2).min(MAX_INTERVAL);
-            self.start_doubt(retransmitted, 0);
+        owner.standing_rounds += 1;
+        if owner.standing_rounds >= STANDING_ROUNDS && now >= owner.next_doubt {
+            owner.next_doubt = now + owner.interval;
+            owner.interval = (owner.interval * 2).min(MAX_INTERVAL);
+            owner.ask(base, retransmitted, 0);
         }
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::doubt::Doubt;
 use super::{MAX_PACED_BYTES_PER_S, Pacer, PacerState, STARTUP_GAIN, seconds};
 use crate::sample::RateSample;
 
@@ -90,8 +89,7 @@ impl Pacer {
         let aggregation = self.noise.aggregation(sample.mss) / 2.0;
         let mut on_time =
             self.path_rate * time * (1.0 + growth) + aggregation.min(self.path_rate * base / 4.0);
-        let is_doubtful = self.doubt.as_ref().is_some_and(Doubt::is_pressing);
-        if is_doubtful || self.base.is_probe_due(now) {
+        if self.owner.is_asking() || self.base.is_probe_due(now) {
             on_time = on_time.min(self.path_rate * base * PROBE_GAIN);
         }
         // The rate steers towards that. The bound is a little above: the owner learns of arrivals late, and what is written

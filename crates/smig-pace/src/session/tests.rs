@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_proto::Instant;
+use smig_proto::policy::Interference;
 
 use super::SessionPacer;
 use crate::bounds::Bounds;
@@ -453,7 +454,7 @@ fn pause(process: &mut Process, time: Duration) {
 }
 
 fn has_recurring_loss(process: &Process) -> bool {
-    process.pacer.pacer().is_some_and(crate::Pacer::has_recurring_loss)
+    process.pacer.interference() == Interference::Loss
 }
 
 #[test]

@@ -62,12 +62,7 @@ impl BulkPacing {
 
     /// Returns how paced bulk affects the other streams of its connection.
     pub(super) fn interference(&self) -> Interference {
-        match self.pacer.pacer() {
-            _ if !self.may_limit() => Interference::Queue,
-            Some(pacer) if pacer.has_recurring_loss() => Interference::Loss,
-            Some(pacer) if pacer.is_write_ahead_long() => Interference::LateProcess,
-            Some(_) | None => Interference::Little,
-        }
+        if self.may_limit() { self.pacer.interference() } else { Interference::Queue }
     }
 
     pub(super) const fn bucket(&mut self) -> &mut BulkBucket {
