@@ -12,7 +12,7 @@ use crate::packet::MSS;
 use crate::process::{Process, Schedule};
 
 /// How bulk is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// As much as the socket's send buffer takes.
     Unbounded,
@@ -22,6 +22,14 @@ pub enum Release {
     Rate,
     /// In pieces within the pacer's bounds, as `smig`'s driver does ([`SessionPacer::release`]).
     Bounded,
+    /// With this many bytes in flight, checked each millisecond: what a bound that is known beforehand would give.
+    Window(u64),
+}
+
+impl Release {
+    const fn is_paced(self) -> bool {
+        matches!(self, Self::Rate | Self::Bounded)
+    }
 }
 
 /// Which connection carries bulk.
@@ -42,6 +50,7 @@ pub enum BulkConnection {
 const UNSENT_MS: [u64; 2] = [4, 24];
 const MIN_UNSENT_BYTES: u64 = 16 << 10;
 const BATCH_BYTES: u64 = 16 << 10;
+const WINDOW_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_DEFERRAL: Duration = Duration::from_millis(25);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +251,9 @@ impl Session {
         self.receive(network);
         if self.process.begin_run(network.now(), self.has_event(network)) {
             self.run(network);
-            self.process.arm(network.now(), self.pacer.deadline().map(time));
+            let check = matches!(self.release, Release::Window(_))
+                .then(|| network.now() + WINDOW_CHECK_INTERVAL);
+            self.process.arm(network.now(), self.pacer.deadline().map(time).or(check));
         }
     }
 
@@ -267,7 +278,7 @@ impl Session {
             paced.set_has_bulk(now, has_bulk && index == bulk);
         }
         let mut turn = ConnTurn { conns: &mut self.conns, network };
-        if self.release >= Release::Rate {
+        if self.release.is_paced() {
             self.pacer.start(now, &mut turn);
         }
         self.pacer.update(now, &mut turn, interactive_bytes);
@@ -284,6 +295,11 @@ impl Session {
             Release::Rate => {
                 network.set_pacing_cap(flow, bounds.rate);
                 self.fill(network, UNSENT_MS[usize::from(is_own)]);
+            }
+            Release::Window(bytes) => {
+                let info = network.info(flow);
+                let free = bytes.saturating_sub(info.in_flight + info.unsent);
+                self.conns.write_bulk(network, free);
             }
             Release::Bounded => {
                 network.set_pacing_cap(flow, kernel_rate(bounds));
