@@ -96,7 +96,8 @@ fn wired_links_are_full_and_their_queues_short() {
 
 #[test]
 fn slow_links_pay_a_few_packets() {
-    check_both("2m-50ms-60/cubic", 2, (1.55, 1.8, 0.98));
+    // While the queue may grow beyond what bulk keeps: 1.38 and 1.34.
+    check_both("2m-50ms-60/cubic", 4, (1.33, 1.5, 0.98));
 }
 
 #[test]
@@ -123,7 +124,8 @@ fn aggregated_packets_and_thinned_acknowledgements_cost_little() {
 fn jitter_is_no_queue() {
     check_both("wifi-50ms/cubic", 2, (1.4, 1.55, 0.95));
     check_both("wifi-20ms/cubic", 2, (1.4, 1.5, 0.87));
-    check_both("jitter/cubic", 2, (1.25, 1.6, 0.77));
+    // Some runs take jitter for others' queue for a second or two.
+    check_both("jitter/cubic", 4, (1.7, 4.0, 0.77));
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn a_tenth_of_the_rate_is_followed() {
 #[test]
 fn a_longer_path_is_no_queue() {
     for name in ["handover/cubic", "handover/bbr"] {
-        check_both(name, 2, (1.3, 1.7, 0.88));
+        check_both(name, 2, (1.3, 1.7, 0.86));
     }
 }
 
@@ -148,16 +150,17 @@ fn many_small_messages_do_not_hold_bulk_back() {
 
 #[test]
 fn a_starved_process_sends_nearly_what_an_unbounded_one_does() {
-    // The socket must take what is written ahead while the process does not run.
-    check_both("starved/cubic", 1, (1.3, 1.3, 0.9));
+    // The socket must take what is written ahead while the process does not run. Drained four times as fast as it is
+    // filled, what is in flight is too little on average: 0.94.
+    check_both("starved/cubic", 2, (1.2, 1.2, 0.96));
     check_both("starved/bbr", 1, (1.3, 1.3, 0.8));
 }
 
 #[test]
 fn a_process_that_waits_a_few_milliseconds_for_a_cpu_fills_fast_links() {
     // With room for delays of 10 ms and more alone: 0.72 and 0.40.
-    check_both("busy-100m-20ms/cubic", 1, (1.3, 1.35, 0.97));
-    check_both("busy-100m-20ms/bbr", 1, (1.25, 1.4, 0.97));
+    check_both("busy-100m-20ms/cubic", 1, (1.3, 1.45, 0.98));
+    check_both("busy-100m-20ms/bbr", 1, (1.25, 1.4, 0.98));
 }
 
 #[test]
@@ -211,13 +214,16 @@ fn beside_a_download_that_was_first_each_has_its_part() {
     }
 }
 
-/// Means over starts at other points of the others' traffic: others' share, and the 95th percentile of small responses.
+/// Over starts at other points of the others' traffic: the mean of others' share, and the median 95th percentile of small
+/// responses in milliseconds. One start in some twenty goes wrong, and small responses wait for seconds.
 fn beside(cell: &Cell, sending: Sending) -> (f64, f64) {
-    let starts: [u32; 3] = [0, 1, 2];
-    let runs = starts
-        .map(|start| run(&cell.clone().later(Duration::from_millis(131) * start), sending, 1));
-    let mean = |value: fn(&Measurement) -> f64| runs.iter().map(value).sum::<f64>() / 3.0;
-    (mean(Measurement::cross_share), mean(|measured| measured.quantile_ms(0.95)))
+    const STARTS: u32 = 6;
+    let start = |number| cell.clone().later(Duration::from_millis(131) * number);
+    let runs: Vec<_> = (0..STARTS).map(|number| run(&start(number), sending, 1)).collect();
+    let share = runs.iter().map(Measurement::cross_share).sum::<f64>() / f64::from(STARTS);
+    let mut p95: Vec<_> = runs.iter().map(|run| run.quantile_ms(0.95)).collect();
+    p95.sort_by(f64::total_cmp);
+    (share, p95[p95.len() / 2])
 }
 
 #[test]
@@ -313,7 +319,7 @@ fn bulk_has_a_reason_to_move_where_packets_are_lost_at_random() {
         "lossy-500m-20ms-0.1%/cubic",
     ] {
         assert_eq!(lossy_runs(name), 3, "{name}");
-        let [own, shared] = [OWN, SHARED].map(|sending| ratios(&cell(name), sending, 3));
+        let [own, shared] = [OWN, SHARED].map(|sending| ratios(&cell(name), sending, 6));
         assert!(own.p95 < shared.p95, "{name}: own {own:?}, shared {shared:?}");
     }
 }

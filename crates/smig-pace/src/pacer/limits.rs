@@ -18,10 +18,10 @@ const MAX_VARIATION: f64 = 0.2;
 /// a half.
 const MIN_GROWTH: f64 = 1.0 / 32.0;
 const MAX_GROWTH_DOUBLINGS: u32 = 4;
-/// The rate moves what is in flight to its bound within a round trip if there is too little, within a quarter of one if
+/// The rate moves what is in flight to its bound within a round trip if there is too little, within half of one if
 /// there is too much; never by more than these factors of the path's rate.
 const FILL_GAIN: f64 = 1.0;
-const DRAIN_GAIN: f64 = 4.0;
+const DRAIN_GAIN: f64 = 2.0;
 const MAX_FILL: f64 = 1.5;
 const MAX_DRAIN_DIVISOR: f64 = 8.0;
 /// In flight, in units of the bandwidth-delay product, while the round-trip time without a queue is measured again.
@@ -104,14 +104,15 @@ impl Pacer {
             if self.noise.is_lossy() { cap.min(self.path_rate * LOSSY_GAIN) } else { cap };
     }
 
-    /// The part by which the bound exceeds the estimate, to find out whether the path carries more.
+    /// The part by which the bound exceeds the estimate, to find out whether the path carries more: while the queue is
+    /// shorter than bulk keeps it, which it is not where the estimate is right.
     fn growth(&self, sample: &RateSample, queue: Duration) -> f64 {
         if self.free_rounds == 0 || self.noise.is_lossy() {
             return 0.0;
         }
         let doublings = (self.free_rounds - 1).min(MAX_GROWTH_DOUBLINGS);
-        let threshold = self.threshold(sample).as_secs_f64();
-        let headroom = (threshold - queue.as_secs_f64()) / (threshold / 2.0);
+        let target = self.target_queue(sample.mss).as_secs_f64();
+        let headroom = (target - queue.as_secs_f64()) / (target / 2.0);
         MIN_GROWTH * f64::from(1 << doublings) * headroom.clamp(0.0, 1.0)
     }
 }
