@@ -126,7 +126,8 @@ impl DriverConn {
     }
 
     /// Removes the connection from its session, with its pending output.
-    pub(super) fn detach(self) -> DetachedConn {
+    pub(super) fn detach(mut self) -> DetachedConn {
+        self.pacing.leave_session(self.transport.tcp());
         DetachedConn { transport: self.transport, info: self.info, output: self.output }
     }
 

@@ -7,7 +7,7 @@ use smig_pace::{Bounds, PacedConn, UnsentLimit};
 use smig_proto::{ConnectionRole, Transmitted};
 use tokio::net::TcpStream;
 
-use crate::socket::{self, PacingRate, SocketOptions};
+use crate::socket::{self, PacingRate, RoleOptions, SocketOptions};
 
 /// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
 /// reordered.
@@ -22,6 +22,7 @@ pub(super) struct ConnPacing {
     pub(super) paced: PacedConn,
     /// The bounds within which bulk is released, if it is limited.
     bounds: Option<Bounds>,
+    role_options: RoleOptions,
     rate: PacingRate,
     /// TCP_NOTSENT_LOWAT.
     unsent: UnsentLimit,
@@ -39,6 +40,7 @@ impl Default for ConnPacing {
         Self {
             paced: PacedConn::default(),
             bounds: None,
+            role_options: RoleOptions::default(),
             rate: PacingRate::new(None),
             unsent: UnsentLimit::default(),
             batch_bytes: MIN_BATCH_BYTES,
@@ -62,8 +64,13 @@ impl ConnPacing {
         self.paced.set_for_bulk(role == ConnectionRole::Bulk);
         self.unsent = UnsentLimit::new(options.notsent_lowat.unwrap_or(0));
         self.rate.lift(tcp);
-        socket::apply(tcp, options);
+        self.role_options.apply(tcp, options);
         (self.rate, self.bounds) = (PacingRate::new(options.pacing_rate), None);
+    }
+
+    /// Prepares the socket for the roles of another session.
+    pub(super) fn leave_session(&mut self, tcp: &TcpStream) {
+        self.role_options.restore_congestion_control(tcp);
     }
 
     /// Sets the bounds of bulk, if the connection has any now. What is written ahead must not be sent at once: then the
@@ -149,5 +156,57 @@ impl ConnPacing {
             socket::set_notsent_lowat(tcp, limit);
             self.min_batch_bytes = (limit as usize).clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::socket::{Dscp, tcp_info};
+
+    /// What the roles' options set.
+    fn socket_state(tcp: &TcpStream) -> impl PartialEq + std::fmt::Debug {
+        let socket = SockRef::from(tcp);
+        (
+            socket.tcp_notsent_lowat().unwrap(),
+            socket.tcp_congestion().unwrap(),
+            tcp_info(tcp).unwrap().max_pacing_rate,
+            socket.tos_v4().unwrap(),
+            (socket.tcp_user_timeout().unwrap(), socket.keepalive().unwrap()),
+        )
+    }
+
+    #[tokio::test]
+    async fn a_bulk_role_of_system_defaults_undoes_the_interactive_options() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let of_system = socket_state(&tcp);
+        let interactive = SocketOptions {
+            notsent_lowat: Some(16 << 10),
+            congestion_control: Some("reno".into()),
+            pacing_rate: Some(1_000_000),
+            dscp: Dscp::LowerEffort,
+            user_timeout: Some(Duration::from_secs(30)),
+            keepalive_timeout: None,
+        };
+        let mut pacing = ConnPacing::default();
+        pacing.set_role(&tcp, ConnectionRole::Interactive, &interactive);
+        let of_role = socket_state(&tcp);
+        assert_ne!(of_role, of_system);
+        pacing.set_role(&tcp, ConnectionRole::Bulk, &SocketOptions::SYSTEM);
+        assert_eq!(socket_state(&tcp), of_system);
+        assert_eq!(pacing.cap(), None);
+        pacing.set_role(&tcp, ConnectionRole::Bulk, &interactive);
+        assert_eq!(socket_state(&tcp), of_role);
+        // A connection that joins another session takes its socket there.
+        pacing.leave_session(&tcp);
+        let mut pacing = ConnPacing::default();
+        pacing.set_role(&tcp, ConnectionRole::Interactive, &interactive);
+        pacing.set_role(&tcp, ConnectionRole::Bulk, &SocketOptions::SYSTEM);
+        assert_eq!(socket_state(&tcp), of_system);
     }
 }

@@ -16,10 +16,10 @@ pub(crate) use pacing::{PacingRate, RttCheck};
 pub(crate) use tcp_info::TcpInfo;
 
 pub(crate) use options::{
-    apply, reset_on_close, set_notsent_lowat, set_pacing_rate, set_window_clamp, tcp_info,
+    RoleOptions, reset_on_close, set_notsent_lowat, set_pacing_rate, set_window_clamp, tcp_info,
 };
 
-/// Socket options of one role. `None` keeps the system's default.
+/// Socket options of one role. `None` is the system's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketOptions {
@@ -41,17 +41,20 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
+    /// Everything as the system has it.
+    pub(crate) const SYSTEM: Self = Self {
+        notsent_lowat: None,
+        congestion_control: None,
+        pacing_rate: None,
+        dscp: Dscp::Default,
+        user_timeout: None,
+        keepalive_timeout: None,
+    };
+
     /// For connections that carry what users wait for.
     #[must_use]
     pub const fn interactive() -> Self {
-        Self {
-            notsent_lowat: Some(16 << 10),
-            congestion_control: None,
-            pacing_rate: None,
-            dscp: Dscp::Default,
-            user_timeout: None,
-            keepalive_timeout: None,
-        }
+        Self { notsent_lowat: Some(16 << 10), ..Self::SYSTEM }
     }
 
     /// For connections that carry large transfers: they yield to others on the path.

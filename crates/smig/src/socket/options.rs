@@ -13,45 +13,105 @@ use super::{Dscp, SocketOptions, TcpInfo, sys};
 /// The lower-effort code point (RFC 8622 section 3), at the position of the DSCP in the TOS byte.
 const LOWER_EFFORT_TOS: u32 = 0b00_0001 << 2;
 
-/// Applies a role's options.
-pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
-    static NODELAY: OptionCheck = OptionCheck::new("TCP_NODELAY");
-    static CONGESTION: OptionCheck = OptionCheck::new("TCP_CONGESTION");
-    static MARK: OptionCheck = OptionCheck::new("IP_TOS or IPV6_TCLASS");
-    static USER_TIMEOUT: OptionCheck = OptionCheck::new("TCP_USER_TIMEOUT");
+static CONGESTION: OptionCheck = OptionCheck::new("TCP_CONGESTION");
+static KEEPALIVE: OptionCheck = OptionCheck::new("SO_KEEPALIVE");
 
-    let socket = SockRef::from(tcp);
-    NODELAY.check(socket.set_tcp_nodelay(true));
-    if let Some(bytes) = options.notsent_lowat {
-        set_notsent_lowat(tcp, bytes);
+/// The value of TCP_NOTSENT_LOWAT that stands for the system's default.
+const SYSTEM_NOTSENT_LOWAT: u32 = 0;
+/// SO_MAX_PACING_RATE without a limit.
+const NO_PACING_RATE: u64 = u64::MAX;
+
+/// The options that the role of a connection has set on its socket, so that the next role can undo them.
+#[derive(Debug)]
+pub(crate) struct RoleOptions {
+    current: SocketOptions,
+    /// The algorithm before a role set another. There is no value that stands for the system's default.
+    system_congestion_control: Option<Vec<u8>>,
+}
+
+impl Default for RoleOptions {
+    fn default() -> Self {
+        Self { current: SocketOptions::SYSTEM, system_congestion_control: None }
     }
-    if let Some(name) = &options.congestion_control {
+}
+
+impl RoleOptions {
+    /// Applies a role's options. An option that it leaves to the system becomes the system's again.
+    pub(crate) fn apply(&mut self, tcp: &TcpStream, options: &SocketOptions) {
+        static NODELAY: OptionCheck = OptionCheck::new("TCP_NODELAY");
+
+        let before = core::mem::replace(&mut self.current, options.clone());
+        let socket = SockRef::from(tcp);
+        NODELAY.check(socket.set_tcp_nodelay(true));
+        if let Some(bytes) =
+            value_or_system(options.notsent_lowat, before.notsent_lowat, SYSTEM_NOTSENT_LOWAT)
+        {
+            set_notsent_lowat(tcp, bytes);
+        }
+        match &options.congestion_control {
+            Some(name) => self.set_congestion_control(&socket, name),
+            None => self.restore_congestion_control(tcp),
+        }
+        if let Some(rate) = value_or_system(options.pacing_rate, before.pacing_rate, NO_PACING_RATE)
+        {
+            set_pacing_rate(tcp, rate);
+        }
+        set_timeouts(&socket, options, &before);
+        if options.dscp != before.dscp {
+            set_dscp(tcp, options.dscp);
+        }
+    }
+
+    fn set_congestion_control(&mut self, socket: &SockRef<'_>, name: &str) {
+        if self.system_congestion_control.is_none() {
+            self.system_congestion_control = socket.tcp_congestion().ok();
+        }
         CONGESTION.check(socket.set_tcp_congestion(name.as_bytes()));
     }
-    if let Some(rate) = options.pacing_rate {
-        set_pacing_rate(tcp, rate);
+
+    /// Returns to the system's congestion control. A socket that leaves its session needs it: the options of the next
+    /// session find the system's value in the socket.
+    pub(crate) fn restore_congestion_control(&mut self, tcp: &TcpStream) {
+        if let Some(name) = self.system_congestion_control.take() {
+            CONGESTION.check(SockRef::from(tcp).set_tcp_congestion(&name));
+        }
     }
-    if let Some(limit) = options.user_timeout {
-        set_keepalive(&socket, limit);
-        USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
-    } else if let Some(limit) = options.keepalive_timeout {
-        set_keepalive(&socket, limit);
+}
+
+/// Returns what to set: the role's value or, if only the role before had one, the system's.
+fn value_or_system<T>(value: Option<T>, before: Option<T>, system: T) -> Option<T> {
+    value.or_else(|| before.map(|_| system))
+}
+
+fn set_timeouts(socket: &SockRef<'_>, options: &SocketOptions, before: &SocketOptions) {
+    static USER_TIMEOUT: OptionCheck = OptionCheck::new("TCP_USER_TIMEOUT");
+
+    let keepalive = |options: &SocketOptions| options.user_timeout.or(options.keepalive_timeout);
+    match (keepalive(options), keepalive(before)) {
+        (Some(limit), _) => set_keepalive(socket, limit),
+        (None, Some(_)) => KEEPALIVE.check(socket.set_keepalive(false)),
+        (None, None) => {}
     }
-    let tos = match options.dscp {
+    if options.user_timeout.is_some() || before.user_timeout.is_some() {
+        // None is the system's.
+        USER_TIMEOUT.check(socket.set_tcp_user_timeout(options.user_timeout));
+    }
+}
+
+fn set_dscp(tcp: &TcpStream, dscp: Dscp) {
+    static MARK: OptionCheck = OptionCheck::new("IP_TOS or IPV6_TCLASS");
+
+    let tos = match dscp {
         Dscp::Default => 0,
         Dscp::LowerEffort => LOWER_EFFORT_TOS,
     };
-    if options.dscp == Dscp::Default {
-        return;
-    }
+    let socket = SockRef::from(tcp);
     let is_v4 = tcp.local_addr().is_ok_and(|addr| addr.ip().to_canonical().is_ipv4());
     MARK.check(if is_v4 { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) });
 }
 
 /// Enables keepalive, so that the kernel probes a silent peer, and closes the connection if it does not answer.
 fn set_keepalive(socket: &SockRef<'_>, limit: Duration) {
-    static KEEPALIVE: OptionCheck = OptionCheck::new("SO_KEEPALIVE");
-
     // Idle for half of the limit, then probes for the other half.
     let second = Duration::from_secs(1);
     let (idle, interval) = ((limit / 2).max(second), (limit / 8).max(second));
@@ -137,14 +197,15 @@ mod tests {
     #[tokio::test]
     async fn the_options_of_a_role_are_set_on_the_socket() {
         let (client, _server) = pair().await;
-        apply(&client, &SocketOptions::bulk());
+        let mut role_options = RoleOptions::default();
+        role_options.apply(&client, &SocketOptions::bulk());
         let socket = SockRef::from(&client);
         assert!(socket.tcp_nodelay().unwrap());
         assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT_TOS);
         let mut options = SocketOptions::bulk();
         options.congestion_control = Some("no such algorithm".into());
         options.user_timeout = Some(Duration::from_secs(30));
-        apply(&client, &options);
+        role_options.apply(&client, &options);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
         assert_eq!(socket.tcp_user_timeout().unwrap(), options.user_timeout);
@@ -156,7 +217,7 @@ mod tests {
         let (client, _server) = pair().await;
         let mut options = SocketOptions::interactive();
         options.keepalive_timeout = Some(Duration::from_secs(60));
-        apply(&client, &options);
+        RoleOptions::default().apply(&client, &options);
         let socket = SockRef::from(&client);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
