@@ -58,16 +58,20 @@ impl PacingRate {
         let rate = rate.min(self.role_limit);
         // A change of 1/128 or less is not worth a system call.
         if rate.abs_diff(self.applied) > self.applied / 128 {
-            self.applied = rate;
-            set_pacing_rate(tcp, rate);
+            self.apply(tcp, rate);
         }
     }
 
     /// Returns to the role's own limit.
     pub(crate) fn lift(&mut self, tcp: &TcpStream) {
         if self.is_lowered() {
-            self.set(tcp, u64::MAX);
+            self.apply(tcp, self.role_limit);
         }
+    }
+
+    fn apply(&mut self, tcp: &TcpStream, rate: u64) {
+        self.applied = rate;
+        set_pacing_rate(tcp, rate);
     }
 }
 
@@ -109,6 +113,10 @@ mod tests {
         rate.set(&tcp, 400_000);
         rate.lift(&tcp);
         assert_eq!((socket_limit(), rate.is_lowered()), (500_000, false));
+        rate.set(&tcp, 450_000);
+        rate.set(&tcp, 497_000);
+        rate.lift(&tcp);
+        assert_eq!((socket_limit(), rate.is_lowered()), (500_000, false), "however small the step");
     }
 
     #[test]
