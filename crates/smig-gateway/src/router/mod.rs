@@ -84,6 +84,13 @@ impl Service<Request<Incoming>> for GatewayService {
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
         let spans = self.observer.as_deref().map(AdminObserver::spans);
         let decision = decide(&config, spans, &mut self.field_cache, request);
+        // Now: a request that is cancelled meanwhile has its line too.
+        if let Some(entry) = &mut entry
+            && let Some(route) = decision.route_index.and_then(|index| config.route(index))
+            && let Action::Upstream { name, .. } = &route.action
+        {
+            entry.set_upstream(name);
+        }
         Box::pin(async move {
             let mut response = match decision.responder {
                 Responder::Direct(response) => *response,
@@ -103,9 +110,6 @@ impl Service<Request<Incoming>> for GatewayService {
                 }
                 if route.bulk_hint != smig::BulkHint::None {
                     response.extensions_mut().insert(route.bulk_hint);
-                }
-                if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &route.action) {
-                    entry.set_upstream(name);
                 }
             }
             let response = if is_grpc { translate_for_grpc(response) } else { response };

@@ -2,13 +2,14 @@
 
 use crate::support::{
     GatewayDir, TestCa, TlsDialer, address, assert_status, exchange, get, get_over_http2, origin,
-    send_request, url, wait_for_file,
+    send_request, url, wait_for_file, within,
 };
 use http::Request;
 use smig::{Cleartext, CleartextTrust, Client, Origin, Protocol};
 use smig_proxy::tunnel::{ConnectResponse, open};
 use smig_testkit::port::ReservedPort;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 const CLEARTEXT_LISTENER: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
 
@@ -316,4 +317,27 @@ async fn each_response_is_logged_as_one_line() {
     assert_eq!(line["outcome"], "complete");
     assert_eq!(line["upstream"], "one");
     assert_eq!(line["user_agent"], "a \"test\"");
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_before_its_response_is_logged_with_its_upstream() {
+    let silent_origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dir = GatewayDir::new();
+    let gateway = dir.start_gateway(&format!(
+        "{CLEARTEXT_LISTENER}[upstreams.one]\nservers = ['http://{}']\n[[route]]\nupstream = 'one'\n\
+         [access_log]\nformat = 'json'\nfile = 'access.log'\n",
+        silent_origin.local_addr().unwrap()
+    ));
+    let mut client = TcpStream::connect(address(&gateway)).await.unwrap();
+    client.write_all(b"GET /slow HTTP/1.1\r\nHost: a.example\r\n\r\n").await.unwrap();
+    // The request has reached its upstream.
+    let (mut upstream, _) = within("a connection", silent_origin.accept()).await.unwrap();
+    assert!(within("a request", upstream.read(&mut [0; 4096])).await.unwrap() > 0);
+    drop(client);
+    let text = wait_for_file(&dir.path("access.log"), |text| text.ends_with('\n')).await;
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["path"], "/slow");
+    assert_eq!(line["outcome"], "aborted");
+    assert!(line["status"].is_null(), "{line}");
+    assert_eq!(line["upstream"], "one");
 }
