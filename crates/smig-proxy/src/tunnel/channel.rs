@@ -84,11 +84,14 @@ impl BodySender {
     /// Ready when the body has room.
     ///
     /// # Errors
-    /// The body was dropped: its stream is closed.
+    /// The body was dropped: its stream is closed. Or the body has its end.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         if state.is_body_dropped {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if state.writer_state != WriterState::Open {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if state.buffered_bytes < BUFFER_HIGH_WATERMARK_BYTES {
             return Poll::Ready(Ok(()));

@@ -148,3 +148,20 @@ where
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel::channel;
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test]
+    async fn nothing_can_be_written_after_a_shutdown() {
+        let ((_peer, incoming), (sender, _body)) = (channel(), channel());
+        let mut stream = Stream::new(incoming, sender);
+        assert_eq!(stream.write(b"a").await.unwrap(), 1);
+        stream.shutdown().await.unwrap();
+        assert_eq!(stream.write(b"b").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        stream.shutdown().await.unwrap();
+    }
+}
