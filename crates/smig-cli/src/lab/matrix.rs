@@ -14,7 +14,7 @@ use smig_chart::format_count;
 use smig_chart::html::{Align, Table};
 use smig_chart::table::{to_csv, to_text};
 use smig_lab::campaign::{
-    self, CampaignError, CampaignOptions, CampaignSummary, plan, read_results, result_files,
+    self, CampaignError, CampaignOptions, CampaignSummary, plan, read_results,
 };
 use smig_lab::matrix::{
     self, MatrixReport, SCENARIO_TEXT, Verdict, draw, keep_machine_hystart, select, select_quick,
@@ -26,9 +26,11 @@ use smig_testbed::hystart;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
-use super::run::{CampaignProgress, DisturbedRuns, check_setting, format_duration, parse_jobs};
+use super::run::{
+    CampaignProgress, DisturbedRuns, check_setting, exit_status, format_duration, parse_jobs,
+};
 use crate::exit::{CliError, Exit};
-use crate::interrupt::{self, INTERRUPTED_STATUS};
+use crate::interrupt;
 use crate::stderr;
 use crate::stdout::{out, outln};
 
@@ -49,7 +51,10 @@ Examples:
   smig lab matrix --report --out matrix-results    only the report of what is there
   smig lab matrix --plan                           the cells, the arms, and how long it takes
 
-Exit codes: 0 all runs have results; 1 some have none; 2 usage error; 130 stopped."
+Arms of servers that are not installed are left out, with a note on how to install them.
+
+Exit codes: 0 each run has a result, or needs a server that is not installed; 1 some have none, or no run has;
+2 usage error; 130 stopped."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct MatrixArgs {
@@ -96,8 +101,20 @@ pub(super) fn run(args: &MatrixArgs) -> Result<ExitCode> {
         print_plan(args, &campaign)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = if args.report { ExitCode::SUCCESS } else { measure(args, &campaign)? };
-    report(args, &campaign)?;
+    if args.report {
+        if !args.out.is_dir() {
+            let text = format!("{}: not a directory", args.out.display());
+            return Err(CliError::new(Exit::Usage, text).into());
+        }
+        report(args, &campaign)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let summary = measure(args, &campaign)?;
+    let status = exit_status(&summary);
+    // A campaign that was stopped before its first result has no report.
+    if summary.has_results() {
+        report(args, &campaign)?;
+    }
     Ok(status)
 }
 
@@ -172,7 +189,7 @@ fn plan_row(args: &MatrixArgs, campaign: &Campaign, cell: &Cell) -> Vec<String> 
     ]
 }
 
-fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
+fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<CampaignSummary> {
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = CampaignOptions {
         out: args.out.clone(),
@@ -197,37 +214,18 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<ExitCode> {
     let view = CampaignProgress::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
-    Ok(exit_status(&summary?))
-}
-
-fn exit_status(summary: &CampaignSummary) -> ExitCode {
-    if summary.left_count > 0 {
-        stderr::print_line(&format!(
-            "stopped; {} runs are left, the same command resumes",
-            summary.left_count
-        ));
-        return ExitCode::from(INTERRUPTED_STATUS);
-    }
-    if summary.given_up_trials.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    stderr::print_line(&format!(
-        "{} runs have no result; the same command retries them",
-        summary.given_up_trials.len()
-    ));
-    Exit::Failure.into()
+    Ok(summary?)
 }
 
 /// Prints the report, and writes its files.
 fn report(args: &MatrixArgs, campaign: &Campaign) -> Result<()> {
     let dir = &args.out;
-    let has_results = result_files(dir).is_ok_and(|files| !files.is_empty());
-    if !has_results {
-        let message = format!("{} has no results", dir.display());
-        return Err(CliError::new(Exit::Read, message).into());
-    }
     let results = read_results(dir)?;
     let report = MatrixReport::new(campaign, &results);
+    if report.cells.is_empty() {
+        let message = format!("{}: no results of these cells", dir.display());
+        return Err(CliError::new(Exit::Failure, message).into());
+    }
     let json = serde_json::to_string(&report)?;
     write(&dir.join("matrix.svg"), &draw(&report))?;
     write(&dir.join("matrix.csv"), &to_csv(&to_csv_table(&report)))?;

@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, CampaignError, CampaignOptions, CampaignSummary, MissingServer, Plan, plan, read_results,
+    self, CampaignError, CampaignOptions, CampaignSummary, MissingServer, Plan, plan_trials,
+    read_results,
 };
 use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
@@ -23,9 +24,9 @@ use smig_lab::trial::{AcceptedBuilds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
-use super::run::{CampaignProgress, DisturbedRuns, check_setting, parse_jobs};
+use super::run::{CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs};
 use crate::exit::{CliError, Exit};
-use crate::interrupt::{self, INTERRUPTED_STATUS};
+use crate::interrupt;
 use crate::stderr;
 use crate::stdout::{out, outln};
 
@@ -53,7 +54,8 @@ Examples:
   smig lab reproduce list
   smig lab reproduce report reproduction-quick       write the report again, without runs
 
-Exit codes: 0 all runs have results; 1 some have none; 2 usage error; 130 stopped."
+Exit codes: 0 each run has a result, or needs a server that is not installed; 1 some have none, or no run has;
+2 usage error; 130 stopped."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
@@ -216,7 +218,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         survey_test_web(&options.out)?;
     }
     // A campaign that was stopped before its first result has no report.
-    if campaign_summary.finished_count + campaign_summary.done_before_count > 0 || has_survey {
+    if campaign_summary.has_results() || has_survey {
         // The plan has checked the builds. The report marks a build without a commit.
         write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
@@ -237,19 +239,15 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions
     };
     for experiment in Experiment::all().iter().filter(is_selected) {
         let (campaign, trials) = selected_trials(experiment, extent, args.repetitions)?;
-        let experiment_plan = plan(&campaign, options).map_err(|error| match error {
-            CampaignError::OtherScenario { .. } => {
-                anyhow::Error::from(CliError::new(Exit::Usage, error.to_string()))
-            }
-            error => error.into(),
-        })?;
-        let kept_trials: Vec<_> = experiment_plan
-            .trials
-            .into_iter()
-            .filter(|trial| trials.iter().any(|wanted| wanted.id == trial.id))
-            .collect();
+        let experiment_plan =
+            plan_trials(&campaign, trials, options).map_err(|error| match error {
+                CampaignError::OtherScenario { .. } => {
+                    anyhow::Error::from(CliError::new(Exit::Usage, error.to_string()))
+                }
+                error => error.into(),
+            })?;
         merged_plan.done_count += experiment_plan.done_count;
-        merged_plan.trials.extend(kept_trials);
+        merged_plan.trials.extend(experiment_plan.trials);
         merged_plan.programs.extend(experiment_plan.programs);
         merged_plan.versions.extend(experiment_plan.versions);
         for missing in experiment_plan.missing_servers {
@@ -298,22 +296,59 @@ fn print_summary(campaign_summary: &CampaignSummary) -> ExitCode {
             campaign_summary.rejected_count
         ));
     }
-    if campaign_summary.left_count > 0 {
-        stderr::print_line(&format!(
-            "stopped; {} runs are left, the same command resumes",
-            campaign_summary.left_count
-        ));
-        return ExitCode::from(INTERRUPTED_STATUS);
-    }
-    if campaign_summary.given_up_trials.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    stderr::print_line(&format!(
-        "{} runs have no result; the same command retries them:",
-        campaign_summary.given_up_trials.len()
-    ));
+    let status = exit_status(campaign_summary);
     for (id, why) in &campaign_summary.given_up_trials {
         stderr::print_line(&format!("  {} {id}: {why}", id.campaign));
     }
-    Exit::Failure.into()
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use clap::Parser;
+    use smig_lab::trial::Build;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ReproduceArgs,
+    }
+
+    fn options(out: &Path) -> CampaignOptions {
+        CampaignOptions {
+            out: out.to_owned(),
+            shard: None,
+            filter: Filter::default(),
+            jobs: 1,
+            build: Build { commit: None, program_sha256: "p1".into() },
+            builds: AcceptedBuilds::Any,
+            smig: "/bin/true".into(),
+            version: "smig".into(),
+            on_disturbed: DisturbedRuns::Keep.into(),
+        }
+    }
+
+    #[test]
+    fn runs_that_are_not_wanted_are_neither_done_nor_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let experiment = Experiment::by_name("figure-4").unwrap();
+        let (campaign, wanted) = selected_trials(experiment, Extent::Quick, None).unwrap();
+        let mut results = std::fs::File::create(dir.path().join("results.jsonl")).unwrap();
+        let is_wanted = |id| wanted.iter().any(|trial| trial.id == id);
+        let mut unwanted_count = 0;
+        for trial in campaign.trials().into_iter().filter(|trial| !is_wanted(trial.id.clone())) {
+            let line = serde_json::json!({"format": 2, "id": trial.id, "hash": trial.hash()});
+            writeln!(results, "{line}").unwrap();
+            unwanted_count += 1;
+        }
+        assert!(unwanted_count > 0);
+        let Cli { args } = Cli::parse_from(["reproduce", "figure-4", "--quick"]);
+        let plan = combined_plan(&args, Extent::Quick, &options(dir.path())).unwrap();
+        let missing: usize = plan.missing_servers.iter().map(|missing| missing.trials).sum();
+        assert_eq!((plan.done_count, plan.trials.len() + missing), (0, wanted.len()));
+    }
 }

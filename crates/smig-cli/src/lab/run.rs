@@ -43,8 +43,8 @@ Examples:
   smig lab run scenarios/paper.toml --out shard-3 --shard 3/8     (then: smig lab merge all shard-*)
   smig lab run scenarios/paper.toml --show-config --filter scheme=nginx
 
-Exit codes: 0 all runs have results; 1 some have none; 2 usage error, or an invalid scenario;
-130 stopped."
+Exit codes: 0 each run has a result, or needs a server that is not installed; 1 some have none, or no run has;
+2 usage error, or an invalid scenario; 130 stopped."
 )]
 pub(crate) struct RunArgs {
     /// The scenario file
@@ -325,19 +325,29 @@ fn print_summary(
             summary.rejected_count
         ));
     }
+    Ok(exit_status(summary))
+}
+
+/// Prints why a campaign has not all its results; returns the exit code. Runs that were left out for a missing server are
+/// no failure, unless there is nothing else: a campaign would never succeed on a machine without all servers.
+pub(super) fn exit_status(summary: &CampaignSummary) -> ExitCode {
     if summary.left_count > 0 {
         stderr::print_line(&format!(
             "stopped; {} runs are left, the same command resumes",
             summary.left_count
         ));
-        return Ok(ExitCode::from(INTERRUPTED_STATUS));
+        return ExitCode::from(INTERRUPTED_STATUS);
     }
-    if summary.given_up_trials.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+    if !summary.given_up_trials.is_empty() {
+        stderr::print_line(&format!(
+            "{} runs have no result; the same command retries them",
+            summary.given_up_trials.len()
+        ));
+        return Exit::Failure.into();
     }
-    stderr::print_line(&format!(
-        "{} runs have no result; the same command retries them",
-        summary.given_up_trials.len()
-    ));
-    Ok(Exit::Failure.into())
+    if !summary.has_results() && !summary.missing_servers.is_empty() {
+        stderr::print_line("no run has a result: each needs a server that is not installed");
+        return Exit::Failure.into();
+    }
+    ExitCode::SUCCESS
 }

@@ -201,18 +201,23 @@ fn wait_for_trial_process(campaign: &Child) -> Pid {
 }
 
 #[test]
-fn a_reproduction_that_is_stopped_before_its_first_result_exits_like_any_other() {
+fn a_reproduction_or_matrix_that_is_stopped_before_its_first_result_exits_like_any_other() {
     if !can_run() {
         return;
     }
     let sandbox = Sandbox::new();
-    let args = ["reproduce", "all", "--quick", "--jobs", "1", "--out", "out"];
-    let child = sandbox.lab(&args).spawn().unwrap();
-    wait_for_trial_process(&child);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_exit(&output, 130);
-    assert!(text(&output.stderr).contains("the same command resumes"), "{}", text(&output.stderr));
+    for words in [&["reproduce", "all"][..], &["matrix"]] {
+        let args = [words, &["--quick", "--jobs", "1", "--out", "out"]].concat();
+        let child = sandbox.lab(&args).spawn().unwrap();
+        wait_for_trial_process(&child);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_exit(&output, 130);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("the same command resumes"), "{words:?}: {stderr}");
+        assert_eq!(text(&output.stdout), "", "{words:?}: no report");
+        std::fs::remove_dir_all(sandbox.path("out")).unwrap();
+    }
 }
 
 #[test]

@@ -88,3 +88,30 @@ fn a_missing_server_is_skipped_with_the_command_that_installs_it() {
     assert!(stderr.contains("apt-get install"), "{stderr}");
     assert!(sandbox.path("test-results/results.jsonl").exists(), "named by the scenario");
 }
+
+#[test]
+fn a_matrix_without_results_has_no_report() {
+    let sandbox = Sandbox::new();
+    let report = |dir: &str| sandbox.run(&["matrix", "--report", "--out", dir]);
+    assert_exit(&report("absent"), 2);
+    std::fs::create_dir(sandbox.path("empty")).unwrap();
+    let output = report("empty");
+    assert_exit(&output, 1);
+    assert!(text(&output.stderr).contains("empty: no results"), "{}", text(&output.stderr));
+    assert!(!sandbox.path("empty/matrix.json").exists());
+}
+
+#[test]
+fn a_campaign_whose_servers_are_all_missing_fails() {
+    if !crate::support::can_run() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let file = sandbox.write_scenario(&format!(
+        "{SHORT_SCENARIO}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"
+    ));
+    let mut command = sandbox.lab(&["run", &file, "--filter", "scheme=caddy"]);
+    let output = command.env("PATH", sandbox.path("tmp")).output().unwrap();
+    assert_exit(&output, 1);
+    assert!(text(&output.stderr).contains("no run has a result"), "{}", text(&output.stderr));
+}

@@ -9,7 +9,9 @@ mod run;
 mod store;
 
 pub use merge::{MergeSummary, merge};
-pub use plan::{CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan, plan};
+pub use plan::{
+    CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan, plan, plan_trials,
+};
 pub use run::{CampaignEvent, CampaignSummary, copy_scenario, run};
 pub use store::{read_results, result_files};
 

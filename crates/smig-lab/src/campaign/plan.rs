@@ -158,7 +158,18 @@ pub enum CampaignError {
 /// # Errors
 /// [`CampaignError`].
 pub fn plan(campaign: &Campaign, options: &CampaignOptions) -> Result<Plan, CampaignError> {
-    let mut trials = campaign.trials();
+    plan_trials(campaign, campaign.trials(), options)
+}
+
+/// Plans some trials of a campaign: no others are counted.
+///
+/// # Errors
+/// [`CampaignError`].
+pub fn plan_trials(
+    campaign: &Campaign,
+    mut trials: Vec<Trial>,
+    options: &CampaignOptions,
+) -> Result<Plan, CampaignError> {
     if let Some(shard) = options.shard {
         trials = shard.select(trials, campaign.repetitions);
     }

@@ -79,6 +79,14 @@ pub struct CampaignSummary {
     pub left_count: usize,
 }
 
+impl CampaignSummary {
+    /// Returns whether any trial has a result.
+    #[must_use]
+    pub const fn has_results(&self) -> bool {
+        self.done_before_count + self.finished_count > 0
+    }
+}
+
 /// Messages from the workers to the writer.
 enum WorkerMessage {
     Started(TrialId, u32),
