@@ -59,7 +59,7 @@ impl Session {
         unused && !self.may_be_carrier(at.conn, at.id)
     }
 
-    /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
+    /// Counts a control frame in reply to the peer that is not sent yet (CVE-2019-9512, -9514,
     /// -9515). Does nothing if the connection was removed: a MIGRATE that was received there may
     /// have waited for a JOIN.
     pub(crate) fn count_reply(&mut self, conn_id: ConnId) -> Result<(), InputError> {

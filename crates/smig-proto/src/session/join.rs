@@ -389,7 +389,7 @@ impl Session {
             return Err(JoinRefusal::UnknownSession);
         }
         let members = self.conns.iter().filter(|conn| conn.is_joined());
-        let Some(founder) = members.clone().next() else { return Err(JoinRefusal::UnknownSession) };
+        let Some(member) = members.clone().next() else { return Err(JoinRefusal::UnknownSession) };
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.join.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.join.mac));
@@ -397,7 +397,7 @@ impl Session {
             return Err(JoinRefusal::BadProof);
         }
         let spec = &detached.conn.spec;
-        if spec.identity != founder.spec.identity || spec.security != founder.spec.security {
+        if spec.identity != member.spec.identity || spec.security != member.spec.security {
             return Err(JoinRefusal::DifferentIdentity);
         }
         if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) {

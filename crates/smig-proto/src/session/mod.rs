@@ -4,12 +4,12 @@
 //! any connection. Performs no I/O and reads no clock. Its methods are of four kinds: getters;
 //! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
 
-mod carriers;
 mod closing;
 mod commands;
 mod conn_numbers;
 mod control;
 mod data;
+mod early_frames;
 mod event;
 mod follower;
 mod headers;
