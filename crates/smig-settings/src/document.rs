@@ -59,13 +59,13 @@ impl<'a> Document<'a> {
         self.unread_keys.contains_key(key)
     }
 
-    /// Reads a top-level key.
+    /// Reads a top-level key. An invalid value gives `None` too; its fault comes from [`Self::finish`].
     pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Option<ValueAtKey<T>> {
         let value = self.unread_keys.remove(key)?;
         self.deserialize(value, vec![key.to_owned()])
     }
 
-    /// Reads an array of tables.
+    /// Reads an array of tables, without the invalid ones: their faults come from [`Self::finish`].
     pub fn take_array<T: DeserializeOwned>(&mut self, key: &str) -> Vec<ValueAtKey<T>> {
         match self.unread_keys.remove(key) {
             None => Vec::new(),
@@ -81,7 +81,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Reads a table of named tables.
+    /// Reads a table of named tables, without the invalid ones: their faults come from [`Self::finish`].
     pub fn take_tables<T: DeserializeOwned>(&mut self, key: &str) -> Vec<ValueAtKey<T>> {
         match self.unread_keys.remove(key) {
             None => Vec::new(),

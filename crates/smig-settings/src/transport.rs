@@ -93,7 +93,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
         },
         Setting {
             key: "bulk.pacing_rate",
-            flag: "bulk-pacing",
+            flag: "bulk-pacing-rate",
             kind: ValueKind::Size,
             value_name: "BYTES",
             help: "Maximum rate of each connection with migrated streams, per second; 0: no limit",
