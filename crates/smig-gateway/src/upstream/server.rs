@@ -61,7 +61,7 @@ pub struct ServerStatus {
     /// Active requests.
     pub load: usize,
     /// Requests that wait for a connection.
-    pub waiting_requests: usize,
+    pub pending_requests: usize,
     /// Attempts since the start: the times that a request was given this server.
     pub attempts: u64,
     /// Of these, the failures that count against the server.
@@ -140,7 +140,7 @@ impl UpstreamServer {
             url: self.url.clone(),
             is_healthy: self.is_healthy(),
             load: self.load(),
-            waiting_requests: self.limits.waiting_requests(),
+            pending_requests: self.limits.pending_requests(),
             attempts: self.attempts.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
             open_connections: self.limits.open_connections(),
@@ -183,7 +183,7 @@ impl UpstreamServer {
 
     /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
     pub(super) fn has_waiting(&self) -> bool {
-        self.limits.waiting_requests() > 0
+        self.limits.pending_requests() > 0
     }
 
     pub(super) fn on_connection_attempt(&self) {

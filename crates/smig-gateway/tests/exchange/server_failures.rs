@@ -260,7 +260,7 @@ async fn connections_are_limited_and_requests_queue() {
     let ask = async || text(client.request(get(gateway.url("/"))).await.unwrap().into_body()).await;
     let server_side = async {
         let mut received_request = origin.accept_request().await;
-        while gateway.upstream.servers()[0].status().waiting_requests == 0 {
+        while gateway.upstream.servers()[0].status().pending_requests == 0 {
             tokio::task::yield_now().await;
         }
         received_request.respond(OK_RESPONSE).await;

@@ -205,7 +205,7 @@ async fn a_busy_session_is_not_closed_for_a_waiting_websocket() {
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
     let _websocket = gateway.connect(UPGRADE).await;
     let waits = async {
-        while gateway.upstream.servers()[0].status().waiting_requests == 0 {
+        while gateway.upstream.servers()[0].status().pending_requests == 0 {
             tokio::task::yield_now().await;
         }
     };

@@ -13,20 +13,20 @@ pub struct ConnLimits {
     permits: Arc<Semaphore>,
     max_connections: usize,
     /// Requests that wait for a connection.
-    waiting_requests: AtomicUsize,
-    max_waiting_requests: usize,
+    pending_requests: AtomicUsize,
+    max_pending_requests: usize,
 }
 
 impl ConnLimits {
     /// Creates the limits of a server: at least one connection.
     #[must_use]
-    pub fn new(max_connections: usize, max_waiting_requests: usize) -> Arc<Self> {
+    pub fn new(max_connections: usize, max_pending_requests: usize) -> Arc<Self> {
         let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(max_connections)),
             max_connections,
-            waiting_requests: AtomicUsize::new(0),
-            max_waiting_requests,
+            pending_requests: AtomicUsize::new(0),
+            max_pending_requests,
         })
     }
 
@@ -44,8 +44,8 @@ impl ConnLimits {
 
     /// Returns the number of requests that wait for a connection, at all workers.
     #[must_use]
-    pub fn waiting_requests(&self) -> usize {
-        self.waiting_requests.load(Ordering::Relaxed)
+    pub fn pending_requests(&self) -> usize {
+        self.pending_requests.load(Ordering::Relaxed)
     }
 
     pub(super) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
@@ -59,14 +59,14 @@ impl ConnLimits {
 
     /// Returns whether more requests wait than may, including the caller if it is counted.
     pub(super) fn exceeds_queue_limit(&self) -> bool {
-        self.waiting_requests() > self.max_waiting_requests
+        self.pending_requests() > self.max_pending_requests
     }
 
     pub(super) fn add_waiting_request(&self) {
-        self.waiting_requests.fetch_add(1, Ordering::Relaxed);
+        self.pending_requests.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn remove_waiting_request(&self) {
-        self.waiting_requests.fetch_sub(1, Ordering::Relaxed);
+        self.pending_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

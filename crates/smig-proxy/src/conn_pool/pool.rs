@@ -22,7 +22,7 @@ pub struct Pool {
     #[expect(clippy::vec_box, reason = "a connection is moved to an exchange and back")]
     idle_connections: RefCell<Vec<Box<Http1Conn>>>,
     /// Requests of this worker that wait for a connection.
-    waiting_requests: Cell<usize>,
+    pending_requests: Cell<usize>,
     connection_available: Notify,
 }
 
@@ -42,7 +42,7 @@ impl Pool {
         Rc::new(Self {
             limits: Arc::clone(limits),
             idle_connections: RefCell::default(),
-            waiting_requests: Cell::default(),
+            pending_requests: Cell::default(),
             connection_available: Notify::new(),
         })
     }
@@ -70,7 +70,7 @@ impl Pool {
         if !connection.quiesce() {
             return;
         }
-        if self.waiting_requests.get() == 0 && self.limits.waiting_requests() > 0 {
+        if self.pending_requests.get() == 0 && self.limits.pending_requests() > 0 {
             return;
         }
         connection.idle_since = Instant::now();
@@ -130,7 +130,7 @@ impl Pool {
             (None, _) | (_, None) => true,
         };
         let now = Instant::now();
-        let mut wanted_permits = self.limits.waiting_requests();
+        let mut wanted_permits = self.limits.pending_requests();
         self.idle_connections.borrow_mut().retain_mut(|connection| {
             let yields_permit = wanted_permits > 0;
             wanted_permits -= usize::from(yields_permit);
@@ -143,7 +143,7 @@ impl Pool {
 
     /// Notifies a waiting request that a connection was closed or checked in.
     pub(super) fn notify_waiting_request(&self) {
-        if self.waiting_requests.get() > 0 {
+        if self.pending_requests.get() > 0 {
             self.connection_available.notify_one();
         }
     }
@@ -154,7 +154,7 @@ struct QueueGuard<'a>(&'a Pool);
 
 impl<'a> QueueGuard<'a> {
     fn begin(pool: &'a Pool) -> Self {
-        pool.waiting_requests.set(pool.waiting_requests.get() + 1);
+        pool.pending_requests.set(pool.pending_requests.get() + 1);
         pool.limits.add_waiting_request();
         Self(pool)
     }
@@ -162,7 +162,7 @@ impl<'a> QueueGuard<'a> {
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        self.0.waiting_requests.set(self.0.waiting_requests.get() - 1);
+        self.0.pending_requests.set(self.0.pending_requests.get() - 1);
         self.0.limits.remove_waiting_request();
     }
 }
@@ -230,12 +230,12 @@ mod tests {
     async fn a_waiting_request_gets_the_connection_that_is_checked_in() {
         let (pool, lease, _server) = pool().await;
         let (acquire_result, ()) = tokio::join!(pool.acquire(TIMEOUT), async {
-            assert_eq!(pool.limits.waiting_requests(), 1);
+            assert_eq!(pool.limits.pending_requests(), 1);
             assert!(matches!(pool.acquire(TIMEOUT).await, Err(ProxyError::ConnectionLimit)));
             lease.release();
         });
         assert!(matches!(acquire_result, Ok(ConnOrPermit::Idle(_))));
-        assert_eq!((pool.limits.waiting_requests(), pool.limits.open_connections()), (0, 1));
+        assert_eq!((pool.limits.pending_requests(), pool.limits.open_connections()), (0, 1));
         drop(acquire_result);
         assert_eq!(pool.limits.open_connections(), 0);
     }
@@ -254,7 +254,7 @@ mod tests {
                 order.borrow_mut().push(name);
             };
             tokio::join!(biased; acquire("first"), acquire("second"), async {
-                assert_eq!(pool.limits.waiting_requests(), 2);
+                assert_eq!(pool.limits.pending_requests(), 2);
                 drop(lease);
             });
             assert_eq!(*order.borrow(), ["first", "second"], "round {round}");
