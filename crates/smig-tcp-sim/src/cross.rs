@@ -10,7 +10,7 @@ use crate::network::Network;
 /// Traffic of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrossTraffic {
-    /// A download without end.
+    /// A download from `start` to `end`.
     Download {
         /// Its congestion control.
         algorithm: Algorithm,

@@ -51,7 +51,7 @@ pub(super) struct Bbr {
     probe_rtt_end: Option<(Time, bool)>,
     idle_restart: bool,
     packet_conservation: bool,
-    was: RecoveryState,
+    prev_recovery_state: RecoveryState,
     ack_epoch: Time,
     ack_epoch_acked: f64,
     extra_acked: [f64; 2],
@@ -79,7 +79,7 @@ impl Bbr {
             probe_rtt_end: None,
             idle_restart: false,
             packet_conservation: false,
-            was: RecoveryState::Open,
+            prev_recovery_state: RecoveryState::Open,
             ack_epoch: Time::ZERO,
             ack_epoch_acked: 0.0,
             extra_acked: [0.0; 2],
@@ -260,7 +260,8 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        let is_reduced = self.was != RecoveryState::Open || self.mode == Mode::ProbeRtt;
+        let is_reduced =
+            self.prev_recovery_state != RecoveryState::Open || self.mode == Mode::ProbeRtt;
         self.prior_cwnd = if is_reduced { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
     }
 
@@ -297,15 +298,19 @@ impl Bbr {
         if event.newly_lost > 0.0 {
             self.cwnd = (self.cwnd - event.newly_lost).max(1.0);
         }
-        if event.state == RecoveryState::Recovery && self.was != RecoveryState::Recovery {
+        if event.state == RecoveryState::Recovery
+            && self.prev_recovery_state != RecoveryState::Recovery
+        {
             self.packet_conservation = true;
             self.round_end_delivered = event.delivered;
             self.cwnd = event.in_flight + event.newly_delivered;
-        } else if self.was != RecoveryState::Open && event.state == RecoveryState::Open {
+        } else if self.prev_recovery_state != RecoveryState::Open
+            && event.state == RecoveryState::Open
+        {
             self.cwnd = self.cwnd.max(self.prior_cwnd);
             self.packet_conservation = false;
         }
-        self.was = event.state;
+        self.prev_recovery_state = event.state;
         if self.packet_conservation {
             self.cwnd = self.cwnd.max(event.in_flight + event.newly_delivered);
         }
@@ -333,7 +338,7 @@ impl CongestionControl for Bbr {
 
     fn on_timeout(&mut self) {
         self.save_cwnd();
-        self.was = RecoveryState::Loss;
+        self.prev_recovery_state = RecoveryState::Loss;
         self.full_bw = 0.0;
         self.round_start = true;
         self.cwnd = 1.0;

@@ -20,7 +20,8 @@ pub(super) struct LossBased {
     cwnd: f64,
     ssthresh: f64,
     /// The window and the threshold before the last reduction.
-    before: (f64, f64),
+    prior_cwnd: f64,
+    prior_ssthresh: f64,
     /// Proportional rate reduction: packets delivered in this recovery, and packets in flight at its start.
     prr_delivered: f64,
     recovery_in_flight: f64,
@@ -34,7 +35,8 @@ impl LossBased {
             hystart,
             cwnd: initial_window,
             ssthresh: f64::INFINITY,
-            before: (initial_window, f64::INFINITY),
+            prior_cwnd: initial_window,
+            prior_ssthresh: f64::INFINITY,
             prr_delivered: 0.0,
             recovery_in_flight: 0.0,
             last_ack: Time::ZERO,
@@ -51,7 +53,7 @@ impl LossBased {
     }
 
     fn reduce(&mut self) {
-        self.before = (self.cwnd, self.ssthresh);
+        (self.prior_cwnd, self.prior_ssthresh) = (self.cwnd, self.ssthresh);
         self.ssthresh = match &mut self.growth {
             Growth::Reno => (self.cwnd / 2.0).max(2.0),
             Growth::Cubic(cubic) => cubic.reduce(self.cwnd),
@@ -126,7 +128,7 @@ impl CongestionControl for LossBased {
     }
 
     fn on_undo(&mut self) {
-        (self.cwnd, self.ssthresh) = self.before;
+        (self.cwnd, self.ssthresh) = (self.prior_cwnd, self.prior_ssthresh);
     }
 
     fn on_restart_from_idle(&mut self, now: Time, _is_app_limited: bool) {

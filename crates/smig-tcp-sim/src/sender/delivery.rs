@@ -9,7 +9,7 @@ use crate::congestion::DeliverySample;
 use crate::packet::MSS;
 
 #[derive(Debug, Default)]
-pub(super) struct Delivery {
+pub(super) struct RateSampler {
     delivered: f64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -18,7 +18,7 @@ pub(super) struct Delivery {
     last: DeliverySample,
 }
 
-impl Delivery {
+impl RateSampler {
     pub(super) const fn delivered(&self) -> f64 {
         self.delivered
     }

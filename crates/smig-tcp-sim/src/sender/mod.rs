@@ -9,7 +9,7 @@ use smig_link::Time;
 
 use crate::congestion::{AckEvent, Algorithm, CongestionControl, RecoveryState};
 use crate::packet::{Ack, ByteRange, MSS};
-use delivery::Delivery;
+use delivery::RateSampler;
 use scoreboard::{Scoreboard, Segment, SegmentState};
 
 /// RFC 6298, with Linux' bounds.
@@ -48,7 +48,7 @@ pub struct TcpInfo {
 pub(crate) struct Sender {
     congestion: Box<dyn CongestionControl>,
     scoreboard: Scoreboard,
-    delivery: Delivery,
+    delivery: RateSampler,
     state: RecoveryState,
     /// The recovery ends when everything before this number is acknowledged.
     recovery_end: u64,
@@ -84,7 +84,7 @@ impl Sender {
         Self {
             congestion: algorithm.build(f64::from(initial_window)),
             scoreboard: Scoreboard::default(),
-            delivery: Delivery::default(),
+            delivery: RateSampler::default(),
             state: RecoveryState::Open,
             recovery_end: 0,
             acknowledged: 0,
