@@ -133,7 +133,9 @@ impl TransferClient {
         if transfer.framing == Framing::Trailers
             && trailers.is_none_or(|sent_hash| sent_hash != hash)
         {
-            return TransferOutcome::Violation("ended without its trailers".into());
+            return TransferOutcome::Violation(
+                "its trailers are missing or carry another hash".into(),
+            );
         }
         TransferOutcome::Complete
     }

@@ -171,7 +171,7 @@ impl ExportReader<'_, '_> {
 }
 
 fn row_too_long_message() -> String {
-    format!("the row is longer than {} MB; are line ends or quotes missing?", MAX_ROW_BYTES >> 20)
+    format!("the row is longer than {} MiB; are line ends or quotes missing?", MAX_ROW_BYTES >> 20)
 }
 
 /// Compares a column's name, ignoring case.

@@ -120,6 +120,6 @@ fn an_endless_row_is_an_error() {
         let mut counts = SurveyCounts::default();
         let error =
             read_export(EndlessReader(first), "export", &mut counts, OnDamaged::Stop).unwrap_err();
-        assert!(error.to_string().contains("line 1: the row is longer than 64 MB"), "{error}");
+        assert!(error.to_string().contains("line 1: the row is longer than 64 MiB"), "{error}");
     }
 }
