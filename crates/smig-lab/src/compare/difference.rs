@@ -48,7 +48,7 @@ pub struct SideSummary {
 /// The comparison of one metric on two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Factor levels that both sides have in common; empty if there is nothing to distinguish.
+    /// Levels that both sides have in common; empty if there is nothing to distinguish.
     pub setting: String,
     /// Name of the metric.
     pub metric: String,
@@ -82,7 +82,7 @@ pub struct Comparison {
 /// Compares B with A. `None` if a side has no values.
 #[must_use]
 pub fn compare(
-    condition: &str,
+    setting: &str,
     (a_label, a): (&str, &Series),
     (b_label, b): (&str, &Series),
     bootstrap: &Bootstrap,
@@ -106,7 +106,7 @@ pub fn compare(
     let ratio =
         |of: fn(&Summary) -> f64| Contrast::Ratio.compute(of(&a_side.summary), of(&b_side.summary));
     let mut comparison = Comparison {
-        setting: condition.to_owned(),
+        setting: setting.to_owned(),
         metric: b.metric.clone(),
         unit: b.unit.clone(),
         better: b.better,

@@ -11,7 +11,7 @@ use crate::trial::TrialResult;
 pub struct Selector {
     /// Path of the results; none if it is the other side's path.
     pub path: Option<PathBuf>,
-    /// Pairs of axis and name; a variant must match all of them.
+    /// Pairs of axis and level; a variant must match all of them.
     pub levels: Vec<(String, String)>,
 }
 

@@ -37,7 +37,7 @@ pub struct Experiment {
     quick: QuickExtent,
 }
 
-/// Returns the number of repetitions of a condition in a quick campaign.
+/// Returns the number of repetitions, in a quick campaign, of the condition that a variant names.
 type RepetitionsFn = fn(&Variant) -> u32;
 
 #[derive(Debug)]
@@ -217,7 +217,7 @@ impl Experiment {
         Ok(campaign)
     }
 
-    /// Returns the number of repetitions of a condition.
+    /// Returns the number of repetitions of the condition that a variant names.
     #[must_use]
     pub fn repetitions(&self, extent: Extent, campaign: &Campaign, variant: &Variant) -> u32 {
         match extent {

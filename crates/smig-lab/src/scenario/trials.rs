@@ -56,13 +56,13 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The names of a combination: pairs of axis and variant, in the order of the file.
+/// Names a condition: pairs of axis and level, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Variant(pub Vec<(String, String)>);
 
 impl Variant {
-    /// Returns the variant's name on an axis.
+    /// Returns the variant's level on an axis.
     #[must_use]
     pub fn level(&self, axis: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == axis).map(|(_, name)| name.as_str())
