@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use smig::{BulkReason, ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
 
-/// Maximum number of sessions shown: sessions with migration first, then those with the most streams.
+/// Maximum number of sessions shown: sessions that can migrate first, then those with the most streams.
 const MAX_SESSIONS: usize = 64;
 /// Maximum number of streams shown, over all sessions.
 const MAX_STREAMS: usize = 512;
@@ -73,7 +73,7 @@ struct Stream {
 impl Sessions {
     pub(crate) fn from_snapshot(snapshot: Snapshot) -> Self {
         let mut snapshots = snapshot.sessions;
-        // Most relevant first: sessions with migration, then those with the most streams.
+        // Most relevant first: sessions that can migrate, then those with the most streams.
         snapshots.sort_by_key(|session| {
             (std::cmp::Reverse((session.can_migrate, session.open_streams)), session.id)
         });

@@ -2,7 +2,7 @@
 //!
 //! - [`start`]: the admin interface, on a loopback port: a live page, its event stream, sessions as JSON, metrics
 //!   (`metrics`), health checks;
-//! - [`access_log`]: one line per response, for `smig serve` as well;
+//! - [`access_log`]: one line per request, for `smig serve` as well;
 //! - [`spans`]: one span per request, for subscribers in this process and, by [`telemetry`], for a collector.
 //!
 //! The admin interface is read-only. Snapshots of the sessions are taken only while a client reads them, a few times a

@@ -41,8 +41,8 @@ pub struct UpstreamServerReport {
     pub upstream: String,
     /// The server's URL.
     pub server: String,
-    /// Whether it is neither ejected nor failing its health checks. The balancer picks others only if none of
-    /// these is left.
+    /// Whether it is neither ejected nor failing its health checks. The balancer picks an
+    /// unhealthy server only if no healthy one is left.
     pub healthy: bool,
     /// Active requests.
     pub active: u64,

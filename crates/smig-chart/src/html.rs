@@ -73,7 +73,8 @@ impl Page {
         let _ = write!(self.body, "<p class=\"warning\">{}</p>", escape(text));
     }
 
-    /// Adds charts with titles, side by side if there is room.
+    /// Adds charts with titles, side by side if there is room. A chart is markup, and
+    /// inserted as it is.
     pub fn charts(&mut self, charts: &[(String, String)], caption: &str) {
         self.body.push_str("<figure><div class=\"row\">");
         for (title, svg) in charts {
@@ -82,7 +83,7 @@ impl Page {
         let _ = write!(self.body, "</div><figcaption>{}</figcaption></figure>", escape(caption));
     }
 
-    /// Adds one chart in two versions: for wide and for narrow pages.
+    /// Adds one chart in two versions: for wide and for narrow pages. They are markup, and inserted as they are.
     pub fn chart(&mut self, wide: &str, narrow: &str, caption: &str) {
         let _ = write!(
             self.body,

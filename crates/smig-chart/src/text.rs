@@ -23,7 +23,7 @@ pub(crate) fn format_decimals(value: f64, digits: usize) -> String {
     }
 }
 
-/// Formats milliseconds, with a comma as the thousands separator.
+/// Formats milliseconds, with a comma as the thousands separator; negative numbers have none.
 #[must_use]
 pub fn format_ms(millis: f64) -> String {
     let text = if millis.abs() >= 9.95 { format!("{millis:.0}") } else { format!("{millis:.1}") };

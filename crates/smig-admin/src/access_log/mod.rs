@@ -281,7 +281,7 @@ impl Drop for AccessLogEntry {
     }
 }
 
-/// Counts the bytes of a response's body, if there is an entry for it.
+/// Counts the bytes of a response's body, if there is an entry for it. The line is written when the body is dropped.
 #[must_use]
 pub fn log_response<B: Body>(
     response: Response<B>,

@@ -20,7 +20,8 @@ pub(super) const NOT_BUILT: &str =
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySpec {
-    /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is appended.
+    /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is appended unless the
+    /// URL ends in it.
     #[serde(deserialize_with = "deserialize_endpoint")]
     pub endpoint: Uri,
     /// Header fields of each request to the collector, such as `authorization`.

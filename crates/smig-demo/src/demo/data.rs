@@ -89,7 +89,7 @@ pub struct DemoSetup {
     /// Congestion control of SMig's connections for big files; the hosts' if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk_congestion_control: Option<String>,
-    /// Maximum time for which SMig's server defers the big file for one small object.
+    /// Most small objects, as time on the path, for which the big file of SMig's server still has to make room.
     #[serde(with = "millis", rename = "max_bulk_deferral_ms")]
     pub max_bulk_deferral: Duration,
     /// Size of a small object in bytes.

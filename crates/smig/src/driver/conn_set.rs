@@ -30,7 +30,7 @@ pub(crate) struct ConnOptions {
     pub(crate) pacing: Pacing,
     /// Whether bulk that is received from a peer without SMig is paced, by its window or the credit of its streams.
     pub(crate) receive_pacing: Pacing,
-    /// Longest deferral of bulk by interactive output.
+    /// Most interactive data, as time on the path, for which bulk still has to make room.
     pub(crate) max_bulk_deferral: Duration,
 }
 
@@ -93,8 +93,7 @@ impl ConnSet {
         self.conns.iter().find(|conn| conn.id == id).map(|conn| &conn.info)
     }
 
-    /// Returns how bulk affects the other streams of its connection, if the path's round-trip time is long enough for
-    /// pacing.
+    /// On a path that is long enough for pacing: returns how bulk affects the other streams of its connection.
     pub(crate) fn bulk_interference(&self) -> Interference {
         self.pacing.interference()
     }
@@ -214,7 +213,7 @@ impl ConnSet {
         (&mut self.pacing, ConnTurn { conns, session, now, cx, progress: Progress::No })
     }
 
-    /// Sends what is not bulk, or everything if bulk is not limited. Returns the bytes that were not bulk too.
+    /// Sends what is not bulk, or everything if bulk is not limited. Also returns how many bytes were not bulk.
     fn transmit_first(
         &mut self,
         session: &mut Session,

@@ -38,7 +38,7 @@ pub struct DemoOptions {
     /// SMig's congestion control for connections that carry migrated streams; the other one if `None`
     /// or if the kernel lacks it.
     pub bulk_congestion_control: Option<String>,
-    /// Maximum time for which SMig's server may defer the big file for one small object.
+    /// Most small objects, as time on the path, for which the big file of SMig's server still has to make room.
     pub max_bulk_deferral: Duration,
     /// Size of a small object in bytes.
     pub object_bytes: u64,
