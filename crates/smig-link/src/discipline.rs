@@ -11,7 +11,7 @@ use crate::millis;
 
 /// The queue discipline of one direction.
 ///
-/// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq` (which is `fq_codel`), or a table
+/// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq_codel` (written as `fq`), or a table
 /// with the parameters of the last two.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Qdisc {
@@ -128,7 +128,7 @@ struct Table {
     #[serde(skip_serializing_if = "Option::is_none")]
     codel: Option<CoDelSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "fq")]
+    #[serde(rename = "fq", alias = "fq_codel")]
     fq_codel: Option<FqCodelSpec>,
 }
 
@@ -166,7 +166,8 @@ impl<'de> Visitor<'de> for QdiscVisitor {
             "drop-tail" => Ok(Qdisc::DropTail),
             "drop-head" => Ok(Qdisc::DropHead),
             "codel" => Ok(Qdisc::codel()),
-            "fq" => Ok(Qdisc::fq_codel()),
+            // Files that are written have "fq", which the hashes of published trials contain.
+            "fq" | "fq_codel" => Ok(Qdisc::fq_codel()),
             _ => Err(E::unknown_variant(name, &["drop-tail", "drop-head", "codel", "fq"])),
         }
     }

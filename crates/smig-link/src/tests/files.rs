@@ -121,3 +121,12 @@ fn check_rejects_invalid_values() {
     assert!(matches!(error, SpecError::TraceFile { .. }), "{error}");
     assert!(error.to_string().contains("/no/such.trace"), "{error}");
 }
+
+#[test]
+fn fq_codel_may_have_its_own_name_and_is_written_as_fq() {
+    for discipline in [r#""fq_codel""#, r#"{"fq_codel": {}}"#] {
+        let link = symmetric_link(&format!(r#""rate": 5, "discipline": {discipline}"#)).unwrap();
+        assert_eq!(link.to_client.discipline, Qdisc::fq_codel(), "{discipline}");
+        assert_eq!(serde_json::to_string(&link.to_client.discipline).unwrap(), r#""fq""#);
+    }
+}
