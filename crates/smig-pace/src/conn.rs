@@ -78,7 +78,7 @@ impl PacedConn {
         &self.sample
     }
 
-    /// Takes a measurement.
+    /// Records a measurement.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: ConnSample) {
         // Data that waits for a closed window is not in flight, but outstanding. The first data after a pause is new.
         let is_idle = sample.outstanding == 0 || self.sample.outstanding == 0;

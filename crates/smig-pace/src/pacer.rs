@@ -43,12 +43,13 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 const STARTUP_GAIN: f64 = 2.5;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
 const MAX_ROUND_RTTS: u32 = 3;
-/// From this lateness on, a process is late, and until it is less than the second one.
+/// Hysteresis: a process is late from the first on, and punctual again below the second.
 const MIN_LATENESS: Duration = Duration::from_millis(3);
 const MAX_PUNCTUAL_LATENESS: Duration = Duration::from_millis(2);
-/// What is written ahead for this time, and for a quarter of the round trip, is long for other data to wait behind it.
+/// A round counts as late if the process ran at least this late, and at least a quarter of the round trip: other data waits
+/// behind what is written ahead.
 const LONG_WRITE_AHEAD: Duration = Duration::from_millis(10);
-/// So many rounds of these last ones, in which the process ran that late, are most of them.
+/// With so many late rounds among the last ones, bulk interferes.
 const MIN_LATE_ROUNDS: u32 = 12;
 const LATENESS_ROUNDS: u32 = 16;
 /// The bounds allow for no more lateness than this: a process that was stopped for long is not one that is always late.
@@ -226,7 +227,7 @@ impl Pacer {
         self.next_sample = now + (self.base.value() / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
     }
 
-    /// Takes a sample and updates the bounds.
+    /// Records a sample and updates the bounds.
     pub fn on_sample(&mut self, now: Instant, sample: RateSample) {
         if !self.is_idle {
             self.lateness = self.lateness * 31 / 32;

@@ -51,7 +51,7 @@ struct Counts {
 }
 
 impl PathNoise {
-    /// Takes a sample of a path that carries `capacity` bytes per second.
+    /// Records a sample of a path that carries `capacity` bytes per second.
     pub(crate) fn on_sample(&mut self, now: Instant, sample: &RateSample, capacity: f64) {
         let (start, acknowledged) = *self.epoch.get_or_insert((now, sample.acknowledged));
         let expected = capacity * now.saturating_duration_since(start).as_secs_f64();

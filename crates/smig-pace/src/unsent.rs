@@ -39,7 +39,7 @@ impl UnsentLimit {
         self.current
     }
 
-    /// Takes a delivery rate in bytes per second, of a connection that bulk has for itself or shares, and bulk's bounds
+    /// Records a delivery rate in bytes per second, of a connection that bulk has for itself or shares, and bulk's bounds
     /// if it has any. Returns the new limit in bytes, if it changes: it follows changes of the rate, not its noise. Where
     /// bulk is written ahead it follows growth beyond a sixteenth, and falls only if less than half is needed.
     pub fn update(

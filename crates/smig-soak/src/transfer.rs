@@ -116,8 +116,8 @@ impl TransferClient {
         };
         let mut checker = Checker::new(&self.handler_context.content, transfer.part);
         let read = receive(response, transfer, &mut checker, progress).await;
-        let trailers = match read {
-            Ok(trailers) => trailers,
+        let sent_hash = match read {
+            Ok(sent_hash) => sent_hash,
             Err(end) => {
                 return match (checker.check_prefix(), end) {
                     (Err(wrong), _) => TransferOutcome::Violation(wrong),
@@ -130,9 +130,7 @@ impl TransferClient {
             return TransferOutcome::Violation(wrong);
         }
         let hash = hex(&self.handler_context.content.hash(transfer.part));
-        if transfer.framing == Framing::Trailers
-            && trailers.is_none_or(|sent_hash| sent_hash != hash)
-        {
+        if transfer.framing == Framing::Trailers && sent_hash.is_none_or(|sent| sent != hash) {
             return TransferOutcome::Violation(
                 "its trailers are missing or carry another hash".into(),
             );

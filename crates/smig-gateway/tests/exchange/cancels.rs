@@ -162,7 +162,7 @@ async fn cancelled_requests_do_not_close_a_shared_connection() {
 
 /// Requests that wait while others are cancelled may be cancelled as well.
 #[tokio::test]
-async fn waiting_requests_are_not_opened_on_a_connection_with_many_resets() {
+async fn pending_requests_are_not_opened_on_a_connection_with_many_resets() {
     assert_download_survives(100, async |origin, gateway| {
         let mut first_client = send_requests(gateway, 127).await;
         origin.wait_for_arrivals(127).await;

@@ -72,6 +72,13 @@ fn every_part_is_read() {
 }
 
 #[test]
+fn a_fair_queue_may_have_the_name_that_linux_gives_it() {
+    let link = |name: &str| symmetric_link(&format!(r#""rate": 5, "discipline": {name}"#)).unwrap();
+    assert_eq!(link(r#""fq_codel""#), link(r#""fq""#));
+    assert_eq!(link(r#"{"fq_codel": {"flows": 8}}"#), link(r#"{"fq": {"flows": 8}}"#));
+}
+
+#[test]
 fn every_link_round_trips_through_json() {
     for profile in Profile::all() {
         let json = serde_json::to_string(&profile.spec).unwrap();

@@ -15,7 +15,7 @@ pub(super) const ESTIMATE_GAIN: f64 = 0.5;
 const MIN_ROUND_RATIO: f64 = 0.25;
 /// While it is not known who fills the queue, the estimate falls at most to this part of the highest rate.
 const MIN_CROWDED_SHARE: f64 = 0.06;
-/// In flight, in units of the bandwidth-delay product, with which the path shows its rate.
+/// The least in flight, as a share of the bandwidth-delay product, with which what is measured is the path's rate.
 const MIN_FILL: f64 = 0.6;
 
 impl Pacer {
