@@ -179,6 +179,11 @@ impl Pacer {
         self.path_rate as u64
     }
 
+    /// Returns whether the path is too fast to be paced: bulk has no bounds on it.
+    pub const fn is_path_too_fast(&self) -> bool {
+        matches!(self.state, PacerState::Startup) && self.pacing_rate == f64::INFINITY
+    }
+
     /// Returns how bulk affects the other data of its connection while it is paced, by the last round trips.
     pub fn interference(&self) -> Interference {
         if self.loss.is_recurring() {

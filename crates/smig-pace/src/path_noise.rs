@@ -25,6 +25,10 @@ const DELAY_GAIN: f64 = 1.3;
 const CHANGE_GAIN: u32 = 4;
 /// Above this share of lost packets, loss shows the path's rate as a queue does (a policer, or a short queue).
 const MAX_LOSS: f64 = 0.04;
+/// Loss that lasts for so many rounds although bulk sends less is not the path's answer to its rate. From then on only this multiple
+/// of it is.
+const RANDOM_LOSS_ROUNDS: u32 = 24;
+const RANDOM_LOSS_MARGIN: f64 = 1.5;
 
 #[derive(Debug, Default)]
 pub(crate) struct PathNoise {
@@ -37,6 +41,9 @@ pub(crate) struct PathNoise {
     last_rate: Option<f64>,
     /// Share of packets retransmitted, and the counts at the last round.
     loss: f64,
+    /// Consecutive rounds with too much, and the share that has been found to be random.
+    lossy_rounds: u32,
+    random_loss: f64,
     counts: Option<Counts>,
     /// Bytes acknowledged sooner than at the path's rate: the most of these rounds, and of those before.
     extra_acked: [f64; 2],
@@ -82,6 +89,7 @@ impl PathNoise {
             let lost = packets * u64::from(sample.mss);
             let share = lost as f64 / (acknowledged + lost).max(1) as f64;
             self.loss += (share - self.loss) / 8.0;
+            self.note_loss();
         }
         if let Some(rtt) = rtt {
             let change = self.last_rtt.map_or(Duration::ZERO, |last| last.abs_diff(rtt));
@@ -93,6 +101,17 @@ impl PathNoise {
             self.rate_change += (change - self.rate_change) / 16.0;
         }
         self.last_rate = rate;
+    }
+
+    fn note_loss(&mut self) {
+        if self.is_lossy() {
+            self.lossy_rounds += 1;
+            if self.lossy_rounds >= RANDOM_LOSS_ROUNDS {
+                (self.random_loss, self.lossy_rounds) = (self.loss, 0);
+            }
+        } else {
+            (self.random_loss, self.lossy_rounds) = (self.random_loss.min(self.loss), 0);
+        }
     }
 
     /// Returns the minimum round-trip time of the last round.
@@ -126,8 +145,9 @@ impl PathNoise {
         (self.rate_change - USUAL_RATE_CHANGE).max(0.0)
     }
 
+    /// Returns whether so many packets are lost that bulk's rate may be the cause.
     pub(crate) fn is_lossy(&self) -> bool {
-        self.loss > MAX_LOSS
+        self.loss > MAX_LOSS.max(self.random_loss * RANDOM_LOSS_MARGIN)
     }
 
     /// Returns how many bytes more than usual are acknowledged at once.
@@ -169,6 +189,26 @@ mod tests {
     fn delays_that_vary_and_are_seldom_short_are_jitter() {
         let jitter = after(&[0, 12, 6, 14, 8, 13, 7, 15, 9, 12]).jitter(BASE, PACKET);
         assert!(jitter >= Duration::from_millis(7), "{jitter:?}");
+    }
+
+    #[test]
+    fn loss_that_lasts_is_random_until_it_ends() {
+        let mut noise = PathNoise::default();
+        let (mut acknowledged, mut retransmitted) = (0, 0);
+        let mut lossy_rounds = |noise: &mut PathNoise, lost: u64, rounds: u64| {
+            let mut count = 0;
+            for _ in 0..rounds {
+                (acknowledged, retransmitted) = (acknowledged + 100 * 1448, retransmitted + lost);
+                noise.on_round(&RateSample { acknowledged, retransmitted, ..SAMPLE }, None, None);
+                count += u64::from(noise.is_lossy());
+            }
+            count
+        };
+        let rounds = lossy_rounds(&mut noise, 7, 1000);
+        assert!((20..60).contains(&rounds), "{rounds}");
+        assert!(lossy_rounds(&mut noise, 40, 20) > 10, "more than that is an answer again");
+        lossy_rounds(&mut noise, 0, 100);
+        assert!(lossy_rounds(&mut noise, 7, 20) > 10, "what was random is forgotten");
     }
 
     #[test]

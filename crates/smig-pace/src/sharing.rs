@@ -171,7 +171,7 @@ impl Sharing {
         let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
         let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
-        if !self.is_known && self.rate > 0.0 {
+        if (!self.is_known || fair.is_none()) && self.rate > 0.0 {
             // Others filled the queue to about what it was. What is more, bulk adds.
             let most = (base + self.first_queue) * MAX_QUEUE_GROWTH;
             max_in_flight = max_in_flight.min(self.rate * most.as_secs_f64());

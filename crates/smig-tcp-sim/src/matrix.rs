@@ -185,6 +185,7 @@ fn odd_cells() -> Vec<Cell> {
             steps("halve", [20_000, 10_000], algorithm),
             steps("tenth", [20_000, 2_000], algorithm),
             loss("loss-1%", LossSpec::Random(0.01)),
+            loss("loss-6%", LossSpec::Random(0.06)),
             loss("loss-0.1%", LossSpec::Random(0.001)),
             loss(
                 "loss-bursts",

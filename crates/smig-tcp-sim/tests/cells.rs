@@ -164,6 +164,12 @@ fn a_process_that_waits_a_few_milliseconds_for_a_cpu_fills_fast_links() {
 }
 
 #[test]
+fn much_random_loss_does_not_pass_for_a_policer() {
+    // Where the estimate falls for as long as packets are lost: 0.4 and less.
+    check_both("loss-6%/bbr", 3, (1.3, 1.5, 0.75));
+}
+
+#[test]
 fn random_loss_on_fast_links_costs_nothing_beyond_what_congestion_control_loses() {
     // 0.91 on the shared connection where bbr forgets the path's rate in PROBE_RTT, which Linux' does not.
     check_both("lossy-100m-20ms-1%/bbr", 1, (1.6, 2.0, 0.97));

@@ -84,9 +84,21 @@ fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
     };
     let rates: Vec<_> = (1..30).map(|count| sample_at(&mut pacer, 7 * count, RTT)).collect();
     assert_eq!(rates.last(), Some(&u64::MAX), "{rates:?}");
+    assert!(pacer.is_path_too_fast());
     for count in 30..60 {
         assert_eq!(sample_at(&mut pacer, 7 * count, RTT * 3 / 2), u64::MAX);
     }
+}
+
+#[test]
+fn bulk_without_a_limit_beside_others_is_paced_all_the_same() {
+    // It once passed for bulk that is not paced, and migrated for its size.
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT);
+    let nothing = crate::sharing::Experience::default();
+    pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);
+    writes_ahead_after_sample(&mut pacer, Instant::from_nanos(1_000_000));
+    assert_eq!(pacer.bounds().rate, u64::MAX);
+    assert!(!pacer.is_path_too_fast());
 }
 
 #[test]

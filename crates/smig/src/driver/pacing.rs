@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use smig_pace::{BulkBucket, ConnSample, PacedConn, PacedConns, SessionPacer};
+use smig_pace::{BulkBucket, ConnSample, PacedConn, PacedConns, Pacer, SessionPacer};
 use smig_proto::policy::Interference;
 use smig_proto::{Config, Instant, Session};
 
@@ -54,15 +54,15 @@ impl BulkPacing {
         self.pacer.is_limiting()
     }
 
-    /// Returns whether bulk is limited, or will be when there is some.
-    fn may_limit(&self) -> bool {
-        let is_lifted = self.pacer.pacer().is_some() && !self.is_limiting();
-        self.options.pacing == Pacing::On && !is_lifted
+    /// Returns whether bulk is paced, or will be when there is some: beside others it may have no limit for a moment.
+    fn is_paced(&self) -> bool {
+        let is_too_fast = self.pacer.pacer().is_some_and(Pacer::is_path_too_fast);
+        self.options.pacing == Pacing::On && !is_too_fast
     }
 
     /// Returns how paced bulk affects the other streams of its connection.
     pub(super) fn interference(&self) -> Interference {
-        if self.may_limit() { self.pacer.interference() } else { Interference::Queue }
+        if self.is_paced() { self.pacer.interference() } else { Interference::Queue }
     }
 
     pub(super) const fn bucket(&mut self) -> &mut BulkBucket {
