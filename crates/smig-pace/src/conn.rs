@@ -7,7 +7,7 @@ use smig_proto::Instant;
 use super::sample::ConnSample;
 
 /// How long a connection that carries other data, too, counts as carrying bulk after its last bulk.
-const KEEP_TIME: Duration = Duration::from_secs(5);
+pub(crate) const KEEP_TIME: Duration = Duration::from_secs(5);
 /// A connection whose peer acknowledges nothing for four round trips, and for this time, does not count for the bounds
 /// of the others.
 const MIN_UNDELIVERED_TIME: Duration = Duration::from_secs(1);

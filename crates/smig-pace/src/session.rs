@@ -10,7 +10,7 @@ use smig_proto::policy::Interference;
 
 use super::bounds::Bounds;
 use super::bucket::BulkBucket;
-use super::conn::PacedConns;
+use super::conn::{KEEP_TIME, PacedConns};
 use super::pacer::{MIN_PACED_RTT, Pacer};
 use super::recurring_loss::RecurringLoss;
 use super::sample::{ConnSample, RateSample};
@@ -26,6 +26,9 @@ pub struct SessionPacer {
     bucket: BulkBucket,
     /// What the last pacer knew of recurring losses, and when it ended, for the next one: the path is the same.
     last_loss: Option<(Instant, RecurringLoss)>,
+    /// When any connection last had bulk to send, and whether one still had some.
+    last_bulk_at: Option<Instant>,
+    has_bulk: bool,
     max_deferral: Duration,
     /// Bytes acknowledged, and packets retransmitted, on all connections.
     acknowledged: u64,
@@ -42,6 +45,8 @@ impl SessionPacer {
             pacer: None,
             bucket: BulkBucket::new(Instant::from_nanos(0), Bounds::NONE, max_deferral),
             last_loss: None,
+            last_bulk_at: None,
+            has_bulk: false,
             max_deferral,
             acknowledged: 0,
             retransmitted: 0,
@@ -74,12 +79,27 @@ impl SessionPacer {
         &mut self.bucket
     }
 
+    /// Returns whether bulk that begins now must be announced by [`Self::start`].
+    pub fn needs_start(&self, now: Instant) -> bool {
+        // A connection that a stream has migrated to keeps the pacer, but not what it knew before a pause.
+        let is_long_ago = |at| now.saturating_duration_since(at) >= KEEP_TIME;
+        self.pacer.is_none() || !self.has_bulk && self.last_bulk_at.is_some_and(is_long_ago)
+    }
+
+    fn end(&mut self) {
+        if let (Some(pacer), Some(at)) = (self.pacer.take(), self.last_bulk_at) {
+            self.last_loss = Some((at, pacer.recurring_loss()));
+        }
+    }
+
     /// Starts pacing, for a session that has bulk: if the path's round-trip time is long enough, and unless it has
     /// started. Measures every connection.
     pub fn start(&mut self, now: Instant, conns: &mut impl PacedConns) {
-        if self.pacer.is_some() {
+        if !self.needs_start(now) {
             return;
         }
+        self.end();
+        self.last_bulk_at = Some(now);
         if let Some(min_rtt) = measure_all(now, conns).filter(|&rtt| rtt >= MIN_PACED_RTT) {
             // A single loss is forgotten: each pacer's startup may overrun a queue once.
             let known_loss = self.last_loss.take().filter(|&(at, loss)| {
@@ -106,9 +126,12 @@ impl SessionPacer {
         // Samples alone do not show it: a process that runs each 6 ms is 1 ms late for one each 5 ms.
         pacer.on_late(deadline.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)));
         if !(0..conns.count()).any(|index| conns.conn(index).carries_bulk(now)) {
-            self.last_loss = Some((now, pacer.recurring_loss()));
-            self.pacer = None;
+            self.end();
             return Some(Bounds::NONE);
+        }
+        self.has_bulk = (0..conns.count()).any(|index| conns.conn(index).has_bulk());
+        if self.has_bulk {
+            self.last_bulk_at = Some(now);
         }
         let is_due = self.pacer().is_some_and(|pacer| pacer.is_due(now));
         if is_due {

@@ -470,6 +470,21 @@ fn recurring_loss_is_remembered_for_the_next_download_but_not_for_long() {
 }
 
 #[test]
+fn recurring_loss_is_forgotten_with_a_bulk_connection_too() {
+    let mut process = Process::new(1);
+    process.path.conns[0].paced.set_for_bulk(true);
+    process.advance_with(Duration::from_secs(1), 0);
+    lose(&mut process, 0, 4);
+    assert!(has_recurring_loss(&process));
+    process.path.conns[0].has_bulk = false;
+    process.advance_with(Duration::from_secs(6), 0);
+    process.path.now = process.path.now + Duration::from_secs(3600);
+    process.path.conns[0].has_bulk = true;
+    process.run(0);
+    assert!(!has_recurring_loss(&process));
+}
+
+#[test]
 fn one_loss_in_each_of_many_downloads_does_not_recur() {
     let mut process = Process::new(1);
     for _ in 0..5 {

@@ -71,8 +71,8 @@ impl BulkPacing {
 
     /// Records that there is bulk: pacing starts, if it is enabled and the path's RTT is long enough.
     pub(super) fn on_bulk(&mut self, now: Instant, conns: &mut ConnTurn<'_, '_>) {
-        let is_started = self.pacer.pacer().is_some();
-        if self.options.pacing == Pacing::On && !is_started && self.rtt_check.is_due(now) {
+        let needs_start = self.options.pacing == Pacing::On && self.pacer.needs_start(now);
+        if needs_start && self.rtt_check.is_due(now) {
             self.pacer.start(now, conns);
         }
     }
