@@ -6,7 +6,8 @@ use smig_proto::Instant;
 
 use super::sample::ConnSample;
 
-/// How long a connection that carries other data, too, counts as carrying bulk after its last bulk.
+/// How long a connection that carries other data, too, counts as carrying bulk after its last bulk. A session whose bulk
+/// pauses for longer begins anew.
 pub(crate) const KEEP_TIME: Duration = Duration::from_secs(5);
 /// A connection whose peer acknowledges nothing for four round trips, and for this time, does not count for the bounds
 /// of the others.

@@ -78,6 +78,7 @@ pub struct Pacer {
     crowded_rounds: u32,
     /// When others left.
     others_left_at: Option<Instant>,
+    /// Whose queue it is, as far as bulk knows.
     owner: QueueOwner,
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,

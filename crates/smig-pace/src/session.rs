@@ -83,9 +83,10 @@ impl SessionPacer {
     pub fn needs_start(&self, now: Instant) -> bool {
         // A connection that a stream has migrated to keeps the pacer, but not what it knew before a pause.
         let is_long_ago = |at| now.saturating_duration_since(at) >= KEEP_TIME;
-        self.pacer.is_none() || !self.has_bulk && self.last_bulk_at.is_some_and(is_long_ago)
+        self.pacer.is_none() || (!self.has_bulk && self.last_bulk_at.is_some_and(is_long_ago))
     }
 
+    /// Ends pacing, and keeps what is known of losses.
     fn end(&mut self) {
         if let (Some(pacer), Some(at)) = (self.pacer.take(), self.last_bulk_at) {
             self.last_loss = Some((at, pacer.recurring_loss()));
@@ -105,7 +106,7 @@ impl SessionPacer {
             let known_loss = self.last_loss.take().filter(|&(at, loss)| {
                 loss.is_recurring() && now.saturating_duration_since(at) < MAX_LOSS_AGE
             });
-            let loss = known_loss.map_or_else(RecurringLoss::default, |(_, loss)| loss);
+            let loss = known_loss.map(|(_, loss)| loss).unwrap_or_default();
             let pacer = Pacer::with_known_loss(now, min_rtt, loss);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.max_deferral);
             self.pacer = Some(Box::new(pacer));

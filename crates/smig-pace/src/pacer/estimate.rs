@@ -26,8 +26,8 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
-        if self.pacing_rate == f64::INFINITY {
-            // Such a fast path is not bounded, whatever its queue.
+        if self.is_path_too_fast() {
+            // Whatever its queue.
             return;
         }
         let base = self.base.value();

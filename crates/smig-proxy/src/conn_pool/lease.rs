@@ -39,6 +39,6 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         drop(self.connection.take());
-        self.pool.notify_waiting_request();
+        self.pool.notify_pending_request();
     }
 }

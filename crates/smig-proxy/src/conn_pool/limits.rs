@@ -62,11 +62,11 @@ impl ConnLimits {
         self.pending_requests() > self.max_pending_requests
     }
 
-    pub(super) fn add_waiting_request(&self) {
+    pub(super) fn add_pending_request(&self) {
         self.pending_requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn remove_waiting_request(&self) {
+    pub(super) fn remove_pending_request(&self) {
         self.pending_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

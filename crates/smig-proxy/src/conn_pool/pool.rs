@@ -141,8 +141,8 @@ impl Pool {
         });
     }
 
-    /// Notifies a waiting request that a connection was closed or checked in.
-    pub(super) fn notify_waiting_request(&self) {
+    /// Notifies a pending request that a connection was closed or checked in.
+    pub(super) fn notify_pending_request(&self) {
         if self.pending_requests.get() > 0 {
             self.connection_available.notify_one();
         }
@@ -155,7 +155,7 @@ struct QueueGuard<'a>(&'a Pool);
 impl<'a> QueueGuard<'a> {
     fn begin(pool: &'a Pool) -> Self {
         pool.pending_requests.set(pool.pending_requests.get() + 1);
-        pool.limits.add_waiting_request();
+        pool.limits.add_pending_request();
         Self(pool)
     }
 }
@@ -163,7 +163,7 @@ impl<'a> QueueGuard<'a> {
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.0.pending_requests.set(self.0.pending_requests.get() - 1);
-        self.0.limits.remove_waiting_request();
+        self.0.limits.remove_pending_request();
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_request_gets_the_connection_that_is_checked_in() {
+    async fn a_pending_request_gets_the_connection_that_is_checked_in() {
         let (pool, lease, _server) = pool().await;
         let (acquire_result, ()) = tokio::join!(pool.acquire(TIMEOUT), async {
             assert_eq!(pool.limits.pending_requests(), 1);
