@@ -11,15 +11,15 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use smig_tcp_sim::{BulkConnection, Cell, Measurement, Release, Sending, matrix};
+use smig_tcp_sim::{BulkConnection, BulkLimit, Cell, Measurement, Sending, matrix};
 
-const SENDINGS: [(&str, BulkConnection, Release); 6] = [
-    ("plain", BulkConnection::Shared, Release::Unbounded),
-    ("lowat", BulkConnection::Shared, Release::LowUnsent),
-    ("own", BulkConnection::Own, Release::LowUnsent),
-    ("own/rate", BulkConnection::Own, Release::Rate),
-    ("own/bounded", BulkConnection::Own, Release::Bounded),
-    ("shared/bounded", BulkConnection::Shared, Release::Bounded),
+const SENDINGS: [(&str, BulkConnection, BulkLimit); 6] = [
+    ("plain", BulkConnection::Shared, BulkLimit::Unbounded),
+    ("lowat", BulkConnection::Shared, BulkLimit::LowUnsent),
+    ("own", BulkConnection::Own, BulkLimit::LowUnsent),
+    ("own/rate", BulkConnection::Own, BulkLimit::Rate),
+    ("own/bounded", BulkConnection::Own, BulkLimit::Bounded),
+    ("shared/bounded", BulkConnection::Shared, BulkLimit::Bounded),
 ];
 
 fn main() -> ExitCode {
@@ -105,19 +105,19 @@ fn report(cell: &Cell, starts: Starts, only: Option<&str>) -> String {
     let mut alone_cell = cell.clone();
     alone_cell.cross.clear();
     alone_cell.bulk_bytes = None;
-    let sending = |has_bulk, connection, release| Sending { has_bulk, connection, release };
-    let nothing = sending(false, BulkConnection::Shared, Release::Unbounded);
+    let sending = |has_bulk, connection, limit| Sending { has_bulk, connection, limit };
+    let nothing = sending(false, BulkConnection::Shared, BulkLimit::Unbounded);
     alone_cell.measured.1 = alone_cell.measured.1.min(Duration::from_secs(45));
     let alone = measure(&alone_cell, nothing, starts);
-    let plain = measure(cell, sending(true, BulkConnection::Shared, Release::Unbounded), starts);
+    let plain = measure(cell, sending(true, BulkConnection::Shared, BulkLimit::Unbounded), starts);
     let mut text = String::new();
-    for (name, connection, release) in SENDINGS {
+    for (name, connection, limit) in SENDINGS {
         if name != "plain" && only.is_some_and(|only| !only.split(',').any(|only| name == only)) {
             continue;
         }
         let means = match name {
             "plain" => plain,
-            _ => measure(cell, sending(true, connection, release), starts),
+            _ => measure(cell, sending(true, connection, limit), starts),
         };
         let (value, over_plain) = if cell.bulk_bytes.is_some() {
             (means.time, means.time / plain.time)

@@ -7,14 +7,14 @@
 //! unbounded connection times the round-trip time without a queue): mean and 95th percentile of small responses over those
 //! without a download, and the rate over that of the unbounded connection.
 
-use smig_tcp_sim::{BulkConnection, Cell, Release, Sending, matrix};
+use smig_tcp_sim::{BulkConnection, BulkLimit, Cell, Sending, matrix};
 
 const SEEDS: u64 = 3;
 const WINDOWS: [f64; 9] = [0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0];
 
 /// Returns the mean and the 95th percentile of small responses in milliseconds, and the download's bytes per second.
-fn measure(cell: &Cell, has_bulk: bool, release: Release) -> [f64; 3] {
-    let sending = Sending { has_bulk, connection: BulkConnection::Shared, release };
+fn measure(cell: &Cell, has_bulk: bool, limit: BulkLimit) -> [f64; 3] {
+    let sending = Sending { has_bulk, connection: BulkConnection::Shared, limit };
     let mut sums = [0.0; 3];
     for seed in 1..=SEEDS {
         let result = cell.run(sending, seed).expect("a valid cell");
@@ -31,8 +31,8 @@ fn main() {
         if cell.bulk_bytes.is_some() || !words.iter().any(|word| cell.name.contains(word)) {
             continue;
         }
-        let alone = measure(&cell, false, Release::Unbounded);
-        let plain = measure(&cell, true, Release::Unbounded);
+        let alone = measure(&cell, false, BulkLimit::Unbounded);
+        let plain = measure(&cell, true, BulkLimit::Unbounded);
         let print = |name: &str, values: [f64; 3]| {
             let [mean, p95] = [values[0] / alone[0], values[1] / alone[1]];
             println!(
@@ -42,12 +42,12 @@ fn main() {
             );
         };
         print("unbounded", plain);
-        print("pacer", measure(&cell, true, Release::Bounded));
+        print("pacer", measure(&cell, true, BulkLimit::Bounded));
         let round_trip = cell.path.forward.delay + cell.path.reverse.delay;
         let product = plain[2] * round_trip.as_secs_f64();
         for window in WINDOWS {
             let bytes = (product * window) as u64;
-            print(&format!("{window:.2}"), measure(&cell, true, Release::Window(bytes)));
+            print(&format!("{window:.2}"), measure(&cell, true, BulkLimit::Window(bytes)));
         }
     }
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use smig_link::LossSpec;
 use smig_proto::policy::Interference;
-use smig_tcp_sim::{Algorithm, BulkConnection, Cell, Release, Sending, matrix};
+use smig_tcp_sim::{Algorithm, BulkConnection, BulkLimit, Cell, Sending, matrix};
 
 const SEEDS: u64 = 5;
 
 /// Returns the mean over seeds of its time in seconds, and the number of runs in which packets were lost again and again at
 /// some time.
 fn run(cell: &Cell, connection: BulkConnection) -> (f64, u64) {
-    let sending = Sending { has_bulk: true, connection, release: Release::Bounded };
+    let sending = Sending { has_bulk: true, connection, limit: BulkLimit::Bounded };
     let (mut seconds, mut lossy_runs) = (0.0, 0);
     for seed in 1..=SEEDS {
         let mut is_lossy = false;

@@ -9,7 +9,7 @@ use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
 use crate::network::{Network, PathSpec};
 use crate::process::Schedule;
-use crate::session::{BulkConnection, Release, Session};
+use crate::session::{BulkConnection, BulkLimit, Session};
 
 /// Small responses during a run.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Responses {
     pub every: Duration,
 }
 
-/// A condition to simulate.
+/// A path and what uses it.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// Its name.
@@ -56,8 +56,8 @@ pub struct Sending {
     pub has_bulk: bool,
     /// Its connection.
     pub connection: BulkConnection,
-    /// Who bounds it.
-    pub release: Release,
+    /// What limits it.
+    pub limit: BulkLimit,
 }
 
 /// Results of a run.
@@ -138,8 +138,7 @@ impl Cell {
             }
         };
         let (bytes, flows) = (self.responses.bytes, [interactive, bulk]);
-        let session =
-            Session::new(flows, sending.connection, sending.release, self.schedule, bytes);
+        let session = Session::new(flows, sending.connection, sending.limit, self.schedule, bytes);
         let cross = self.cross.iter().map(|&spec| CrossSource::new(spec, rtt)).collect();
         let mut run = Run {
             cell: self,

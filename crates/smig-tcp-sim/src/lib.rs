@@ -8,7 +8,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `cell` | [`Cell`]: one condition, its run and results |
+//! | `cell` | [`Cell`]: a path and what uses it, a run and its results |
 //! | `matrix` | the cells by name |
 //! | `process` | [`Schedule`]: when the server's process runs |
 //! | `session` | the server's session, and the ways in which it sends bulk |
@@ -31,8 +31,8 @@ mod session;
 pub use cell::{Cell, Measurement, Responses, Sending};
 pub use congestion::Algorithm;
 pub use cross::CrossTraffic;
-pub use network::{PathSpec, Policer};
+pub use network::{PathPolicerSpec, PathSpec};
 pub use packet::MSS;
 pub use process::Schedule;
 pub use sender::TcpInfo;
-pub use session::{BulkConnection, Release};
+pub use session::{BulkConnection, BulkLimit};

@@ -10,7 +10,7 @@ use smig_link::{
 use crate::cell::{Cell, Responses};
 use crate::congestion::Algorithm;
 use crate::cross::CrossTraffic;
-use crate::network::{PathSpec, Policer};
+use crate::network::{PathPolicerSpec, PathSpec};
 use crate::process::Schedule;
 
 const fn ms(millis: u64) -> Duration {
@@ -31,7 +31,7 @@ pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algori
             forward: DirectionSpec::new(rate, half, QueueLimit::packets(queue)),
             reverse: DirectionSpec::new(rate, half, QueueLimit::packets(queue.max(500))),
             policer: None,
-            ack_thinning: None,
+            ack_interval: None,
         },
         algorithm,
         initial_window: 10,
@@ -205,9 +205,9 @@ fn odd_cells() -> Vec<Cell> {
                 c.path.forward.queue = QueueLimit::packets(1_000);
             }),
             changed(wired("policer", 100_000, 50, 300, algorithm), |c| {
-                c.path.policer = Some(Policer { rate: 1_250_000, burst: 60_000 });
+                c.path.policer = Some(PathPolicerSpec { rate: 1_250_000, burst: 60_000 });
             }),
-            changed(base("thinned-acks"), |c| c.path.ack_thinning = Some(ms(20))),
+            changed(base("thinned-acks"), |c| c.path.ack_interval = Some(ms(20))),
             changed(base("jitter"), |c| {
                 let normal = NormalJitter { deviation: ms(10), redraw_interval: ms(100) };
                 c.path.forward.jitter = Some(JitterSpec::Normal(normal));

@@ -11,7 +11,7 @@ use crate::sender::{Sender, TcpInfo};
 
 /// A token bucket without a queue: what exceeds it is dropped.
 #[derive(Clone, Copy, Debug)]
-pub struct Policer {
+pub struct PathPolicerSpec {
     /// Bytes per second.
     pub rate: u64,
     /// Depth of the bucket in bytes.
@@ -26,9 +26,9 @@ pub struct PathSpec {
     /// From the client to the server.
     pub reverse: DirectionSpec,
     /// A policer in front of the forward link.
-    pub policer: Option<Policer>,
+    pub policer: Option<PathPolicerSpec>,
     /// Acknowledgements leave the network at multiples of this interval only, one for each connection.
-    pub ack_thinning: Option<Duration>,
+    pub ack_interval: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -44,10 +44,10 @@ pub(crate) struct Network {
     now: Time,
     forward: Link<SimPacket>,
     reverse: Link<SimPacket>,
-    policer: Option<(Policer, f64, Time)>,
-    thinning: Option<Duration>,
+    policer: Option<(PathPolicerSpec, f64, Time)>,
+    ack_interval: Option<Duration>,
     /// Acknowledgements that wait for the next multiple of the interval.
-    thinned: Vec<(usize, Ack)>,
+    held_acks: Vec<(usize, Ack)>,
     connections: Vec<Connection>,
     /// Requests that have arrived at the server.
     requests: Vec<usize>,
@@ -60,8 +60,8 @@ impl Network {
             forward: Link::new(&spec.forward, seed)?,
             reverse: Link::new(&spec.reverse, seed ^ 0x5eed)?,
             policer: spec.policer.map(|policer| (policer, policer.burst as f64, Time::ZERO)),
-            thinning: spec.ack_thinning,
-            thinned: Vec::new(),
+            ack_interval: spec.ack_interval,
+            held_acks: Vec::new(),
             connections: Vec::new(),
             requests: Vec::new(),
         })
@@ -154,21 +154,21 @@ impl Network {
     pub(crate) fn next_event(&self) -> Option<Time> {
         let deadlines = self.connections.iter().filter_map(|connection| connection.deadline).min();
         let links = [self.forward.next_pop_at(), self.reverse.next_pop_at()];
-        let thinned = self.next_release().filter(|_| !self.thinned.is_empty());
-        links.into_iter().chain([deadlines, thinned]).flatten().min()
+        let acks = self.next_ack_time().filter(|_| !self.held_acks.is_empty());
+        links.into_iter().chain([deadlines, acks]).flatten().min()
     }
 
-    fn next_release(&self) -> Option<Time> {
-        let interval = self.thinning?.as_nanos() as u64;
+    fn next_ack_time(&self) -> Option<Time> {
+        let interval = self.ack_interval?.as_nanos() as u64;
         Some(Time::from_nanos((self.now.as_nanos() / interval + 1) * interval))
     }
 
     /// Advances to `to`, which is not after the next event.
     pub(crate) fn advance(&mut self, to: Time) {
-        let releases = self.next_release().is_some_and(|at| at <= to);
+        let releases_acks = self.next_ack_time().is_some_and(|at| at <= to);
         self.now = self.now.max(to);
-        if releases {
-            for (flow, ack) in std::mem::take(&mut self.thinned) {
+        if releases_acks {
+            for (flow, ack) in std::mem::take(&mut self.held_acks) {
                 self.on_ack(flow, &ack);
             }
         }
@@ -201,9 +201,9 @@ impl Network {
 
     fn on_reverse_packet(&mut self, packet: SimPacket) {
         match packet.payload {
-            Payload::Ack(ack) if self.thinning.is_some() => {
-                self.thinned.retain(|&(flow, _)| flow != packet.flow);
-                self.thinned.push((packet.flow, ack));
+            Payload::Ack(ack) if self.ack_interval.is_some() => {
+                self.held_acks.retain(|&(flow, _)| flow != packet.flow);
+                self.held_acks.push((packet.flow, ack));
             }
             Payload::Ack(ack) => self.on_ack(packet.flow, &ack),
             Payload::Request { id } => self.requests.push(id),

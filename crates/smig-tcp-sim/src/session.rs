@@ -11,9 +11,9 @@ use crate::network::Network;
 use crate::packet::MSS;
 use crate::process::{Process, Schedule};
 
-/// How bulk is sent.
+/// What limits bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum BulkLimit {
     /// As much as the socket's send buffer takes.
     Unbounded,
     /// At most a few milliseconds' worth waits in the socket (TCP_NOTSENT_LOWAT).
@@ -26,7 +26,7 @@ pub enum Release {
     Window(u64),
 }
 
-impl Release {
+impl BulkLimit {
     const fn is_paced(self) -> bool {
         matches!(self, Self::Rate | Self::Bounded)
     }
@@ -62,7 +62,7 @@ enum Content {
 #[derive(Debug)]
 pub(crate) struct Session {
     pacer: SessionPacer,
-    release: Release,
+    limit: BulkLimit,
     process: Process,
     conns: Connections,
     response_bytes: u64,
@@ -184,7 +184,7 @@ impl Session {
     pub(crate) fn new(
         flows: [usize; 2],
         connection: BulkConnection,
-        release: Release,
+        limit: BulkLimit,
         schedule: Option<Schedule>,
         response_bytes: u64,
     ) -> Self {
@@ -197,7 +197,7 @@ impl Session {
         paced[1].set_for_bulk(bulk == 1);
         Self {
             pacer: SessionPacer::new(MAX_DEFERRAL),
-            release,
+            limit,
             process: Process::new(schedule),
             conns: Connections {
                 flows,
@@ -251,7 +251,7 @@ impl Session {
         self.receive(network);
         if self.process.begin_run(network.now(), self.has_event(network)) {
             self.run(network);
-            let check = matches!(self.release, Release::Window(_))
+            let check = matches!(self.limit, BulkLimit::Window(_))
                 .then(|| network.now() + WINDOW_CHECK_INTERVAL);
             self.process.arm(network.now(), self.pacer.deadline().map(time).or(check));
         }
@@ -278,7 +278,7 @@ impl Session {
             paced.set_has_bulk(now, has_bulk && index == bulk);
         }
         let mut turn = ConnTurn { conns: &mut self.conns, network };
-        if self.release.is_paced() {
+        if self.limit.is_paced() {
             self.pacer.start(now, &mut turn);
         }
         self.pacer.update(now, &mut turn, interactive_bytes);
@@ -289,19 +289,19 @@ impl Session {
         let bounds = self.pacer.bounds();
         let flow = self.conns.flows[self.conns.bulk];
         let is_own = self.conns.bulk != 0;
-        match self.release {
-            Release::Unbounded => self.fill(network, u64::MAX),
-            Release::LowUnsent => self.fill(network, UNSENT_MS[0]),
-            Release::Rate => {
+        match self.limit {
+            BulkLimit::Unbounded => self.fill(network, u64::MAX),
+            BulkLimit::LowUnsent => self.fill(network, UNSENT_MS[0]),
+            BulkLimit::Rate => {
                 network.set_pacing_cap(flow, bounds.rate);
                 self.fill(network, UNSENT_MS[usize::from(is_own)]);
             }
-            Release::Window(bytes) => {
+            BulkLimit::Window(bytes) => {
                 let info = network.info(flow);
                 let free = bytes.saturating_sub(info.in_flight + info.unsent);
                 self.conns.write_bulk(network, free);
             }
-            Release::Bounded => {
+            BulkLimit::Bounded => {
                 network.set_pacing_cap(flow, kernel_rate(bounds));
                 self.conns.bounds = (bounds.rate != u64::MAX).then_some(bounds);
                 if self.conns.bounds.is_none() {

@@ -6,17 +6,17 @@ use std::time::Duration;
 use smig_pace::Pacer;
 use smig_proto::policy::Interference;
 use smig_tcp_sim::{
-    Algorithm, BulkConnection, Cell, Measurement, Release, Schedule, Sending, matrix,
+    Algorithm, BulkConnection, BulkLimit, Cell, Measurement, Schedule, Sending, matrix,
 };
 
 const OWN: Sending =
-    Sending { has_bulk: true, connection: BulkConnection::Own, release: Release::Bounded };
+    Sending { has_bulk: true, connection: BulkConnection::Own, limit: BulkLimit::Bounded };
 const SHARED: Sending =
-    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Bounded };
+    Sending { has_bulk: true, connection: BulkConnection::Shared, limit: BulkLimit::Bounded };
 const PLAIN: Sending =
-    Sending { has_bulk: true, connection: BulkConnection::Shared, release: Release::Unbounded };
+    Sending { has_bulk: true, connection: BulkConnection::Shared, limit: BulkLimit::Unbounded };
 const ALONE: Sending =
-    Sending { has_bulk: false, connection: BulkConnection::Shared, release: Release::Unbounded };
+    Sending { has_bulk: false, connection: BulkConnection::Shared, limit: BulkLimit::Unbounded };
 
 fn run(cell: &Cell, sending: Sending, seed: u64) -> Measurement {
     cell.run(sending, seed).unwrap()
@@ -355,22 +355,22 @@ fn bulk_stays_where_a_queue_drops_the_packets() {
 
 #[test]
 fn bulk_has_a_reason_to_move_where_the_process_rarely_runs() {
-    let is_ever_long = |cell: &Cell| {
-        let mut is_long = false;
+    let is_ever_late = |cell: &Cell| {
+        let mut is_late = false;
         let observe = |_, pacer: Option<&Pacer>, _| {
-            is_long |= pacer.is_some_and(|pacer| pacer.interference() == Interference::LateProcess);
+            is_late |= pacer.is_some_and(|pacer| pacer.interference() == Interference::LateProcess);
         };
         cell.trace(SHARED, 1, observe).unwrap();
-        is_long
+        is_late
     };
     for (name, is_expected) in
         [("starved/cubic", true), ("busy-100m-20ms/cubic", false), ("10m-50ms-80/cubic", false)]
     {
-        assert_eq!(is_ever_long(&cell(name)), is_expected, "{name}");
+        assert_eq!(is_ever_late(&cell(name)), is_expected, "{name}");
     }
     // Late by up to 17 ms in one round trip of three or four.
     let sometimes =
         Schedule { run: Duration::from_millis(183), period: Duration::from_millis(200) };
     let busy = Cell { schedule: Some(sometimes), ..cell("10m-50ms-80/cubic") };
-    assert!(!is_ever_long(&busy));
+    assert!(!is_ever_late(&busy));
 }
