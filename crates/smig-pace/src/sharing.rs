@@ -36,7 +36,8 @@ const MIN_SHORTER_S: f64 = 0.004;
 /// While the path's rate is unknown, the round trip may become that much longer.
 const MAX_QUEUE_GROWTH: u32 = 2;
 
-/// The highest rate while bulk was alone, bytes per second.
+/// What the path is known to carry, bytes per second: the highest rate while bulk was alone, or what sharing has
+/// shown.
 #[derive(Debug)]
 pub(crate) struct AloneRate {
     highest: f64,
