@@ -63,7 +63,8 @@ pub struct FileOptions {
     pub listing: Listing,
     /// Precompressed siblings.
     pub precompressed_files: PrecompressedFiles,
-    /// Value of `cache-control` in 200, 206 and 304 responses; `None` omits the header field.
+    /// Value of `cache-control` in 200, 206 and 304 responses for files, not for directory listings; `None` omits the
+    /// header field.
     pub cache_control: Option<HeaderValue>,
     /// How long a cached path is valid before it is compared with the file system again. A change
     /// of a file is detected after this time at the latest; with zero, at every request.

@@ -142,7 +142,7 @@ pub fn show_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// Formats a duration as TOML, in the largest unit that divides it.
+/// Formats a duration as TOML, in the largest unit up to minutes that divides it.
 #[must_use]
 pub fn show_time(time: Duration) -> String {
     let micros = time.as_micros();

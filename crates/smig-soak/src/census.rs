@@ -29,7 +29,7 @@ impl Drop for LiveGuard {
     }
 }
 
-/// Counts of this process's resources, and of live objects of the server's application.
+/// Counts of this process's resources, and of live objects of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Census {
     /// Tasks of the client's runtime: its sessions, its dials, the relays.
@@ -40,7 +40,7 @@ pub(crate) struct Census {
     pub(crate) connections: u64,
     /// Copies of the service: one per worker and one per session.
     pub(crate) services: u64,
-    /// Running handlers and bodies.
+    /// Running handlers, and the bodies of both ends.
     pub(crate) handlers: u64,
 }
 
@@ -52,7 +52,7 @@ impl Census {
             ("file descriptors", self.descriptors as u64, baseline.descriptors as u64),
             ("server connections", self.connections, baseline.connections),
             ("copies of the service", self.services, baseline.services),
-            ("handlers", self.handlers, baseline.handlers),
+            ("handlers and bodies", self.handlers, baseline.handlers),
         ];
         let grown = rows.into_iter().filter(|(_, now, then)| now > then);
         let parts: Vec<_> =

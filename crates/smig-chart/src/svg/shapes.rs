@@ -127,11 +127,11 @@ fn draw_area(
 ) {
     let upper = ranges.iter().map(|range| to_position(range.x, range.high));
     let lower = ranges.iter().rev().map(|range| to_position(range.x, range.low));
-    draw_outline(out, colour, tint, upper.chain(lower));
+    draw_polygon(out, colour, tint, upper.chain(lower));
 }
 
 /// Draws a filled polygon with these corners.
-fn draw_outline(
+fn draw_polygon(
     out: &mut String,
     colour: Colour,
     tint: Tint,

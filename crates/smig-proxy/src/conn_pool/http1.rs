@@ -50,7 +50,7 @@ pub struct Http1Conn {
 
 impl std::fmt::Debug for Http1Conn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http1")
+        f.debug_struct("Http1Conn")
             .field("ended", &self.has_ended)
             .field("used", &self.was_used)
             .finish()
