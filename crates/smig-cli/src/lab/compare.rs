@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use smig_chart::table::{to_csv, to_markdown, to_text};
 use smig_lab::campaign::read_results;
-use smig_lab::compare::{Comparison, Selector, compare, pair_by_condition, series_of, table};
+use smig_lab::compare::{Comparison, Selector, compare, pair_by_setting, series_of, table};
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
@@ -20,7 +20,7 @@ use crate::stdout::{out, outln};
 #[derive(Debug, Args)]
 #[command(
     long_about = "Compare results of `smig lab run`.\n\nA side is a directory or file with results, \
-        optionally followed by a colon and the variants to select. If the sides have several settings, \
+        optionally followed by a colon and the levels to select. If the sides have several settings (of the other axes), \
         each setting of B is compared with the same setting of A. Disturbed runs are ignored.\n\nEach \
         metric has the number of values and runs, median and 95th percentile of both sides, the ratio \
         of the medians with its 95 % confidence interval (a bootstrap that resamples whole runs, in \
@@ -38,7 +38,7 @@ pub(crate) struct CompareArgs {
     /// The baseline: DIR or DIR:axis=name,axis=name
     #[arg(value_name = "A", value_parser = Selector::parse)]
     a: Selector,
-    /// What to compare with it: the same, or :axis=name for other variants in A's directory
+    /// What to compare with it: the same, or :axis=name for other results in A's directory
     #[arg(value_name = "B", value_parser = Selector::parse)]
     b: Selector,
     /// Only metrics whose name contains this; may be repeated
@@ -93,7 +93,7 @@ fn build_comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
     let a_results = read(a_path)?;
     let b_results = args.b.path.as_deref().map(read).transpose()?;
     let b_results = b_results.as_deref().unwrap_or(&a_results);
-    let groups = pair_by_condition((&args.a, &a_results), (&args.b, b_results));
+    let groups = pair_by_setting((&args.a, &a_results), (&args.b, b_results));
     if groups.is_empty() {
         return Err(nothing_to_compare(args, &a_results, b_results));
     }
@@ -110,7 +110,7 @@ fn build_comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
             metrics.push(b.metric.clone());
             if let Some(a) = a.iter().find(|a| a.metric == b.metric && is_selected(&a.metric)) {
                 let (a, b) = ((a_label.as_str(), a), (b_label.as_str(), b));
-                comparisons.extend(compare(&group.condition, a, b, &bootstrap));
+                comparisons.extend(compare(&group.setting, a, b, &bootstrap));
             }
         }
     }
@@ -141,19 +141,19 @@ fn labels(args: &CompareArgs) -> (String, String) {
 /// Explains why there is nothing to compare.
 fn nothing_to_compare(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> CliError {
     let side = |selector: &Selector, results: &[TrialResult]| {
-        let match_count = results.iter().filter(|one| selector.matches(&one.id.variant)).count();
+        let match_count = results.iter().filter(|one| selector.matches(&one.id.condition)).count();
         (match_count == 0).then(|| {
-            let mut variants: Vec<String> =
-                results.iter().map(|one| one.id.variant.to_string()).collect();
-            variants.sort_unstable();
-            variants.dedup();
+            let mut conditions: Vec<String> =
+                results.iter().map(|one| one.id.condition.to_string()).collect();
+            conditions.sort_unstable();
+            conditions.dedup();
             let text =
-                if variants.is_empty() { "no results".to_owned() } else { variants.join("; ") };
+                if conditions.is_empty() { "no results".to_owned() } else { conditions.join("; ") };
             format!("nothing matches {selector}; found: {text}")
         })
     };
     let text = side(&args.a, a).or_else(|| side(&args.b, b)).unwrap_or_else(|| {
-        "no setting is on both sides; name the variant that differs on each side, such as \
+        "no setting is on both sides; name the level that differs on each side, such as \
          DIR:scheme=NoMig :scheme=MigSW"
             .to_owned()
     });

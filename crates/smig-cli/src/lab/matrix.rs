@@ -156,7 +156,7 @@ fn print_plan(args: &MatrixArgs, campaign: &Campaign) -> Result<()> {
     let columns = columns.map(|(name, align)| (name.to_owned(), align)).to_vec();
     out!("{}", to_text(&Table { columns, rows }));
     let arms: BTreeSet<_> =
-        campaign.conditions.iter().filter_map(|condition| condition.variant.level("arm")).collect();
+        campaign.conditions.iter().filter_map(|condition| condition.name.level("arm")).collect();
     outln!("arms: {}", arms.into_iter().collect::<Vec<_>>().join(", "));
     let time: Duration =
         campaign.conditions.iter().map(|condition| estimated_duration(&condition.scenario)).sum();
@@ -173,7 +173,7 @@ fn print_plan(args: &MatrixArgs, campaign: &Campaign) -> Result<()> {
 }
 
 fn plan_row(args: &MatrixArgs, campaign: &Campaign, cell: &Cell) -> Vec<String> {
-    let is_of_cell = |condition: &&Condition| condition.variant.level("cell") == Some(&cell.name);
+    let is_of_cell = |condition: &&Condition| condition.name.level("cell") == Some(&cell.name);
     let conditions = || campaign.conditions.iter().filter(is_of_cell);
     let time: Duration =
         conditions().map(|condition| estimated_duration(&condition.scenario)).sum();

@@ -177,7 +177,7 @@ fn selected_trials(
     let mut trials = campaign.trials();
     if repetitions.is_none() {
         trials.retain(|trial| {
-            trial.id.repetition <= experiment.repetitions(extent, &campaign, &trial.id.variant)
+            trial.id.repetition <= experiment.repetitions(extent, &campaign, &trial.id.condition)
         });
     }
     Ok((campaign, trials))

@@ -30,7 +30,7 @@ use crate::stdout::outln;
 /// Run the measurements of a scenario file
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Run the measurements of a scenario file: every variant, with all its repetitions.\n\n\
+    long_about = "Run the measurements of a scenario file: every condition, with all its repetitions.\n\n\
         Each run has its own hosts, link, servers and clients, in its own process. Results are appended \
         to DIR/results.jsonl, one line per run. Runs that have a result there are skipped, so a campaign \
         can be stopped at any time, and the same command resumes it. Runs that the machine disturbed \
@@ -58,10 +58,10 @@ pub(crate) struct RunArgs {
     /// Number of parallel runs; fast links need a processor or two each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
-    /// Only these variants, may be repeated; several names of an axis are alternatives
+    /// Only conditions with these levels, may be repeated; several names of an axis are alternatives
     #[arg(long, value_name = "AXIS=NAME", action = clap::ArgAction::Append)]
     filter: Vec<String>,
-    /// Number of repetitions of each variant, instead of the scenario's own
+    /// Number of repetitions of each condition, instead of the scenario's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
     /// Whether to keep a run that was disturbed in every attempt, with a mark, or to drop it
@@ -164,8 +164,9 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         address: std::net::Ipv4Addr::new(10, 99, 0, 1),
         run_as: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
-    for condition in campaign.conditions.iter().filter(|setting| filter.matches(&setting.variant)) {
-        outln!("{}", paint::bold(&format!("== {}", condition.variant)));
+    for condition in campaign.conditions.iter().filter(|condition| filter.matches(&condition.name))
+    {
+        outln!("{}", paint::bold(&format!("== {}", condition.name)));
         outln!("link: {}", condition.scenario.link);
         let program = |_: &str, server: &ServerSpec| {
             let command = server.command.as_ref().and_then(|command| command.argv.first());

@@ -40,7 +40,7 @@ fn each_trial_is_measured_exactly_once() {
         );
         assert!(result.versions["smig"].starts_with("smig "));
         let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
-        assert_eq!(joined, result.id.variant.level("scheme") == Some("smig"), "{result:#?}");
+        assert_eq!(joined, result.id.condition.level("scheme") == Some("smig"), "{result:#?}");
     }
     // Only the third repetition is run; the existing results stay unchanged.
     let second_run = sandbox.run(&["run", &file, "--out", "out"]);

@@ -164,7 +164,7 @@ command.tls = false
     let results = sandbox.results("out");
     assert_eq!(results.len(), 2);
     for result in &results {
-        let tls = result.id.variant.level("tls").unwrap();
+        let tls = result.id.condition.level("tls").unwrap();
         let objects = &result.observation.objects;
         let numbers: Vec<_> =
             objects.iter().filter(|object| object.name == "small").map(|o| o.number).collect();

@@ -87,7 +87,7 @@ servers.main.settings.migration.mode = \"at:100kB\"
     let results = sandbox.results("out");
     assert_eq!(results.len(), 6);
     for result in &results {
-        let scheme = result.id.variant.level("scheme").unwrap();
+        let scheme = result.id.condition.level("scheme").unwrap();
         for object in &result.observation.objects {
             let is_dropped = object.name == "dropped";
             let expected = if is_dropped { Outcome::Cancelled } else { Outcome::Complete };

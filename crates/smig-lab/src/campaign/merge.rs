@@ -97,11 +97,11 @@ fn conflict_error(existing: &ResultLine, conflicting: &ResultLine) -> io::Error 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Variant;
+    use crate::scenario::ConditionName;
 
     fn line(scheme: &str, repetition: u32, hash: &str, payload: u32) -> String {
-        let variant = Variant(vec![("scheme".into(), scheme.into())]);
-        let id = TrialId { campaign: "c".into(), variant, repetition };
+        let condition = ConditionName(vec![("scheme".into(), scheme.into())]);
+        let id = TrialId { campaign: "c".into(), condition, repetition };
         let build = serde_json::json!({"commit": "c1", "program": "p1"});
         let origin = serde_json::json!({"build": build, "load": [0.1, 0.2]});
         let line = serde_json::json!({

@@ -26,7 +26,7 @@ pub struct CampaignOptions {
     pub out: PathBuf,
     /// Shard of the campaign to run.
     pub shard: Option<Shard>,
-    /// Variants to run.
+    /// Conditions to run.
     pub filter: Filter,
     /// Number of trials to run in parallel.
     pub jobs: usize,
@@ -173,7 +173,7 @@ pub fn plan_trials(
     if let Some(shard) = options.shard {
         trials = shard.select(trials, campaign.repetitions);
     }
-    trials.retain(|trial| options.filter.matches(&trial.id.variant));
+    trials.retain(|trial| options.filter.matches(&trial.id.condition));
     let selected_count = trials.len();
     let existing_lines = existing_results(&options.out)?;
     for trial in &trials {

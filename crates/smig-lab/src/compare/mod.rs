@@ -16,5 +16,5 @@ mod tests;
 
 pub use difference::{BetterDirection, Comparison, Series, SideSummary, compare};
 pub use metrics::series_of;
-pub use select::{ConditionRuns, Selector, SelectorError, pair_by_condition};
+pub use select::{Selector, SelectorError, SettingRuns, pair_by_setting};
 pub use table::table;

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::scenario::Variant;
+use crate::scenario::ConditionName;
 use crate::trial::TrialResult;
 
-/// A directory or file with results, and the variants to select from it.
+/// A directory or file with results, and the conditions to select from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
     /// Path of the results; none if it is the other side's path.
     pub path: Option<PathBuf>,
-    /// Pairs of axis and level; a variant must match all of them.
+    /// Pairs of axis and level; a condition must match all of them.
     pub levels: Vec<(String, String)>,
 }
 
@@ -52,17 +52,17 @@ impl Selector {
         Ok(Self { path, levels })
     }
 
-    /// Returns whether the selector matches a result's variant.
+    /// Returns whether the selector matches a result's condition.
     #[must_use]
-    pub fn matches(&self, variant: &Variant) -> bool {
-        self.levels.iter().all(|(axis, name)| variant.level(axis) == Some(name))
+    pub fn matches(&self, condition: &ConditionName) -> bool {
+        self.levels.iter().all(|(axis, name)| condition.level(axis) == Some(name))
     }
 
-    /// Returns the variant's axes that neither selector names.
-    fn remaining_factors(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
+    /// Returns the condition's levels on the axes that neither selector names.
+    fn remaining_factors(&self, condition: &ConditionName, other: &Self) -> Vec<(String, String)> {
         let is_selected =
             |axis: &str| self.levels.iter().chain(&other.levels).any(|(wanted, _)| wanted == axis);
-        variant.0.iter().filter(|(axis, _)| !is_selected(axis)).cloned().collect()
+        condition.0.iter().filter(|(axis, _)| !is_selected(axis)).cloned().collect()
     }
 
     /// Returns the side's label in reports.
@@ -93,12 +93,11 @@ impl fmt::Display for Selector {
     }
 }
 
-/// Results of one condition on both sides.
+/// Results of both sides whose conditions have the same levels besides those that were selected.
 #[derive(Debug)]
-pub struct ConditionRuns<'a> {
-    /// Factor levels of the condition other than the selected ones, as text; empty if there are
-    /// none.
-    pub condition: String,
+pub struct SettingRuns<'a> {
+    /// These levels as text; empty if there are none.
+    pub setting: String,
     /// A's runs.
     pub a: Vec<&'a TrialResult>,
     /// B's runs.
@@ -106,28 +105,29 @@ pub struct ConditionRuns<'a> {
 }
 
 /// Groups the results of both sides by the factor levels that they have in common. Omits disturbed
-/// runs, and conditions that only one side has.
+/// runs, and levels that only one side has.
 #[must_use]
-pub fn pair_by_condition<'a>(
+pub fn pair_by_setting<'a>(
     (a, a_results): (&Selector, &'a [TrialResult]),
     (b, b_results): (&Selector, &'a [TrialResult]),
-) -> Vec<ConditionRuns<'a>> {
+) -> Vec<SettingRuns<'a>> {
     let is_valid = |result: &&TrialResult| result.disturbed.is_empty();
-    let mut groups: Vec<(Vec<(String, String)>, ConditionRuns<'a>)> = Vec::new();
-    for result in a_results.iter().filter(is_valid).filter(|one| a.matches(&one.id.variant)) {
-        let factors = a.remaining_factors(&result.id.variant, b);
+    let mut groups: Vec<(Vec<(String, String)>, SettingRuns<'a>)> = Vec::new();
+    for result in a_results.iter().filter(is_valid).filter(|one| a.matches(&one.id.condition)) {
+        let factors = a.remaining_factors(&result.id.condition, b);
         match groups.iter_mut().find(|(known, _)| *known == factors) {
             Some((_, group)) => group.a.push(result),
             None => {
-                let variant = Variant(factors.clone());
-                let condition =
-                    if factors.is_empty() { String::new() } else { variant.to_string() };
-                groups.push((factors, ConditionRuns { condition, a: vec![result], b: Vec::new() }));
+                let setting = match factors.is_empty() {
+                    true => String::new(),
+                    false => ConditionName(factors.clone()).to_string(),
+                };
+                groups.push((factors, SettingRuns { setting, a: vec![result], b: Vec::new() }));
             }
         }
     }
-    for result in b_results.iter().filter(is_valid).filter(|one| b.matches(&one.id.variant)) {
-        let factors = b.remaining_factors(&result.id.variant, a);
+    for result in b_results.iter().filter(is_valid).filter(|one| b.matches(&one.id.condition)) {
+        let factors = b.remaining_factors(&result.id.condition, a);
         if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == factors) {
             group.b.push(result);
         }

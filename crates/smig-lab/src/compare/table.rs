@@ -10,7 +10,7 @@ use super::sentence::format_p;
 /// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]
 pub fn table(comparisons: &[Comparison]) -> Table {
-    let has_condition = comparisons.iter().any(|c| !c.setting.is_empty());
+    let has_setting = comparisons.iter().any(|c| !c.setting.is_empty());
     let head = [
         ("setting", Align::Left),
         ("metric", Align::Left),
@@ -28,7 +28,7 @@ pub fn table(comparisons: &[Comparison]) -> Table {
         ("Cliff's delta", Align::Right),
         ("p", Align::Right),
     ];
-    let skipped_columns = usize::from(!has_condition);
+    let skipped_columns = usize::from(!has_setting);
     Table {
         columns: head
             .into_iter()

@@ -156,7 +156,7 @@ fn a_setting_column_is_shown_only_if_settings_differ() {
 
 mod selecting {
     use super::super::select::{Selector, SelectorError};
-    use crate::scenario::Variant;
+    use crate::scenario::ConditionName;
 
     #[test]
     fn selectors_are_parsed() {
@@ -174,9 +174,11 @@ mod selecting {
 
     #[test]
     fn all_selected_levels_must_match() {
-        let variant =
-            Variant(vec![("scheme".into(), "NoMig".into()), ("buffer".into(), "large".into())]);
-        let matches = |text: &str| Selector::parse(text).unwrap().matches(&variant);
+        let condition = ConditionName(vec![
+            ("scheme".into(), "NoMig".into()),
+            ("buffer".into(), "large".into()),
+        ]);
+        let matches = |text: &str| Selector::parse(text).unwrap().matches(&condition);
         assert!(matches("x") && matches(":scheme=NoMig") && matches(":buffer=large,scheme=NoMig"));
         assert!(!matches(":scheme=MigSW") && !matches(":scheme=NoMig,link=lte"));
     }

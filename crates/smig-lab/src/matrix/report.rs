@@ -154,8 +154,8 @@ impl MatrixReport {
         for result in results.iter().filter(|result| result.id.campaign == campaign.name) {
             let build = result.origin.as_ref().map(|origin| origin.build.to_string());
             builds.insert(build.unwrap_or_else(|| "a build that is not recorded".into()));
-            let variant = &result.id.variant;
-            if let (Some(cell), Some(arm)) = (variant.level("cell"), variant.level("arm")) {
+            let condition = &result.id.condition;
+            if let (Some(cell), Some(arm)) = (condition.level("cell"), condition.level("arm")) {
                 by_cell.entry((cell, arm)).or_default().push(result);
             }
         }

@@ -98,8 +98,8 @@ pub fn keep_machine_hystart(campaign: &mut Campaign) {
 fn keep(campaign: &mut Campaign, arms: &BTreeSet<&str>) {
     let cells: BTreeSet<_> = campaign.cells.iter().map(|cell| cell.name.clone()).collect();
     campaign.conditions.retain(|condition| {
-        condition.variant.level("cell").is_some_and(|cell| cells.contains(cell))
-            && condition.variant.level("arm").is_some_and(|arm| arms.contains(arm))
+        condition.name.level("cell").is_some_and(|cell| cells.contains(cell))
+            && condition.name.level("arm").is_some_and(|arm| arms.contains(arm))
     });
 }
 

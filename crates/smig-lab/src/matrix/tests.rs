@@ -13,7 +13,7 @@ fn full_campaign() -> Campaign {
 fn every_arm_of_the_scenario_is_known_and_the_reference_is_among_them() {
     let campaign = full_campaign();
     let names: BTreeSet<_> =
-        campaign.conditions.iter().filter_map(|condition| condition.variant.level("arm")).collect();
+        campaign.conditions.iter().filter_map(|condition| condition.name.level("arm")).collect();
     for name in &names {
         assert!(Arm::by_key(name).is_some(), "{name}");
     }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::paper::Figure;
 use crate::campaign::TrialResult;
-use crate::scenario::{Campaign, Diagnostic, SettingsCheck, Size, TimeSpan, Variant, parse};
+use crate::scenario::{Campaign, ConditionName, Diagnostic, SettingsCheck, Size, TimeSpan, parse};
 
 /// How much of an experiment is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct Experiment {
     quick: QuickExtent,
 }
 
-/// Returns the number of repetitions, in a quick campaign, of the condition that a variant names.
-type RepetitionsFn = fn(&Variant) -> u32;
+/// Returns the number of repetitions, in a quick campaign, of a condition.
+type RepetitionsFn = fn(&ConditionName) -> u32;
 
 #[derive(Debug)]
 struct QuickExtent {
@@ -73,32 +73,32 @@ const LTE_REDUCTIONS: &[TransferReduction] = &[with_big_size(28_000_000), with_s
 const SECONDARY_SCHEMES: [&str; 4] = ["NoMig", "MigSW", "SMig", "Lowat"];
 
 /// Returns whether a condition has the paper's congestion control and queue.
-fn is_paper_condition(variant: &Variant) -> bool {
-    matches_level(variant, "congestion", "cubic") && matches_level(variant, "queue", "shallow")
+fn is_paper_condition(condition: &ConditionName) -> bool {
+    matches_level(condition, "congestion", "cubic") && matches_level(condition, "queue", "shallow")
 }
 
 /// Returns whether a condition has this level on an axis, or the axis is not varied.
-fn matches_level(variant: &Variant, axis: &str, name: &str) -> bool {
-    variant.level(axis).is_none_or(|found| found == name)
+fn matches_level(condition: &ConditionName, axis: &str, name: &str) -> bool {
+    condition.level(axis).is_none_or(|found| found == name)
 }
 
 /// Measures all schemes twice in the paper's setting, [`SECONDARY_SCHEMES`] once with one
 /// other level.
-fn beside_big_repetitions(variant: &Variant) -> u32 {
+fn beside_big_repetitions(condition: &ConditionName) -> u32 {
     match (
-        matches_level(variant, "congestion", "cubic"),
-        matches_level(variant, "queue", "shallow"),
+        matches_level(condition, "congestion", "cubic"),
+        matches_level(condition, "queue", "shallow"),
     ) {
         (true, true) => 2,
         (false, false) => 0,
         _ => u32::from(
-            variant.level("scheme").is_some_and(|scheme| SECONDARY_SCHEMES.contains(&scheme)),
+            condition.level("scheme").is_some_and(|scheme| SECONDARY_SCHEMES.contains(&scheme)),
         ),
     }
 }
 
-fn small_sizes_repetitions(variant: &Variant) -> u32 {
-    match (variant.level("link"), variant.level("size")) {
+fn small_sizes_repetitions(condition: &ConditionName) -> u32 {
+    match (condition.level("link"), condition.level("size")) {
         (Some("wired"), Some("1kB")) => 2,
         (Some("wired"), Some("5kB" | "10kB" | "50kB" | "100kB"))
         | (Some("lte"), Some("1kB" | "10kB")) => 1,
@@ -106,22 +106,22 @@ fn small_sizes_repetitions(variant: &Variant) -> u32 {
     }
 }
 
-fn big_sizes_repetitions(variant: &Variant) -> u32 {
-    match (variant.level("link"), variant.level("big")) {
+fn big_sizes_repetitions(condition: &ConditionName) -> u32 {
+    match (condition.level("link"), condition.level("big")) {
         (Some("wired"), Some("1MB" | "5MB" | "10MB")) | (Some("lte"), Some("10MB")) => 2,
         _ => 0,
     }
 }
 
-fn big_file_repetitions(variant: &Variant) -> u32 {
-    match (variant.level("buffer"), variant.level("big")) {
+fn big_file_repetitions(condition: &ConditionName) -> u32 {
+    match (condition.level("buffer"), condition.level("big")) {
         (Some("default"), Some("10MB")) => 3,
         (Some("default"), _) => 1,
         _ => 0,
     }
 }
 
-fn two_repetitions(_: &Variant) -> u32 {
+fn two_repetitions(_: &ConditionName) -> u32 {
     2
 }
 
@@ -217,22 +217,25 @@ impl Experiment {
         Ok(campaign)
     }
 
-    /// Returns the number of repetitions of the condition that a variant names.
+    /// Returns the number of repetitions of a condition.
     #[must_use]
-    pub fn repetitions(&self, extent: Extent, campaign: &Campaign, variant: &Variant) -> u32 {
+    pub fn repetitions(
+        &self,
+        extent: Extent,
+        campaign: &Campaign,
+        condition: &ConditionName,
+    ) -> u32 {
         match extent {
-            Extent::Full if is_paper_condition(variant) => campaign.repetitions,
+            Extent::Full if is_paper_condition(condition) => campaign.repetitions,
             Extent::Full => campaign.repetitions.div_ceil(4),
-            Extent::Quick => (self.quick.repetitions)(variant),
+            Extent::Quick => (self.quick.repetitions)(condition),
         }
     }
 
     fn shorten(&self, campaign: &mut Campaign) {
-        campaign.conditions.retain(|condition| (self.quick.repetitions)(&condition.variant) > 0);
-        let repetitions = campaign
-            .conditions
-            .iter()
-            .map(|condition| (self.quick.repetitions)(&condition.variant));
+        campaign.conditions.retain(|condition| (self.quick.repetitions)(&condition.name) > 0);
+        let repetitions =
+            campaign.conditions.iter().map(|condition| (self.quick.repetitions)(&condition.name));
         campaign.repetitions = repetitions.max().unwrap_or(1);
         for condition in &mut campaign.conditions {
             let transfers = &mut condition.scenario.workload.transfers;
@@ -254,13 +257,13 @@ impl Experiment {
     /// Returns the number of runs of the full campaign that have no result.
     pub(super) fn missing_runs(&self, results: &[&TrialResult]) -> usize {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return 0 };
-        let missing_repetitions = |variant: &Variant| {
+        let missing_repetitions = |condition: &ConditionName| {
             let existing_count =
-                results.iter().filter(|result| result.id.variant == *variant).count();
-            let required = self.repetitions(Extent::Full, &full, variant) as usize;
+                results.iter().filter(|result| result.id.condition == *condition).count();
+            let required = self.repetitions(Extent::Full, &full, condition) as usize;
             required.saturating_sub(existing_count)
         };
-        full.conditions.iter().map(|condition| missing_repetitions(&condition.variant)).sum()
+        full.conditions.iter().map(|condition| missing_repetitions(&condition.name)).sum()
     }
 
     /// Returns what a quick campaign omits, as text, computed from its results.
@@ -270,15 +273,15 @@ impl Experiment {
         let (max, min) = repetition_range(results);
         let repetitions = if max == min { max.to_string() } else { format!("{min} to {max}") };
         omissions.push(format!("{repetitions} of {} repetitions", full.repetitions));
-        let mut variants: Vec<_> = results.iter().map(|result| &result.id.variant).collect();
-        variants.sort();
-        variants.dedup();
-        if variants.len() < full.conditions.len() {
-            omissions.push(format!("{} of {} conditions", variants.len(), full.conditions.len()));
+        let mut names: Vec<_> = results.iter().map(|result| &result.id.condition).collect();
+        names.sort();
+        names.dedup();
+        if names.len() < full.conditions.len() {
+            omissions.push(format!("{} of {} conditions", names.len(), full.conditions.len()));
         }
         let condition_and_result = results.first().and_then(|result| {
             let same =
-                |condition: &&crate::scenario::Condition| condition.variant == result.id.variant;
+                |condition: &&crate::scenario::Condition| condition.name == result.id.condition;
             Some((full.conditions.iter().find(same)?, result))
         });
         if let Some((condition, result)) = condition_and_result {
@@ -290,9 +293,10 @@ impl Experiment {
 
 /// Returns the maximum and the minimum number of results per condition.
 fn repetition_range(results: &[&TrialResult]) -> (usize, usize) {
-    let count =
-        |variant: &Variant| results.iter().filter(|result| result.id.variant == *variant).count();
-    let counts = || results.iter().map(|result| count(&result.id.variant));
+    let count = |condition: &ConditionName| {
+        results.iter().filter(|result| result.id.condition == *condition).count()
+    };
+    let counts = || results.iter().map(|result| count(&result.id.condition));
     (counts().max().unwrap_or(0), counts().min().unwrap_or(0))
 }
 

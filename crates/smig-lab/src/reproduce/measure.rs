@@ -22,7 +22,7 @@ pub(super) fn filter_runs<'a>(
     let has_levels = |result: &&&TrialResult| {
         levels
             .iter()
-            .all(|(axis, name)| result.id.variant.level(axis).is_none_or(|found| found == *name))
+            .all(|(axis, name)| result.id.condition.level(axis).is_none_or(|found| found == *name))
     };
     results.iter().filter(has_levels).copied().collect()
 }
@@ -30,7 +30,7 @@ pub(super) fn filter_runs<'a>(
 /// Returns the levels of an axis: first those of `order` that occur, then others.
 pub(super) fn levels_of(results: &[&TrialResult], axis: &str, order: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let occurring_levels = || results.iter().filter_map(|result| result.id.variant.level(axis));
+    let occurring_levels = || results.iter().filter_map(|result| result.id.condition.level(axis));
     let first = order.iter().copied().filter(|name| occurring_levels().any(|found| found == *name));
     for name in first.chain(occurring_levels()) {
         if !names.iter().any(|known| known == name) {

@@ -221,7 +221,7 @@ mod tests {
                     let of_axis = campaign
                         .conditions
                         .iter()
-                        .filter_map(|condition| condition.variant.level(axis));
+                        .filter_map(|condition| condition.name.level(axis));
                     let known_levels: BTreeSet<_> = of_axis.collect();
                     let is_known = |level: &&String| known_levels.contains(level.as_str());
                     // Figures 4 to 7 share their claims' form: an axis that a scenario does not vary selects nothing.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::document::render_html;
 use super::*;
-use crate::scenario::{Campaign, Scenario, Variant};
+use crate::scenario::{Campaign, ConditionName, Scenario};
 
 /// Recorded runs, one per line; objects are reduced to the fields that analyses read.
 const RECORDED_RUNS: &str = include_str!("recorded.jsonl");
@@ -41,7 +41,7 @@ fn every_scenario_parses_and_has_its_experiments_name() {
 fn every_scheme_is_described() {
     for experiment in Experiment::all() {
         for condition in campaign(experiment, Extent::Full).conditions {
-            let scheme = condition.variant.level("scheme").unwrap();
+            let scheme = condition.name.level("scheme").unwrap();
             assert!(scheme::by_key(scheme).is_some(), "{scheme}");
         }
     }
@@ -73,17 +73,16 @@ fn quick_campaigns_are_subsets_of_full_ones() {
             (campaign(experiment, Extent::Full), campaign(experiment, Extent::Quick));
         assert!(!quick.conditions.is_empty() && quick.repetitions < full.repetitions);
         for condition in &quick.conditions {
-            let full_condition =
-                full.conditions.iter().find(|whole| whole.variant == condition.variant);
+            let full_condition = full.conditions.iter().find(|whole| whole.name == condition.name);
             assert_is_reduced(&condition.scenario, &full_condition.unwrap().scenario);
-            let repetitions = experiment.repetitions(Extent::Quick, &quick, &condition.variant);
-            assert!((1..=quick.repetitions).contains(&repetitions), "{}", condition.variant);
+            let repetitions = experiment.repetitions(Extent::Quick, &quick, &condition.name);
+            assert!((1..=quick.repetitions).contains(&repetitions), "{}", condition.name);
         }
         // Each includes plain HTTP/2, or its equivalent, as the baseline.
         let schemes: BTreeSet<_> = quick
             .conditions
             .iter()
-            .filter_map(|condition| condition.variant.level("scheme"))
+            .filter_map(|condition| condition.name.level("scheme"))
             .collect();
         assert!(schemes.contains("NoMig") || schemes.contains("Http2"), "{schemes:?}");
     }
@@ -108,7 +107,7 @@ fn small_objects_are_requested_while_the_file_downloads() {
                     last_start_s < file_end_s,
                     "{} {}: {last_start_s} {file_end_s}",
                     experiment.name,
-                    condition.variant
+                    condition.name
                 );
             }
         }
@@ -119,11 +118,13 @@ fn small_objects_are_requested_while_the_file_downloads() {
 #[test]
 fn figures_4_to_7_differ_only_in_link_and_send_buffers() {
     let scenario = |name: &str| {
-        let variant =
-            Variant(vec![("scheme".into(), "MigSP".into()), ("congestion".into(), "bbr".into())]);
+        let wanted = ConditionName(vec![
+            ("scheme".into(), "MigSP".into()),
+            ("congestion".into(), "bbr".into()),
+        ]);
         let campaign = campaign(Experiment::by_name(name).unwrap(), Extent::Full);
         let is_selected = |condition: &crate::scenario::Condition| {
-            variant.0.iter().all(|(axis, name)| condition.variant.level(axis) == Some(name))
+            wanted.0.iter().all(|(axis, level)| condition.name.level(axis) == Some(level))
         };
         campaign.conditions.into_iter().find(is_selected).unwrap().scenario
     };
@@ -153,7 +154,7 @@ fn causes_are_omitted_without_their_measurements() {
     let results = recorded_results();
     let findings_without_plain = |results: &[TrialResult]| {
         let is_plain = |result: &&TrialResult| {
-            result.id.variant.level("scheme").is_some_and(|on| on == "NoMig")
+            result.id.condition.level("scheme").is_some_and(|on| on == "NoMig")
         };
         let rest: Vec<_> = results.iter().filter(|result| !is_plain(result)).cloned().collect();
         findings(&rest, None)
@@ -173,7 +174,7 @@ fn another_setting_is_not_taken_for_the_papers() {
     let sentences = |congestion: &str| {
         let mut results = results.clone();
         results.retain(|result| result.id.campaign == "figure-5-quick");
-        for (axis, level) in results.iter_mut().flat_map(|result| &mut result.id.variant.0) {
+        for (axis, level) in results.iter_mut().flat_map(|result| &mut result.id.condition.0) {
             if axis == "congestion" {
                 *level = congestion.to_owned();
             }
@@ -394,7 +395,7 @@ fn the_hashes_of_published_trials_are_unchanged() {
         let experiment = Experiment::by_name(name).unwrap();
         let full = campaign(experiment, Extent::Full);
         let is_measured = |trial: &crate::scenario::Trial| {
-            trial.id.repetition <= experiment.repetitions(Extent::Full, &full, &trial.id.variant)
+            trial.id.repetition <= experiment.repetitions(Extent::Full, &full, &trial.id.condition)
         };
         let trials = full.trials().into_iter().filter(is_measured);
         let hashes: BTreeMap<_, _> =

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use smig_settings::{Diagnostic, KeyLocations, suggest};
 use toml::Table;
 
-use super::trials::Variant;
+use super::trials::ConditionName;
 
-/// Axis of the variant names of cells.
+/// The axis on which a condition's level is the name of its cell.
 pub(super) const CELL_AXIS: &str = "cell";
 
 /// The keys of each level, by axis.
@@ -25,7 +25,7 @@ pub(super) type SkipTable = BTreeMap<String, String>;
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// Name of the cell: its variant on the axis `cell`.
+    /// Name of the cell: the level of its conditions on the axis `cell`.
     pub name: String,
     /// Axes and levels, in the order of the file, with those that are the axis's first.
     pub levels: Vec<(String, String)>,
@@ -42,7 +42,7 @@ impl Cell {
 /// A combination to measure, and the tables that make it, as key paths in the file; later ones override earlier ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Combination {
-    pub(super) variant: Variant,
+    pub(super) name: ConditionName,
     pub(super) layers: Vec<Vec<String>>,
 }
 
@@ -73,11 +73,11 @@ impl Combination {
         })
     }
 
-    /// Returns the combination with another level.
+    /// Returns the combination with a variant of another axis.
     pub(super) fn with_variant(&self, axis: &str, name: &str) -> Self {
         let mut layers = self.layers.clone();
         layers.push(vec!["variants".into(), axis.into(), name.into()]);
-        Self { variant: self.variant.with_level(axis, name), layers }
+        Self { name: self.name.with_level(axis, name), layers }
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn combinations(cells: &[Cell]) -> Vec<Combination> {
         return vec![Combination::default()];
     }
     let combination = |cell: &Cell| Combination {
-        variant: Variant::default().with_level(CELL_AXIS, &cell.name),
+        name: ConditionName::default().with_level(CELL_AXIS, &cell.name),
         layers: (cell.levels.iter())
             .map(|(axis, level)| vec!["levels".into(), axis.clone(), level.clone()])
             .collect(),
@@ -180,7 +180,7 @@ servers.main.kind = 'nginx'
             read("[cells]\nz = { rate = 'fast' }\na = { control = 'bbr', rate = 'slow' }\n")
                 .unwrap();
         let names: Vec<_> =
-            campaign.conditions.iter().map(|condition| condition.variant.to_string()).collect();
+            campaign.conditions.iter().map(|condition| condition.name.to_string()).collect();
         assert_eq!(
             names,
             ["cell=z arm=moved", "cell=z arm=nginx", "cell=a arm=moved", "cell=a arm=nginx"]
@@ -201,7 +201,7 @@ servers.main.kind = 'nginx'
             "[cells]\na = {}\nb = { rate = 'fast' }\n[[skip]]\nrate = 'fast'\narm = 'nginx'\n";
         let campaign = read(cells).unwrap();
         let names: Vec<_> =
-            campaign.conditions.iter().map(|condition| condition.variant.to_string()).collect();
+            campaign.conditions.iter().map(|condition| condition.name.to_string()).collect();
         assert_eq!(names, ["cell=a arm=moved", "cell=a arm=nginx", "cell=b arm=moved"]);
     }
 

@@ -141,8 +141,8 @@ pub fn parse(
         }
         match reader.read_scenario(merged_table, &combination, &mut links) {
             Ok((scenario, fingerprint)) => {
-                let variant = combination.variant;
-                campaign.conditions.push(Condition { variant, scenario, fingerprint });
+                let name = combination.name;
+                campaign.conditions.push(Condition { name, scenario, fingerprint });
             }
             Err(found) => faults.extend(found),
         }
@@ -234,17 +234,17 @@ impl ScenarioReader<'_> {
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 
-    /// Reports a variant without HyStart setting if another variant has one: it would run with the
+    /// Reports a condition without HyStart setting if another one has it: it would run with the
     /// value of a concurrent trial, because the setting is machine-wide.
     fn partial_hystart_fault(&self, campaign: &Campaign) -> Option<Diagnostic> {
         let sets_hystart = |condition: &&Condition| condition.scenario.hosts.hystart().is_some();
         campaign.conditions.iter().find(sets_hystart)?;
         let without_hystart =
             campaign.conditions.iter().find(|condition| !sets_hystart(condition))?;
-        let variant = &without_hystart.variant;
+        let condition = &without_hystart.name;
         let what = format!(
-            "it applies to the whole machine: set it for every variant or for none; \
-             {variant} does not set it"
+            "it applies to the whole machine: set it for every condition or for none; \
+             {condition} does not set it"
         );
         Some(self.fault(&key_path(&["hosts", "server", "hystart"]), &[], &what))
     }

@@ -1,6 +1,6 @@
 //! Scenarios: descriptions of measurements, read from a TOML file.
 //!
-//! Owns the file's schema, its validation, and the expansion of variants into trials. Starts
+//! Owns the file's schema, its validation, and the expansion of conditions into trials. Starts
 //! nothing: every error in a file is reported before anything runs.
 //!
 //! ```toml
@@ -50,5 +50,5 @@ pub use spec::{
     HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
     SizeClass, Sizes, Starvation, Transfer, TransferDirection, ValidityBounds, Workload,
 };
-pub use trials::{Campaign, Condition, Filter, Shard, Trial, TrialId, Variant};
+pub use trials::{Campaign, Condition, ConditionName, Filter, Shard, Trial, TrialId};
 pub use value::{Size, TimeSpan};

@@ -39,7 +39,7 @@ fn a_minimal_scenario_has_defaults() {
     let campaign = parse_valid(MINIMAL_SCENARIO);
     assert_eq!((campaign.name.as_str(), campaign.repetitions), ("test", 1));
     let [condition] = campaign.conditions.as_slice() else { panic!("{:?}", campaign.conditions) };
-    assert_eq!(condition.variant.to_string(), "all");
+    assert_eq!(condition.name.to_string(), "all");
     let scenario = &condition.scenario;
     assert_eq!(scenario.link, smig_link::LinkSpec::paper_wired());
     assert_eq!(scenario.server_of(&scenario.clients["user"]), Some("main"));
@@ -92,7 +92,7 @@ const INVALID_LINES: &[(&str, &str, &[&str])] = &[
     (
         "[variants.start.A]\nhosts.server.hystart = true\n[variants.start.B]\n",
         "test.toml:",
-        &["hosts.server.hystart", "every variant", "start=B"],
+        &["hosts.server.hystart", "every condition", "start=B"],
     ),
     ("[hosts.proxy]\n", "test.toml:8: hosts.proxy: ", &["unknown field", "`client`"]),
     (
@@ -478,7 +478,7 @@ fn http3_needs_both_ends() {
 fn variants_are_combined_in_the_files_order() {
     let campaign = matrix();
     let names: Vec<_> =
-        campaign.conditions.iter().map(|condition| condition.variant.to_string()).collect();
+        campaign.conditions.iter().map(|condition| condition.name.to_string()).collect();
     assert_eq!(
         names,
         [
@@ -561,7 +561,7 @@ fn filters_are_alternatives_within_an_axis_and_conjunctions_across_axes() {
     let count_matching = |texts: &[&str]| {
         let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();
         let filter = Filter::parse(&texts, &campaign)?;
-        let matches = |condition: &&Condition| filter.matches(&condition.variant);
+        let matches = |condition: &&Condition| filter.matches(&condition.name);
         Ok::<_, String>(campaign.conditions.iter().filter(matches).count())
     };
     assert_eq!(count_matching(&[]), Ok(6));

@@ -25,11 +25,11 @@ pub struct Campaign {
     pub conditions: Vec<Condition>,
 }
 
-/// One combination of variants: an experimental condition.
+/// An experimental condition: one variant of each axis, and a cell if there are any.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// Name of the variant on each axis.
-    pub variant: Variant,
+    /// Its name.
+    pub name: ConditionName,
     /// Scenario of this combination.
     pub scenario: Scenario,
     /// The scenario as written, and the files that it refers to: identical on every machine.
@@ -56,13 +56,14 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Names a condition: pairs of axis and level, in the order of the file.
+/// Names a condition: pairs of axis and level, in the order of the file. A variant is a level on its axis, a cell one on
+/// the axis `cell`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Variant(pub Vec<(String, String)>);
+pub struct ConditionName(pub Vec<(String, String)>);
 
-impl Variant {
-    /// Returns the variant's level on an axis.
+impl ConditionName {
+    /// Returns the condition's level on an axis.
     #[must_use]
     pub fn level(&self, axis: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == axis).map(|(_, name)| name.as_str())
@@ -75,7 +76,7 @@ impl Variant {
     }
 }
 
-impl fmt::Display for Variant {
+impl fmt::Display for ConditionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("all");
@@ -92,15 +93,16 @@ impl fmt::Display for Variant {
 pub struct TrialId {
     /// Name of the campaign.
     pub campaign: String,
-    /// Combination of variants.
-    pub variant: Variant,
+    /// Name of the condition.
+    #[serde(rename = "variant")]
+    pub condition: ConditionName,
     /// Number of the repetition, from 1.
     pub repetition: u32,
 }
 
 impl fmt::Display for TrialId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} #{}", self.variant, self.repetition)
+        write!(f, "{} #{}", self.condition, self.repetition)
     }
 }
 
@@ -109,7 +111,7 @@ impl fmt::Display for TrialId {
 pub struct Trial {
     /// Identifier of the trial.
     pub id: TrialId,
-    /// Seed of everything random in the trial. The same for all variants of a repetition.
+    /// Seed of everything random in the trial. The same for all conditions of a repetition.
     pub seed: u64,
     /// Scenario to measure.
     pub scenario: Scenario,
@@ -126,18 +128,18 @@ impl Trial {
 }
 
 impl Campaign {
-    /// Returns all trials. A repetition of every variant comes before the next repetition: slow
-    /// drift of the machine affects all variants alike, and an interrupted campaign is balanced as
+    /// Returns all trials. A repetition of every condition comes before the next repetition: slow
+    /// drift of the machine affects all conditions alike, and an interrupted campaign is balanced as
     /// far as it got.
     #[must_use]
     pub fn trials(&self) -> Vec<Trial> {
         let mut trials = Vec::new();
         for repetition in 1..=self.repetitions {
             for condition in &self.conditions {
-                let variant = condition.variant.clone();
+                let name = condition.name.clone();
                 let seed = self.repetition_seed(repetition);
                 trials.push(Trial {
-                    id: TrialId { campaign: self.name.clone(), variant, repetition },
+                    id: TrialId { campaign: self.name.clone(), condition: name, repetition },
                     seed,
                     scenario: condition.scenario.clone(),
                     hash: condition.fingerprint.hash(seed),
@@ -187,7 +189,7 @@ impl Shard {
             if splits_by_repetition {
                 return trial.id.repetition as usize - 1;
             }
-            let Some(cell) = trial.id.variant.level(CELL_AXIS) else { return index };
+            let Some(cell) = trial.id.condition.level(CELL_AXIS) else { return index };
             cells.iter().position(|other| other == cell).unwrap_or_else(|| {
                 cells.push(cell.to_owned());
                 cells.len() - 1
@@ -201,7 +203,7 @@ impl Shard {
     }
 }
 
-/// Selects variants by `axis=name`. Several names of an axis are alternatives.
+/// Selects conditions by `axis=name`. Several names of an axis are alternatives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter(Vec<(String, String)>);
 
@@ -219,11 +221,11 @@ impl Filter {
             let mut names: Vec<_> = campaign
                 .conditions
                 .iter()
-                .filter_map(|condition| condition.variant.level(axis))
+                .filter_map(|condition| condition.name.level(axis))
                 .collect();
             names.dedup();
             if names.is_empty() {
-                let axes = campaign.conditions.first().map(|condition| &condition.variant.0);
+                let axes = campaign.conditions.first().map(|condition| &condition.name.0);
                 let axes: Vec<_> =
                     axes.into_iter().flatten().map(|(axis, _)| axis.as_str()).collect();
                 return Err(format!("unknown axis {axis:?}; known: {}", axes.join(", ")));
@@ -238,12 +240,12 @@ impl Filter {
         Ok(Self(levels))
     }
 
-    /// Returns whether the filter selects a variant.
+    /// Returns whether the filter selects a condition.
     #[must_use]
-    pub fn matches(&self, variant: &Variant) -> bool {
+    pub fn matches(&self, condition: &ConditionName) -> bool {
         self.0.iter().all(|(axis, _)| {
             let mut names = self.0.iter().filter(|(other, _)| other == axis);
-            names.any(|(_, name)| variant.level(axis) == Some(name))
+            names.any(|(_, name)| condition.level(axis) == Some(name))
         })
     }
 }

@@ -3,7 +3,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Trial`](crate::scenario::Trial) | what to run: a scenario value with its seed, read from a file or built in code |
-//! | [`Variant`](crate::scenario::Variant) | names the condition of the trial: a level on each axis of its campaign |
+//! | [`ConditionName`](crate::scenario::ConditionName) | names the condition of the trial: a level on each axis of its campaign |
 //! | [`TrialSetup`] | shared by all trials of a campaign: programs, certificate, files to serve |
 //! | [`TrialRequest`] | a trial with its setup: the input of [`run`], also in another process |
 //! | [`Clients`](crate::workload::Clients) | the clients: the scenario's, or a browser |

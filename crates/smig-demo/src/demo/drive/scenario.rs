@@ -20,7 +20,7 @@ impl DemoOptions {
         let trials = self.campaign()?.trials();
         let trial = |variant: &Variant| {
             let is_named =
-                |trial: &&Trial| trial.id.variant.level(VARIANT_AXIS) == Some(variant.name());
+                |trial: &&Trial| trial.id.condition.level(VARIANT_AXIS) == Some(variant.name());
             trials.iter().find(is_named).map(|trial| (*variant, trial.clone()))
         };
         Ok(self.variants.iter().filter_map(trial).collect())
@@ -113,7 +113,7 @@ mod tests {
         let generated = DemoOptions::default().campaign().unwrap();
         let scenarios = |campaign: &Campaign| -> BTreeMap<_, _> {
             let conditions = campaign.conditions.iter();
-            conditions.map(|one| (one.variant.clone(), one.scenario.clone())).collect()
+            conditions.map(|one| (one.name.clone(), one.scenario.clone())).collect()
         };
         assert_eq!(scenarios(&file), scenarios(&generated));
     }
