@@ -123,8 +123,8 @@ struct InitiatorLabels {
 fn encode_migrations(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> Result<(), fmt::Error> {
     let help = "Migrations of streams to another connection, by the end that initiated them";
     let mut metric = encoder.encode_descriptor("migrations", help, None, MetricType::Counter)?;
-    let by_peer = stats.migrations.saturating_sub(stats.migrations_initiated);
-    for (initiator, count) in [("local", stats.migrations_initiated), ("peer", by_peer)] {
+    let counts = [("local", stats.migrations_initiated), ("peer", stats.migrations_by_peer)];
+    for (initiator, count) in counts {
         ConstCounter::new(count).encode(metric.encode_family(&InitiatorLabels { initiator })?)?;
     }
     Ok(())

@@ -72,6 +72,12 @@ impl UnsentLimit {
         changes.then(|| self.set(target))
     }
 
+    /// Returns whether the limit is lower than that of the role.
+    #[must_use]
+    pub const fn is_lowered(self) -> bool {
+        self.current < self.usual
+    }
+
     /// Returns to the limit of the role. Returns it, in bytes, unless it is the system's default.
     pub fn reset(&mut self) -> Option<u32> {
         let usual = self.usual;

@@ -176,6 +176,7 @@ pub struct Stats {
     pub migrations: u64,
     /// Migrations of which this end was the mover.
     pub migrations_initiated: u64,
+    pub migrations_by_peer: u64,
     pub migrations_declined: u64,
     pub second_connections: u64,
     pub responses_continued: u64,
@@ -197,9 +198,9 @@ enum CounterId {
     StreamCompleted,
     StreamReset,
     PolicyDecided,
-    Migrated,
-    /// Migrations of which this end was the mover.
+    /// Migrations of which this end was the mover, and the others.
     MigrationInitiated,
+    MigratedByPeer,
     MigrationDeclined,
     SecondConnection,
     ResponseContinued,
@@ -223,7 +224,8 @@ impl CounterId {
             ObserverEvent::StreamCompleted { .. } => Self::StreamCompleted,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
             ObserverEvent::PolicyDecided { .. } => Self::PolicyDecided,
-            ObserverEvent::Migrated { .. } => Self::Migrated,
+            ObserverEvent::Migrated { mover: Mover::Local, .. } => Self::MigrationInitiated,
+            ObserverEvent::Migrated { mover: Mover::Peer, .. } => Self::MigratedByPeer,
             ObserverEvent::MigrationDeclined { .. } => Self::MigrationDeclined,
             ObserverEvent::SecondConnection => Self::SecondConnection,
             ObserverEvent::ResponseContinued { .. } => Self::ResponseContinued,
@@ -279,9 +281,6 @@ impl EventSink {
 
     pub(crate) fn on_event(&self, event: &ObserverEvent) {
         self.count(CounterId::for_event(event));
-        if let ObserverEvent::Migrated { mover: Mover::Local, .. } = event {
-            self.count(CounterId::MigrationInitiated);
-        }
         if let Some(observer) = &self.observer {
             observer.on_event(event);
         }
@@ -316,6 +315,9 @@ impl EventSink {
             let of_threads = self.counts.iter().filter_map(|of| of.0.get(id as usize));
             of_threads.map(|count| count.load(Ordering::Relaxed)).sum()
         };
+        // Each is read once, so that none of them ever falls.
+        let initiated = count(CounterId::MigrationInitiated);
+        let by_peer = count(CounterId::MigratedByPeer);
         Stats {
             connections_opened: count(CounterId::ConnectionOpened),
             connections_closed: count(CounterId::ConnectionClosed),
@@ -327,8 +329,9 @@ impl EventSink {
             streams_completed: count(CounterId::StreamCompleted),
             streams_reset: count(CounterId::StreamReset),
             policy_decisions: count(CounterId::PolicyDecided),
-            migrations: count(CounterId::Migrated),
-            migrations_initiated: count(CounterId::MigrationInitiated),
+            migrations: initiated + by_peer,
+            migrations_initiated: initiated,
+            migrations_by_peer: by_peer,
             migrations_declined: count(CounterId::MigrationDeclined),
             second_connections: count(CounterId::SecondConnection),
             responses_continued: count(CounterId::ResponseContinued),

@@ -83,9 +83,9 @@ impl ConnPacing {
         } else {
             self.rate.lift(tcp);
         }
-        // The next sample may be far: the current limit was set for the bounds.
+        // The next sample may be far: the current limit was set for the bounds, perhaps of bulk that has ended before others'.
         if bounds.rate == u64::MAX
-            && self.bounds.is_some()
+            && (self.bounds.is_some() || self.unsent.is_lowered())
             && let Some(usual) = self.unsent.reset()
         {
             socket::set_notsent_lowat(tcp, usual);
@@ -167,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::socket::{Dscp, tcp_info};
+    use smig_proto::Instant;
 
     /// What the roles' options set.
     fn socket_state(tcp: &TcpStream) -> impl PartialEq + std::fmt::Debug {
@@ -178,6 +179,26 @@ mod tests {
             socket.tos_v4().unwrap(),
             (socket.tcp_user_timeout().unwrap(), socket.keepalive().unwrap()),
         )
+    }
+
+    #[tokio::test]
+    async fn the_socket_takes_what_its_role_allows_again_after_the_bulk_of_all_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let options = SocketOptions { notsent_lowat: Some(16 << 10), ..SocketOptions::SYSTEM };
+        let lowat = || SockRef::from(&tcp).tcp_notsent_lowat().unwrap();
+        let bounds = Bounds { rate: 1_000_000, max_outstanding: 50_000, ..Bounds::NONE };
+        let mut pacing = ConnPacing::default();
+        pacing.set_role(&tcp, ConnectionRole::Interactive, &options);
+        pacing.paced.set_has_bulk(Instant::from_nanos(0), true);
+        pacing.set_bounds(&tcp, bounds);
+        pacing.on_sample(&tcp, Some(100_000));
+        assert_eq!(lowat(), 4 << 10);
+        // This connection's bulk ends before another's.
+        pacing.paced.set_has_bulk(Instant::from_nanos(1), false);
+        pacing.set_bounds(&tcp, bounds);
+        pacing.set_bounds(&tcp, Bounds::NONE);
+        assert_eq!(lowat(), 16 << 10);
     }
 
     #[tokio::test]
