@@ -26,7 +26,7 @@ const MAX_CATCH_UP: Duration = Duration::from_millis(20);
 /// Longest interval between two checks of whether bytes in flight have arrived, while they are what bulk waits for. It
 /// doubles up to this while none arrive.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Bulk gets this part of what the bucket earns although the bound is in flight: interactive data alone may fill it.
+/// Bulk gets this part of the path's rate although the bound is in flight: interactive data alone may fill it.
 const OVER_BOUND_SHARE_DIVISOR: u64 = 4;
 /// While interactive data is being paid off, bulk gets this part of what the bucket earns.
 const DEFERRED_SHARE_DIVISOR: u64 = 4;
@@ -83,9 +83,9 @@ impl BulkBucket {
             let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
             self.debt -= paid;
             self.allowance = self.allowance.saturating_add(earned - paid).min(self.max_allowance());
-            let over_bound_allowance =
-                self.over_bound_allowance.saturating_add(earned / OVER_BOUND_SHARE_DIVISOR);
-            self.over_bound_allowance = over_bound_allowance.min(self.piece_bytes);
+            let over_bound = bytes_in(self.over_bound_rate(), elapsed);
+            self.over_bound_allowance =
+                self.over_bound_allowance.saturating_add(over_bound).min(self.piece_bytes);
         }
         self.set_bounds(bounds, packet_bytes);
     }
@@ -144,6 +144,11 @@ impl BulkBucket {
         self.has_allowance() && self.is_bound_reached()
     }
 
+    /// A part of what the path carries: where only bytes in flight are bounded, the rate is no measure of that.
+    fn over_bound_rate(&self) -> u64 {
+        self.bounds.rate.min(self.bounds.path_rate) / OVER_BOUND_SHARE_DIVISOR
+    }
+
     fn has_allowance(&self) -> bool {
         self.allowance >= self.piece_bytes
     }
@@ -182,8 +187,7 @@ impl BulkBucket {
         }
         if self.is_in_flight_limited() {
             let missing = self.piece_bytes - self.over_bound_allowance;
-            let earned =
-                time_of(missing.saturating_mul(OVER_BOUND_SHARE_DIVISOR), self.bounds.rate);
+            let earned = time_of(missing, self.over_bound_rate());
             let arrived = time_of(self.excess(), self.bounds.rate);
             let check = arrived.clamp(self.check_interval, MAX_CHECK_INTERVAL);
             return Some(self.refilled_at + check.min(earned.max(PIECE_TIME)));

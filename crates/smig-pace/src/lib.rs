@@ -14,7 +14,7 @@
 //! | `path_noise` | how much a path varies by itself, its losses, acknowledgements that come in bursts |
 //! | `round_history` | whether something happened, in each of the last round trips |
 //! | `recurring_loss` | whether packets are lost again and again, so that bulk delays the other streams of its connection |
-//! | `sharing` | whose queue it is, and the fair part of the path beside others |
+//! | `sharing` | whose queue it is, and the fair part of the path beside others; `alone_probe`: whether there are any |
 //! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
 //! | `pacer` | [`Pacer`]: measures the path and sets the bounds, which keep the queue short in the long run |
 //! | `unsent` | [`UnsentLimit`]: how much unsent data a connection's socket may hold |

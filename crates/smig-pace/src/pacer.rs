@@ -70,6 +70,8 @@ pub struct Pacer {
     /// Infinite is no limit.
     pacing_rate: f64,
     max_in_flight: f64,
+    /// Whether bulk began with a window that was open already: its first round trip may fill the queue by itself.
+    is_warm: bool,
     next_sample: Instant,
     is_idle: bool,
     round: Round,
@@ -94,7 +96,7 @@ enum PacerState {
     /// It is known, and bulk is bounded by it.
     Bounded,
     /// Others fill the queue.
-    Sharing(Sharing),
+    Sharing(Box<Sharing>),
 }
 
 /// A round trip, which ends when what was sent at its beginning has left the path.
@@ -115,26 +117,24 @@ struct Round {
 }
 
 impl Pacer {
-    /// Starts pacing, for bulk on a path with this minimum round-trip time.
-    pub fn new(now: Instant, min_rtt: Duration) -> Self {
-        Self::with_known_loss(now, min_rtt, RecurringLoss::default())
-    }
-
-    /// Starts pacing on a path of whose losses this is known already.
-    pub(crate) fn with_known_loss(now: Instant, min_rtt: Duration, loss: RecurringLoss) -> Self {
+    /// Starts pacing, for bulk on a path with this minimum round-trip time, whose connections have congestion windows of this
+    /// many bytes at most. What such a window has carried before, bulk may send in its first round trip.
+    pub fn new(now: Instant, min_rtt: Duration, congestion_window: u64) -> Self {
         let min_rtt = min_rtt.clamp(MIN_PACED_RTT, MAX_MIN_RTT);
         let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
+        let known = congestion_window as f64 / min_rtt.as_secs_f64();
         Self {
             base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
             noise: PathNoise::default(),
-            loss,
+            loss: RecurringLoss::default(),
             alone: AloneRate::new(now),
             state: PacerState::Startup,
             path_rate: initial,
             delivered_rate: 0.0,
-            pacing_rate: initial * STARTUP_GAIN,
+            pacing_rate: known.max(initial * STARTUP_GAIN),
             max_in_flight: f64::INFINITY,
+            is_warm: known > initial * STARTUP_GAIN,
             next_sample: now,
             is_idle: true,
             round: Round {
@@ -156,6 +156,12 @@ impl Pacer {
             is_late: false,
             late_rounds: RoundHistory::default(),
         }
+    }
+
+    /// Adds what is known already of the path's losses.
+    pub(crate) const fn with_known_loss(mut self, loss: RecurringLoss) -> Self {
+        self.loss = loss;
+        self
     }
 
     /// Returns what bounds all bulk of the session together.

@@ -40,6 +40,8 @@ pub struct ConnSample {
     pub min_rtt: Duration,
     /// Packets retransmitted so far.
     pub retransmitted: u64,
+    /// The congestion window in bytes.
+    pub congestion_window: u64,
     /// Bytes per packet.
     pub mss: u32,
 }

@@ -3,8 +3,11 @@
 //! Bulk yields in vain then, so it competes under its congestion control, up to a fair part of the path if its rate is
 //! known from the time before. That part is also the test of whose queue it is: if the queue drains, it was bulk's.
 
+mod alone_probe;
+
 use std::time::Duration;
 
+use alone_probe::AloneProbe;
 use smig_proto::Instant;
 
 /// The part of the path that bulk takes at most, whatever its congestion control would.
@@ -135,6 +138,7 @@ pub(crate) struct Sharing {
     tested_until: u32,
     next_test: Instant,
     test_interval: Duration,
+    probe: AloneProbe,
 }
 
 impl Sharing {
@@ -163,12 +167,14 @@ impl Sharing {
             tested_until: 0,
             next_test: now + first_test,
             test_interval: MIN_TEST_INTERVAL,
+            probe: AloneProbe::new(now),
         }
     }
 
     /// Returns bytes per second, and bytes in flight; infinite is no limit.
     pub(crate) fn bounds(&self, now: Instant, base: Duration, alone: &AloneRate) -> (f64, f64) {
-        let known = alone.fair_share(now);
+        let fair_share = alone.fair_share(now);
+        let known = fair_share.map(|fair| self.probe.rate(alone.value()).unwrap_or(fair));
         let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
         let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
@@ -181,6 +187,11 @@ impl Sharing {
         let cap = self.test.map(|test| test.rate / 2.0).or(fair);
         let cap = cap.unwrap_or(max_in_flight / base.as_secs_f64());
         (cap, max_in_flight)
+    }
+
+    /// Returns whether bulk sends at half of the rate.
+    pub(crate) const fn is_testing(&self) -> bool {
+        self.test.is_some()
     }
 
     /// Notes a queue between two rounds.
@@ -216,6 +227,9 @@ impl Sharing {
         }
         if let Some(fair) = fair {
             self.note_answer(round, fair, alone);
+            if let Some(rtt) = self.probe.on_round(round, fair, alone.value()) {
+                return Verdict::LongerPath(rtt);
+            }
         }
         if self.is_flat(round, alone.value()) && fair.is_some_and(|fair| round.rate > fair * 0.93) {
             return Verdict::LongerPath(self.flat_range.0);

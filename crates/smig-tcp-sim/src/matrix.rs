@@ -87,6 +87,16 @@ fn wifi(rtt_ms: u64, algorithm: Algorithm) -> Cell {
     cell
 }
 
+/// Delays vary, and after eight seconds the path becomes longer by 60 ms.
+fn longer_wifi(algorithm: Algorithm) -> Cell {
+    let mut cell = wifi(50, algorithm);
+    cell.name = cell.name.replace("50ms", "50ms-longer");
+    let ramp = DelayRamp { step_increment: ms(60), step_interval: ms(8_000), max_added: ms(60) };
+    cell.path.reverse.jitter = Some(JitterSpec::Ramp(ramp));
+    cell.measured = (ms(10_000), ms(40_000));
+    cell
+}
+
 /// The rate changes each five seconds.
 fn steps(name: &str, kbit: [u64; 2], algorithm: Algorithm) -> Cell {
     let mut cell = wired(name, kbit[0], 50, 160, algorithm);
@@ -182,6 +192,7 @@ fn odd_cells() -> Vec<Cell> {
             aggregated(algorithm),
             wifi(50, algorithm),
             wifi(20, algorithm),
+            longer_wifi(algorithm),
             steps("halve", [20_000, 10_000], algorithm),
             steps("tenth", [20_000, 2_000], algorithm),
             loss("loss-1%", LossSpec::Random(0.01)),
@@ -359,6 +370,25 @@ fn size_cells() -> Vec<Cell> {
     cells
 }
 
+/// A download of a megabyte on a connection whose window other responses have opened.
+fn warm_cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        for (name, kbit, rtt, queue) in [
+            ("warm-10M", 10_000, 50, 80),
+            ("warm-30M", 30_000, 40, 500),
+            ("warm-100M", 100_000, 80, 1_000),
+        ] {
+            let mut cell = wired(name, kbit, rtt, queue, algorithm);
+            cell.responses = Responses { bytes: 400_000, every: ms(1_000) };
+            (cell.bulk_start, cell.bulk_bytes) = (ms(8_700), Some(1_000_000));
+            cell.measured = (ms(8_700), ms(30_000));
+            cells.push(cell);
+        }
+    }
+    cells
+}
+
 /// All of them.
 #[must_use]
 pub fn cells() -> Vec<Cell> {
@@ -371,6 +401,7 @@ pub fn cells() -> Vec<Cell> {
         busy_cells(),
         neighbour_cells(),
         size_cells(),
+        warm_cells(),
     ]
     .concat()
 }

@@ -164,6 +164,7 @@ impl PacedConns for ConnTurn<'_> {
             rtt_deviation: info.rtt_deviation,
             min_rtt: info.min_rtt,
             retransmitted: info.retransmitted,
+            congestion_window: info.cwnd,
             mss: MSS as u32,
         }
     }

@@ -22,7 +22,7 @@ fn run(cell: &Cell, sending: Sending, seed: u64) -> Measurement {
     cell.run(sending, seed).unwrap()
 }
 
-/// Means over seeds: small responses' mean and 95th percentile over unloaded, the download's rate over plain's.
+/// Means over runs with other seeds, whose download begins at other times: small responses' mean and 95th percentile over unloaded, the download's rate over plain's.
 #[derive(Debug)]
 struct Ratios {
     mean: f64,
@@ -35,8 +35,10 @@ fn ratios(cell: &Cell, sending: Sending, seeds: u64) -> Ratios {
     alone_cell.cross.clear();
     let mut ratios = Ratios { mean: 0.0, p95: 0.0, rate: 0.0 };
     for seed in 1..=seeds {
-        let (alone, plain) = (run(&alone_cell, ALONE, seed), run(cell, PLAIN, seed));
-        let measured = run(cell, sending, seed);
+        let later = Duration::from_millis(131) * (seed as u32 - 1);
+        let (alone_cell, cell) = (alone_cell.clone().later(later), cell.clone().later(later));
+        let (alone, plain) = (run(&alone_cell, ALONE, seed), run(&cell, PLAIN, seed));
+        let measured = run(&cell, sending, seed);
         let each = 1.0 / seeds as f64;
         ratios.mean += measured.mean_ms() / alone.mean_ms() * each;
         ratios.p95 += measured.quantile_ms(0.95) / alone.quantile_ms(0.95) * each;
@@ -87,17 +89,17 @@ fn loss_limits_cubic_more_than_bbr() {
 fn wired_links_are_full_and_their_queues_short() {
     // A bound in flight without room for what a process that runs by its timer learns late gives 0.957.
     for name in ["10m-50ms-80/cubic", "10m-50ms-20/cubic"] {
-        check_both(name, 1, (1.15, 1.3, 0.99));
+        check_both(name, 4, (1.15, 1.25, 0.99));
     }
-    check_both("100m-20ms-300/cubic", 1, (1.25, 1.45, 0.99));
-    check_both("10m-50ms-80/bbr", 1, (1.25, 1.6, 0.97));
-    check_both("30m-10ms-200/cubic", 1, (1.3, 1.5, 0.97));
+    check_both("100m-20ms-300/cubic", 2, (1.2, 1.35, 0.99));
+    check_both("10m-50ms-80/bbr", 2, (1.25, 1.5, 0.97));
+    check_both("30m-10ms-200/cubic", 2, (1.3, 1.45, 0.98));
 }
 
 #[test]
 fn slow_links_pay_a_few_packets() {
     // While the queue may grow beyond what bulk keeps: 1.38 and 1.34.
-    check_both("2m-50ms-60/cubic", 4, (1.33, 1.5, 0.98));
+    check_both("2m-50ms-60/cubic", 6, (1.34, 1.5, 0.98));
 }
 
 #[test]
@@ -122,10 +124,10 @@ fn aggregated_packets_and_thinned_acknowledgements_cost_little() {
 
 #[test]
 fn jitter_is_no_queue() {
-    check_both("wifi-50ms/cubic", 2, (1.4, 1.55, 0.95));
+    check_both("wifi-50ms/cubic", 6, (1.3, 1.45, 0.945));
     check_both("wifi-20ms/cubic", 2, (1.4, 1.5, 0.87));
     // Some runs take jitter for others' queue for a second or two.
-    check_both("jitter/cubic", 4, (1.7, 4.0, 0.77));
+    check_both("jitter/cubic", 8, (1.9, 4.4, 0.77));
 }
 
 #[test]
@@ -140,6 +142,31 @@ fn a_tenth_of_the_rate_is_followed() {
 fn a_longer_path_is_no_queue() {
     for name in ["handover/cubic", "handover/bbr"] {
         check_both(name, 2, (1.3, 1.7, 0.86));
+    }
+}
+
+#[test]
+fn a_longer_path_whose_delay_varies_is_shared_with_nobody_for_long() {
+    // Without a probe that sends more, bulk keeps its fair part for ever: 0.61.
+    for name in ["wifi-50ms-longer/cubic", "wifi-50ms-longer/bbr"] {
+        check_both(name, 2, (1.7, 2.6, 0.85));
+    }
+}
+
+#[test]
+fn a_slow_link_with_a_deep_queue_is_not_filled_for_others_that_are_not_there() {
+    // A response's own queue passes for others'. Where bulk then tests at more than the path carries, and where a quarter of an unlimited rate goes beyond the
+    // bound in flight: 25 and 53.
+    check_both("1m-20ms-1000/cubic", 3, (3.0, 4.0, 0.85));
+}
+
+#[test]
+fn a_megabyte_on_a_warm_connection_takes_about_as_long_as_without_pacing() {
+    // While pacing began as on a new connection: 3.2 and 2.8 times.
+    for name in ["warm-100m/cubic", "warm-100m/bbr"] {
+        let time = |sending| run(&cell(name), sending, 1).bulk_time.unwrap();
+        let (plain, shared) = (time(PLAIN), time(SHARED));
+        assert!(shared < plain.mul_f64(1.1), "{name}: {shared:?}, plain {plain:?}");
     }
 }
 
@@ -244,7 +271,7 @@ fn in_its_first_seconds_bulk_beside_a_download_that_was_there_first_gets_its_par
         let (plain, plain_p95) = beside(&cell(name), PLAIN);
         for sending in [OWN, SHARED] {
             let (share, p95) = beside(&cell(name), sending);
-            let most = f64::max(0.70, plain + 0.08);
+            let most = f64::max(0.70, plain + 0.1);
             assert!((0.35..most).contains(&share), "{name} {sending:?}: {share}, plain {plain}");
             assert!(sending == OWN || p95 <= plain_p95, "{name}: p95 {p95}, plain {plain_p95}");
         }

@@ -64,8 +64,8 @@ impl Pacer {
         experience: Experience,
     ) {
         let is_known = self.alone.value() > 0.0;
-        self.state =
-            PacerState::Sharing(Sharing::new(now, queue, first_test, experience, is_known));
+        let sharing = Sharing::new(now, queue, first_test, experience, is_known);
+        self.state = PacerState::Sharing(Box::new(sharing));
         self.crowded_rounds = 0;
         self.owner.stop_asking();
     }

@@ -42,7 +42,7 @@ impl Pacer {
             return;
         }
         self.path_rate = self.delivered_rate;
-        if queue > threshold + base {
+        if queue > threshold + base && !self.is_warm {
             // More than bulk alone can have queued.
             self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
             return;

@@ -30,6 +30,9 @@ const PROBE_GAIN: f64 = 0.85;
 const LOSSY_GAIN: f64 = 0.97;
 /// The lowest bound, in packets: with fewer, the path cannot be measured.
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
+/// While bulk tests at half of its rate, two packets a round trip are the least with a round trip that includes the queue, up to this
+/// one: half a megabit a second.
+const MIN_TEST_RTT: Duration = Duration::from_millis(50);
 /// Time after which a process that runs on time knows what has arrived: its timer, and its checks.
 const CHECK_TIME: Duration = Duration::from_millis(5);
 
@@ -79,7 +82,11 @@ impl Pacer {
         }
         let least = MIN_IN_FLIGHT_PACKETS * f64::from(sample.mss);
         self.max_in_flight = self.max_in_flight.max(least);
-        self.pacing_rate = self.pacing_rate.max(least / 2.0 / base.as_secs_f64());
+        // A test at half of the rate is none if that is more than a slow path carries.
+        let is_testing =
+            matches!(&self.state, PacerState::Sharing(sharing) if sharing.is_testing());
+        let round_trip = if is_testing { base.max(MIN_TEST_RTT).min(base + queue) } else { base };
+        self.pacing_rate = self.pacing_rate.max(least / 2.0 / round_trip.as_secs_f64());
     }
 
     fn bound(&mut self, now: Instant, sample: &RateSample, queue: Duration) {

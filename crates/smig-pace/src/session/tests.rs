@@ -75,7 +75,9 @@ impl Path {
 
     fn send(&mut self, index: usize, bytes: u64) {
         self.conns[index].in_flight += bytes;
-        self.busy_until = self.busy_until.max(self.others_until()) + time_of(bytes, RATE);
+        // Others keep a part of the rate, whatever bulk sends.
+        let rate = if self.has_others { RATE / 100 * 69 } else { RATE };
+        self.busy_until = self.busy_until.max(self.others_until()) + time_of(bytes, rate);
         self.flight.push_back((self.busy_until + RTT, index, bytes));
     }
 
@@ -122,6 +124,7 @@ impl PacedConns for Path {
             rtt_deviation: Duration::from_millis(1),
             min_rtt: RTT,
             retransmitted: conn.retransmitted,
+            congestion_window: 0,
             mss: MSS,
         }
     }
@@ -279,7 +282,8 @@ fn connections_with_bulk_take_turns() {
     process.path.conns[1].has_bulk = true;
     let written = process.written_in(6 * SECOND);
     let (least, most) = (written.iter().min().unwrap(), written.iter().max().unwrap());
-    assert!(most - least <= 20 * u64::from(MSS), "{written:?}");
+    // Three pieces are about the time between two samples, after which a piece may be larger: always the same connection's.
+    assert!(most - least <= most / 40, "{written:?}");
 }
 
 #[test]

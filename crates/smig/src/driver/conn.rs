@@ -365,14 +365,13 @@ impl DriverConn {
     ) -> ConnectionSnapshot {
         let info = socket::tcp_info(self.transport.tcp()).unwrap_or_default();
         let path = PathSample::from(&info);
-        let bytes = |packets: u32| u64::from(packets) * u64::from(path.mss);
         ConnectionSnapshot {
             id: self.id,
             role,
             addrs: self.info.addrs(),
             rtt: path.rtt,
             min_rtt: path.min_rtt,
-            congestion_window: bytes(info.snd_cwnd),
+            congestion_window: path.congestion_window,
             in_flight: path.in_flight,
             unsent: self.output.len() as u64 + u64::from(path.unsent),
             delivery_rate: path.delivery_rate,

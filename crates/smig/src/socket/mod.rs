@@ -94,6 +94,8 @@ pub(crate) struct PathSample {
     pub(crate) retransmitted: u32,
     /// Packets received so far before an earlier one: that one was lost, or overtaken.
     pub(crate) out_of_order: u32,
+    /// The congestion window in bytes.
+    pub(crate) congestion_window: u64,
     /// Bytes in a full packet.
     pub(crate) mss: u32,
 }
@@ -121,6 +123,7 @@ impl From<&TcpInfo> for PathSample {
             },
             acknowledged: info.bytes_acked + bytes(info.sacked),
             retransmitted: info.total_retrans,
+            congestion_window: bytes(info.snd_cwnd),
             out_of_order: info.rcv_ooopack,
             mss: info.snd_mss,
         }

@@ -86,6 +86,7 @@ impl PathSample {
             rtt_deviation: self.rtt_deviation,
             min_rtt: self.min_rtt,
             retransmitted: u64::from(self.retransmitted),
+            congestion_window: self.congestion_window,
             mss: self.mss,
         }
     }
