@@ -45,8 +45,9 @@ pub struct BulkBucket {
     fraction: u128,
     /// Bytes framed for all connections and not acknowledged: what the owner has measured, and framed since.
     outstanding: u64,
-    /// What may be sent although the bound is in flight.
+    /// What may be sent although the bound is in flight, and what was earned of it and is less than a byte.
     over_bound_allowance: u64,
+    over_bound_fraction: u128,
     check_interval: Duration,
     /// Bulk waits for the bucket, and nothing else.
     is_waiting: bool,
@@ -65,6 +66,7 @@ impl BulkBucket {
             fraction: 0,
             outstanding: 0,
             over_bound_allowance: 0,
+            over_bound_fraction: 0,
             check_interval: PIECE_TIME,
             is_waiting: false,
         };
@@ -79,11 +81,11 @@ impl BulkBucket {
         let elapsed = now.saturating_duration_since(self.refilled_at);
         self.refilled_at = self.refilled_at.max(now);
         if self.bounds.rate != u64::MAX {
-            let earned = earned(self.bounds.rate, elapsed, &mut self.fraction);
-            let paid = self.debt.min(earned - earned / DEFERRED_SHARE_DIVISOR);
+            let all = earned(self.bounds.rate, elapsed, &mut self.fraction);
+            let paid = self.debt.min(all - all / DEFERRED_SHARE_DIVISOR);
             self.debt -= paid;
-            self.allowance = self.allowance.saturating_add(earned - paid).min(self.max_allowance());
-            let over_bound = bytes_in(self.over_bound_rate(), elapsed);
+            self.allowance = self.allowance.saturating_add(all - paid).min(self.max_allowance());
+            let over_bound = earned(self.over_bound_rate(), elapsed, &mut self.over_bound_fraction);
             self.over_bound_allowance =
                 self.over_bound_allowance.saturating_add(over_bound).min(self.piece_bytes);
         }
@@ -483,5 +485,29 @@ mod tests {
         }
         assert!(worst_queue <= 2 * PIECE, "{worst_queue} bytes before a response");
         assert!(link.delivered > RATE * 20 / 100 * 98, "{} bytes", link.delivered);
+    }
+
+    #[test]
+    fn what_goes_beyond_the_bound_is_a_quarter_of_the_path_however_often_it_is_earned() {
+        // Only bytes in flight are bounded, and they are reached.
+        let bounds = Bounds {
+            rate: RATE * 10,
+            max_outstanding: 20_000,
+            write_ahead: 0,
+            path_rate: RATE / 10,
+        };
+        for step_us in [20, 1_000] {
+            let mut bucket = BulkBucket::new(at_us(0), bounds, Duration::ZERO);
+            let mut sent = 0;
+            for now in (0..4_000_000).step_by(step_us) {
+                bucket.refill(at_us(now), bounds, PACKET);
+                bucket.set_outstanding(30_000);
+                while let Some(piece) = bucket.piece() {
+                    bucket.consume(piece);
+                    sent += piece;
+                }
+            }
+            assert!((110_000..140_000).contains(&sent), "each {step_us} us: {sent}");
+        }
     }
 }

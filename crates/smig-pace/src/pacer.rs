@@ -25,7 +25,7 @@ use super::path_noise::PathNoise;
 use super::recurring_loss::RecurringLoss;
 use super::round_history::RoundHistory;
 use super::sample::RateSample;
-use super::sharing::{AloneRate, Sharing};
+use super::sharing::{AloneProbe, AloneRate, Sharing};
 use doubt::QueueOwner;
 
 /// Bytes that a new connection sends in its first round trip.
@@ -36,6 +36,8 @@ pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
 /// A longer round trip is an error of measurement.
 const MAX_MIN_RTT: Duration = Duration::from_secs(10);
 const MAX_PACED_BYTES_PER_S: f64 = 125e6;
+/// So many consecutive rounds above that are no burst of acknowledgements.
+const FAST_ROUNDS: u32 = 2;
 /// Samples per round trip, and the shortest interval between two.
 const SAMPLES_PER_RTT: u32 = 8;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
@@ -63,6 +65,7 @@ pub struct Pacer {
     noise: PathNoise,
     loss: RecurringLoss,
     alone: AloneRate,
+    alone_probe: AloneProbe,
     state: PacerState,
     /// Estimate of the path's rate, and the latest measurement, bytes per second.
     path_rate: f64,
@@ -70,8 +73,7 @@ pub struct Pacer {
     /// Infinite is no limit.
     pacing_rate: f64,
     max_in_flight: f64,
-    /// Whether bulk began with a window that was open already: its first round trip may fill the queue by itself.
-    is_warm: bool,
+    startup: Startup,
     next_sample: Instant,
     is_idle: bool,
     round: Round,
@@ -99,6 +101,18 @@ enum PacerState {
     Sharing(Box<Sharing>),
 }
 
+/// What bulk may send before the path's rate is known.
+#[derive(Debug)]
+struct Startup {
+    began_at: Instant,
+    /// What a connection had carried before, bytes per second, if it is more than startup begins with.
+    confirmed_rate: Option<f64>,
+    /// What this bulk has earned by deliveries, bytes per second.
+    rate: f64,
+    /// Consecutive rounds that were too fast to be paced.
+    fast_rounds: u32,
+}
+
 /// A round trip, which ends when what was sent at its beginning has left the path.
 #[derive(Debug)]
 struct Round {
@@ -117,24 +131,24 @@ struct Round {
 }
 
 impl Pacer {
-    /// Starts pacing, for bulk on a path with this minimum round-trip time, whose connections have congestion windows of this
-    /// many bytes at most. What such a window has carried before, bulk may send in its first round trip.
-    pub fn new(now: Instant, min_rtt: Duration, congestion_window: u64) -> Self {
+    /// Starts pacing, for bulk on a path with this minimum round-trip time, on which a connection has a confirmed rate of so
+    /// many bytes per second ([`ConnSample::confirmed_rate`](crate::ConnSample::confirmed_rate)): bulk may begin with that.
+    pub fn new(now: Instant, min_rtt: Duration, confirmed_rate: f64) -> Self {
         let min_rtt = min_rtt.clamp(MIN_PACED_RTT, MAX_MIN_RTT);
         let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
-        let known = congestion_window as f64 / min_rtt.as_secs_f64();
         Self {
             base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
             noise: PathNoise::default(),
             loss: RecurringLoss::default(),
             alone: AloneRate::new(now),
+            alone_probe: AloneProbe::new(now),
             state: PacerState::Startup,
             path_rate: initial,
             delivered_rate: 0.0,
-            pacing_rate: known.max(initial * STARTUP_GAIN),
+            pacing_rate: confirmed_rate.max(initial * STARTUP_GAIN),
             max_in_flight: f64::INFINITY,
-            is_warm: known > initial * STARTUP_GAIN,
+            startup: Startup::new(now, initial, confirmed_rate),
             next_sample: now,
             is_idle: true,
             round: Round {
@@ -188,7 +202,7 @@ impl Pacer {
 
     /// Returns whether the path is too fast to be paced: bulk has no bounds on it.
     pub const fn is_path_too_fast(&self) -> bool {
-        matches!(self.state, PacerState::Startup) && self.pacing_rate == f64::INFINITY
+        matches!(self.state, PacerState::Startup) && self.startup.is_too_fast()
     }
 
     /// Returns how bulk affects the other data of its connection while it is paced, by the last round trips.
@@ -265,7 +279,9 @@ impl Pacer {
                 self.update_doubt(now, &sample, queue, is_round_end);
             }
             PacerState::Sharing(sharing) => {
-                sharing.on_queue(queue);
+                if !self.alone_probe.is_running() {
+                    sharing.on_queue(queue);
+                }
                 self.update_sharing(now, &sample, rtt, is_round_end);
             }
         }
@@ -297,7 +313,9 @@ impl Pacer {
             PacerState::Startup => MIN_SAMPLE_INTERVAL,
             PacerState::Bounded | PacerState::Sharing(_) => self.base.value() / 2,
         };
-        let rtt = self.delivery.min_round_trip(window).unwrap_or(sample.rtt);
+        let rtt = self.delivery.min_round_trip(window);
+        let rtt = rtt.or_else(|| self.delivery.min_round_trip(self.base.value()));
+        let rtt = rtt.unwrap_or(sample.rtt);
         rtt.max(sample.min_rtt).max(MIN_PACED_RTT)
     }
 

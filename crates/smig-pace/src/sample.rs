@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// A window that is this much more than what was delivered is not confirmed by that.
+const CONFIRMED_GAIN: f64 = 2.5;
+
 /// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
@@ -42,8 +45,23 @@ pub struct ConnSample {
     pub retransmitted: u64,
     /// The congestion window in bytes.
     pub congestion_window: u64,
+    /// The latest delivery rate in bytes per second; zero if it is not known.
+    pub delivery_rate: u64,
     /// Bytes per packet.
     pub mss: u32,
+}
+
+impl ConnSample {
+    /// Returns the rate at which congestion control may send in the next round trip, in bytes per second, as far as deliveries have
+    /// confirmed it: a window may hold a queue, or be older than the path.
+    pub fn confirmed_rate(&self) -> f64 {
+        let round_trip = self.rtt.max(self.min_rtt).as_secs_f64();
+        if round_trip <= 0.0 {
+            return 0.0;
+        }
+        let window_rate = self.congestion_window as f64 / round_trip;
+        window_rate.min(self.delivery_rate as f64 * CONFIRMED_GAIN)
+    }
 }
 
 /// What a session with this connection alone learns.

@@ -107,7 +107,7 @@ impl SessionPacer {
                 loss.is_recurring() && now.saturating_duration_since(at) < MAX_LOSS_AGE
             });
             let loss = known_loss.map(|(_, loss)| loss).unwrap_or_default();
-            let pacer = Pacer::new(now, min_rtt, largest_window(conns)).with_known_loss(loss);
+            let pacer = Pacer::new(now, min_rtt, confirmed_rate(conns)).with_known_loss(loss);
             self.bucket = BulkBucket::new(now, pacer.bounds(), self.max_deferral);
             self.pacer = Some(Box::new(pacer));
         }
@@ -243,9 +243,9 @@ fn measure_all(now: Instant, conns: &mut impl PacedConns) -> Option<Duration> {
     lowest
 }
 
-/// Returns the largest congestion window of all connections at the last measurement, in bytes.
-fn largest_window(conns: &mut impl PacedConns) -> u64 {
-    (0..conns.count()).map(|index| conns.conn(index).sample().congestion_window).max().unwrap_or(0)
+/// Returns the highest confirmed rate of a connection at the last measurement, in bytes per second.
+fn confirmed_rate(conns: &mut impl PacedConns) -> f64 {
+    (0..conns.count()).map(|index| conns.conn(index).sample().confirmed_rate()).fold(0.0, f64::max)
 }
 
 /// Returns the bytes of all connections that were framed and not acknowledged at the last measurement. A connection

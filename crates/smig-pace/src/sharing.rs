@@ -7,7 +7,7 @@ mod alone_probe;
 
 use std::time::Duration;
 
-use alone_probe::AloneProbe;
+pub(crate) use alone_probe::AloneProbe;
 use smig_proto::Instant;
 
 /// The part of the path that bulk takes at most, whatever its congestion control would.
@@ -34,8 +34,12 @@ const MIN_ESTIMATES: u32 = 3;
 const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A smaller difference of the round trip may be the process's timer.
+/// A smaller difference of the round trip may be the process's timer, or that of a few packets on a slow path.
 const MIN_SHORTER_S: f64 = 0.004;
+const MIN_SHORTER_PACKETS: f64 = 3.0;
+const USUAL_PACKET_BYTES: f64 = 1448.0;
+/// A part of the path that is less than this part of what is fair raises a doubt about its rate.
+const MIN_FAIR_PART: f64 = 0.9;
 /// While the path's rate is unknown, the round trip may become that much longer.
 const MAX_QUEUE_GROWTH: u32 = 2;
 
@@ -126,11 +130,13 @@ pub(crate) struct Sharing {
     estimates: u32,
     /// What less in flight has shortened the round trip by.
     experience: Experience,
-    /// Whether the path's rate was known from before.
+    /// Whether the path's rate is known from before, when bulk was alone.
     is_known: bool,
-    /// The queue at the beginning, and the rate of the last round.
+    /// The queue at the beginning; the rate of the last round.
     first_queue: Duration,
     rate: f64,
+    /// The shortest round trip of the last round.
+    rtt: Duration,
     /// The bound in flight during the last round.
     last_bound: f64,
     test: Option<Test>,
@@ -138,7 +144,6 @@ pub(crate) struct Sharing {
     tested_until: u32,
     next_test: Instant,
     test_interval: Duration,
-    probe: AloneProbe,
 }
 
 impl Sharing {
@@ -162,25 +167,32 @@ impl Sharing {
             is_known,
             first_queue: queue,
             rate: 0.0,
+            rtt: Duration::ZERO,
             last_bound: f64::INFINITY,
             test: None,
             tested_until: 0,
             next_test: now + first_test,
             test_interval: MIN_TEST_INTERVAL,
-            probe: AloneProbe::new(now),
         }
     }
 
     /// Returns bytes per second, and bytes in flight; infinite is no limit.
-    pub(crate) fn bounds(&self, now: Instant, base: Duration, alone: &AloneRate) -> (f64, f64) {
+    pub(crate) fn bounds(
+        &self,
+        now: Instant,
+        base: Duration,
+        alone: &AloneRate,
+        probe: &AloneProbe,
+    ) -> (f64, f64) {
         let fair_share = alone.fair_share(now);
-        let known = fair_share.map(|fair| self.probe.rate(alone.value()).unwrap_or(fair));
+        let known = fair_share.map(|fair| probe.rate(alone.value()).unwrap_or(fair));
         let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
         let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
         if (!self.is_known || fair.is_none()) && self.rate > 0.0 {
             // Others filled the queue to about what it was. What is more, bulk adds.
-            let most = (base + self.first_queue) * MAX_QUEUE_GROWTH;
+            // What others have added since is no reason to have less.
+            let most = ((base + self.first_queue) * MAX_QUEUE_GROWTH).max(self.rtt);
             max_in_flight = max_in_flight.min(self.rate * most.as_secs_f64());
         }
         // The bound in flight is kept only beside a rate.
@@ -200,10 +212,15 @@ impl Sharing {
     }
 
     /// Ends a round.
-    pub(crate) fn on_round(&mut self, round: &SharedRound, alone: &mut AloneRate) -> Verdict {
+    pub(crate) fn on_round(
+        &mut self,
+        round: &SharedRound,
+        alone: &mut AloneRate,
+        probe: &mut AloneProbe,
+    ) -> Verdict {
         self.rounds += 1;
         self.highest_rate = self.highest_rate.max(round.rate);
-        self.rate = round.rate;
+        (self.rate, self.rtt) = (round.rate, round.rtt);
         let queue = round.rtt.saturating_sub(round.base);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
         // are a long queue.
@@ -227,15 +244,21 @@ impl Sharing {
         }
         if let Some(fair) = fair {
             self.note_answer(round, fair, alone);
-            if let Some(rtt) = self.probe.on_round(round, fair, alone.value()) {
-                return Verdict::LongerPath(rtt);
+        }
+        match fair.filter(|_| self.is_known) {
+            Some(fair) => {
+                if let Some(rtt) = probe.on_round(round, fair, alone.value()) {
+                    return Verdict::LongerPath(rtt);
+                }
             }
+            // What tests have shown of the path's rate is too uncertain.
+            None => probe.cancel(),
         }
         if self.is_flat(round, alone.value()) && fair.is_some_and(|fair| round.rate > fair * 0.93) {
             return Verdict::LongerPath(self.flat_range.0);
         }
         self.advance_test(round, queue, alone);
-        self.last_bound = self.bounds(round.now, round.base, alone).1;
+        self.last_bound = self.bounds(round.now, round.base, alone, probe).1;
         Verdict::Share
     }
 
@@ -247,6 +270,7 @@ impl Sharing {
         if self.unanswered_rounds >= UNANSWERED_ROUNDS {
             alone.reset(round.now, round.rate);
             self.forget(round.rate);
+            self.is_known = false;
         }
     }
 
@@ -272,9 +296,18 @@ impl Sharing {
         self.flat_rounds >= FLAT_ROUNDS
     }
 
+    /// Returns whether the path's rate is unknown, or probably less than what is known: bulk does not get its part of that, and the
+    /// queue has become much longer than others filled it.
+    fn is_rate_doubtful(&self, round: &SharedRound, alone: &AloneRate) -> bool {
+        let Some(fair) = alone.fair_share(round.now) else { return true };
+        let is_long = self.max_queue > self.first_queue * MAX_QUEUE_GROWTH + round.base;
+        is_long && round.rate < fair * MIN_FAIR_PART
+    }
+
     fn advance_test(&mut self, round: &SharedRound, queue: Duration, alone: &mut AloneRate) {
+        let is_due = round.now >= self.next_test && self.is_rate_doubtful(round, alone);
         match &mut self.test {
-            None if alone.fair_share(round.now).is_none() && round.now >= self.next_test => {
+            None if is_due => {
                 let (rate, in_flight) = (round.rate, round.in_flight);
                 self.test = Some(Test { rate, queue, in_flight, rounds: 0 });
             }
@@ -315,7 +348,8 @@ impl Sharing {
 
     /// Returns the rate of the whole path as far as is known.
     fn path_rate(&self) -> Option<f64> {
-        Some(self.experience.path_rate()?.max(self.highest_rate))
+        let packets = MIN_SHORTER_PACKETS * USUAL_PACKET_BYTES / self.highest_rate.max(1.0);
+        Some(self.experience.path_rate(packets)?.max(self.highest_rate))
     }
 }
 
@@ -334,9 +368,9 @@ impl Experience {
         self.shorter += shorter;
     }
 
-    /// Returns bytes per second.
-    pub(crate) fn path_rate(&self) -> Option<f64> {
-        (self.shorter > MIN_SHORTER_S).then(|| self.less / self.shorter)
+    /// Returns bytes per second, if the round trip became shorter by more than so many seconds.
+    pub(crate) fn path_rate(&self, min_shorter: f64) -> Option<f64> {
+        (self.shorter > MIN_SHORTER_S.max(min_shorter)).then(|| self.less / self.shorter)
     }
 }
 
@@ -353,11 +387,12 @@ mod tests {
         alone.reset(at(0), 1_250_000.0);
         let mut sharing =
             Sharing::new(at(0), BASE, Duration::from_secs(2), Experience::default(), true);
+        let mut probe = AloneProbe::new(at(0));
         let mut end_round = |number, queue, rate, in_flight| {
             let threshold = Duration::from_millis(10);
             let (now, rtt) = (at(number), BASE + queue);
             let round = SharedRound { now, base: BASE, rtt, threshold, rate, in_flight, mss: 1448 };
-            sharing.on_round(&round, &mut alone)
+            sharing.on_round(&round, &mut alone, &mut probe)
         };
         assert_eq!(end_round(1, BASE, 600_000.0, 20_000.0), Verdict::Share);
         // As much in flight as allowed gives no larger share any more.
@@ -367,5 +402,72 @@ mod tests {
             (4..7).map(|number| end_round(number, Duration::ZERO, 125_000.0, 6_000.0)).collect();
         assert_eq!(verdicts[2], Verdict::Alone { were_others: false });
         assert!(alone.value() < 130_000.0, "{}", alone.value());
+    }
+
+    /// Ends rounds of 100 ms with this round trip, rate and bytes in flight; returns the last bound in flight.
+    fn bound_after(
+        sharing: &mut Sharing,
+        alone: &mut AloneRate,
+        probe: &mut AloneProbe,
+        numbers: std::ops::Range<u64>,
+        round_of: impl Fn(f64) -> (u64, f64, f64),
+    ) -> f64 {
+        let mut bound = f64::INFINITY;
+        for number in numbers {
+            let (millis, rate, in_flight) = round_of(bound);
+            let round = SharedRound {
+                now: Instant::from_nanos(number * 100_000_000),
+                base: BASE,
+                // A path that does not change would have no queue.
+                rtt: Duration::from_millis(millis + number % 3 * 10),
+                threshold: Duration::from_millis(10),
+                rate,
+                in_flight,
+                mss: 1448,
+            };
+            assert_eq!(sharing.on_round(&round, alone, probe), Verdict::Share);
+            bound = sharing.bounds(round.now, BASE, alone, probe).1;
+        }
+        bound
+    }
+
+    #[test]
+    fn a_queue_that_others_make_longer_does_not_shrink_bulk_to_nothing() {
+        let now = Instant::from_nanos(0);
+        let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
+        let never = Duration::from_secs(1000);
+        let queue = Duration::from_millis(60);
+        let mut sharing = Sharing::new(now, queue, never, Experience::default(), false);
+        // 650 ms instead of 110: three times what bulk may at most make of it.
+        let bound = bound_after(&mut sharing, &mut alone, &mut probe, 1..20, |bound| {
+            let in_flight = bound.min(60_000.0);
+            (650, in_flight / 0.65, in_flight)
+        });
+        assert!(bound > 55_000.0, "{bound}");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_known_for_certain_is_not_probed_for() {
+        let now = Instant::from_nanos(0);
+        let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
+        alone.reset(now, 1_250_000.0);
+        let mut sharing =
+            Sharing::new(now, BASE, Duration::from_secs(1000), Experience::default(), true);
+        // Its fair part is 687,500: for certain, it is probed for.
+        let fair = |_| (100, 680_000.0, 68_000.0);
+        let mut probes = 0;
+        for number in 1..100 {
+            bound_after(&mut sharing, &mut alone, &mut probe, number..number + 1, fair);
+            probes += u32::from(probe.is_running());
+        }
+        assert!(probes > 0);
+        // A share of a fifth resets what is known, and ends a probe.
+        let share = |_| (100, 250_000.0, 1e9);
+        bound_after(&mut sharing, &mut alone, &mut probe, 100..110, share);
+        assert!(alone.value() < 300_000.0);
+        for number in 110..400 {
+            bound_after(&mut sharing, &mut alone, &mut probe, number..number + 1, share);
+            assert!(!probe.is_running());
+        }
     }
 }

@@ -165,6 +165,7 @@ impl PacedConns for ConnTurn<'_> {
             min_rtt: info.min_rtt,
             retransmitted: info.retransmitted,
             congestion_window: info.cwnd,
+            delivery_rate: info.delivery_rate,
             mss: MSS as u32,
         }
     }

@@ -43,7 +43,7 @@ impl Pacer {
             mss: sample.mss,
         };
         let PacerState::Sharing(sharing) = &mut self.state else { return };
-        match sharing.on_round(&round, &mut self.alone) {
+        match sharing.on_round(&round, &mut self.alone, &mut self.alone_probe) {
             Verdict::Share => {}
             Verdict::Alone { were_others } => {
                 self.others_left_at = were_others.then_some(now);
@@ -67,6 +67,7 @@ impl Pacer {
         let sharing = Sharing::new(now, queue, first_test, experience, is_known);
         self.state = PacerState::Sharing(Box::new(sharing));
         self.crowded_rounds = 0;
+        self.alone_probe.begin_sharing(now);
         self.owner.stop_asking();
     }
 

@@ -221,7 +221,7 @@ mod tests {
         for &(millis, packets) in trips {
             doubt.on_trip(Duration::from_millis(millis), (packets * 1250) as f64);
         }
-        (doubt.answer(BASE, Duration::ZERO), doubt.experience().path_rate())
+        (doubt.answer(BASE, Duration::ZERO), doubt.experience().path_rate(0.0))
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use super::crowding::FIRST_TEST;
-use super::{Pacer, PacerState};
+use super::{FAST_ROUNDS, MAX_PACED_BYTES_PER_S, Pacer, PacerState, STARTUP_GAIN, Startup};
 use crate::sample::RateSample;
 use crate::sharing::{AloneRate, Experience};
 
@@ -17,6 +17,43 @@ const MIN_ROUND_RATIO: f64 = 0.25;
 const MIN_CROWDED_SHARE: f64 = 0.06;
 /// The least in flight, as a share of the bandwidth-delay product, with which what is measured is the path's rate.
 const MIN_FILL: f64 = 0.6;
+
+/// Base round trips in which bulk may send what was confirmed before: then its own deliveries are known. A queue that this
+/// has filled may last for so many.
+const CONFIRMED_RTTS: u32 = 2;
+const CONFIRMED_QUEUE_RTTS: u32 = 4;
+
+impl Startup {
+    pub(super) fn new(now: Instant, initial: f64, confirmed_rate: f64) -> Self {
+        let rate = initial * STARTUP_GAIN;
+        let confirmed_rate = (confirmed_rate > rate).then_some(confirmed_rate);
+        Self { began_at: now, confirmed_rate, rate, fast_rounds: 0 }
+    }
+
+    /// Returns the rate of bulk, after a measurement of the path.
+    pub(super) fn pacing_rate(&mut self, now: Instant, base: Duration, delivered_rate: f64) -> f64 {
+        if self.is_too_fast() {
+            return f64::INFINITY;
+        }
+        self.rate = self.rate.max(delivered_rate * STARTUP_GAIN);
+        let is_new = now < self.began_at + base * CONFIRMED_RTTS;
+        self.confirmed_rate.filter(|_| is_new).map_or(self.rate, |rate| rate.max(self.rate))
+    }
+
+    pub(super) const fn is_too_fast(&self) -> bool {
+        self.fast_rounds >= FAST_ROUNDS
+    }
+
+    fn end_round(&mut self, delivered_rate: f64) {
+        let is_fast = delivered_rate > MAX_PACED_BYTES_PER_S;
+        self.fast_rounds = if is_fast { self.fast_rounds + 1 } else { 0 };
+    }
+
+    /// Returns whether a queue may be bulk's own although it is longer than startup alone can make it.
+    fn may_fill_queue(&self, now: Instant, base: Duration) -> bool {
+        self.confirmed_rate.is_some() && now < self.began_at + base * CONFIRMED_QUEUE_RTTS
+    }
+}
 
 impl Pacer {
     pub(super) fn update_startup(
@@ -33,6 +70,16 @@ impl Pacer {
         let base = self.base.value();
         let Some(rate) = self.delivery.rate(base) else { return };
         self.delivered_rate = rate as f64;
+        if is_round_end {
+            self.startup.end_round(self.delivered_rate);
+        }
+        if self.delivered_rate > MAX_PACED_BYTES_PER_S {
+            return;
+        }
+        if rate == 0 {
+            // Nothing of this bulk has arrived: the smoothed round trip is that of earlier data, perhaps in a queue.
+            return;
+        }
         let threshold = self.threshold(sample);
         // Windows that double arrive in bursts, which queue for a moment before the path is full.
         let shortest = self.round.min_rtt.map_or(queue, |rtt| rtt.saturating_sub(base));
@@ -42,7 +89,7 @@ impl Pacer {
             return;
         }
         self.path_rate = self.delivered_rate;
-        if queue > threshold + base && !self.is_warm {
+        if queue > threshold + base && !self.startup.may_fill_queue(now, base) {
             // More than bulk alone can have queued.
             self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
             return;

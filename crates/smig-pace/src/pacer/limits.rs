@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::{MAX_PACED_BYTES_PER_S, Pacer, PacerState, STARTUP_GAIN, seconds};
+use super::{Pacer, PacerState, seconds};
 use crate::sample::RateSample;
 
 /// The queue that bulk keeps: packets, time, and a part of the round-trip time.
@@ -67,17 +67,15 @@ impl Pacer {
     pub(super) fn set_bounds(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         let base = self.base.value();
         match &self.state {
-            PacerState::Startup if self.delivered_rate > MAX_PACED_BYTES_PER_S => {
-                self.pacing_rate = f64::INFINITY;
-            }
             PacerState::Startup => {
-                self.pacing_rate = self.pacing_rate.max(self.delivered_rate * STARTUP_GAIN)
+                self.pacing_rate = self.startup.pacing_rate(now, base, self.delivered_rate);
             }
             PacerState::Bounded => self.bound(now, sample, queue),
             PacerState::Sharing(sharing) => {
                 // A late process has that much less of what it knows to be in flight.
                 let time = base + self.counted_lateness();
-                (self.pacing_rate, self.max_in_flight) = sharing.bounds(now, time, &self.alone);
+                (self.pacing_rate, self.max_in_flight) =
+                    sharing.bounds(now, time, &self.alone, &self.alone_probe);
             }
         }
         let least = MIN_IN_FLIGHT_PACKETS * f64::from(sample.mss);

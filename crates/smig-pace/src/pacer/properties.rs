@@ -64,7 +64,7 @@ proptest! {
     #[test]
     fn bounds_stay_usable_and_bulk_recovers(odd in prop::collection::vec(odd_sample(), 0..60)) {
         let mut now = Instant::from_nanos(1_000_000_000);
-        let mut pacer = Pacer::new(now, RTT, 0);
+        let mut pacer = Pacer::new(now, RTT, 0.0);
         let (mut acknowledged, mut in_flight, mut retransmitted) = (0_u64, 0_u64, 0);
         for (later, more_acknowledged, more_in_flight, rtt, min_rtt, lost) in odd {
             now = now + Duration::from_millis(later);

@@ -11,7 +11,7 @@ const RTT: Duration = Duration::from_millis(50);
 #[test]
 fn a_round_trip_time_that_cannot_be_does_not_postpone_the_next_sample() {
     // The kernel's value before its first sample: 2^32 - 1 microseconds.
-    let mut pacer = Pacer::new(Instant::from_nanos(0), Duration::from_micros(u32::MAX.into()), 0);
+    let mut pacer = Pacer::new(Instant::from_nanos(0), Duration::from_micros(u32::MAX.into()), 0.0);
     assert!(pacer.bounds().rate >= 1448, "{pacer:?}");
     pacer.on_idle(Instant::from_nanos(0));
     assert!(pacer.is_due(Instant::from_nanos(2_000_000_000)));
@@ -36,7 +36,7 @@ fn writes_ahead_after_sample(pacer: &mut Pacer, now: Instant) -> bool {
 
 #[test]
 fn a_process_whose_samples_are_late_writes_ahead() {
-    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0);
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
     let mut now = Instant::from_nanos(0);
     let mut sample_after = |pacer: &mut Pacer, millis| {
         now = now + Duration::from_millis(millis);
@@ -52,7 +52,7 @@ fn a_process_whose_samples_are_late_writes_ahead() {
 
 #[test]
 fn a_process_that_is_hardly_late_writes_ahead_or_does_not() {
-    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0);
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
     let mut now = Instant::from_nanos(0);
     let mut ahead_after = |pacer: &mut Pacer, late_micros| {
         now = pacer.deadline().unwrap_or(now) + Duration::from_micros(late_micros);
@@ -66,7 +66,7 @@ fn a_process_that_is_hardly_late_writes_ahead_or_does_not() {
 
 #[test]
 fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
-    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0);
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
     let sample_at = |pacer: &mut Pacer, millis: u64, rtt: Duration| {
         let (sent, in_flight) = (millis * 1_250_000, 1_250_000 * rtt.as_millis() as u64);
         let sample = RateSample {
@@ -91,9 +91,57 @@ fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
 }
 
 #[test]
+fn a_burst_of_acknowledgements_does_not_switch_pacing_off() {
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
+    for count in 1..40 {
+        // 10 MB arrive at once after 100 ms of 1 MB a second.
+        let burst = if count >= 14 { 10_000_000 } else { 0 };
+        let acknowledged = count * 7_000 + burst;
+        let sample = RateSample {
+            acknowledged,
+            sent: acknowledged + 50_000,
+            rtt: RTT,
+            in_flight: 50_000,
+            rtt_deviation: Duration::ZERO,
+            min_rtt: RTT,
+            retransmitted: 0,
+            mss: 1448,
+        };
+        pacer.on_sample(Instant::from_nanos(count * 7_000_000), sample);
+    }
+    assert!(!pacer.is_path_too_fast());
+    assert!(pacer.bounds().rate < u64::MAX);
+}
+
+#[test]
+fn a_confirmed_rate_counts_for_two_round_trips() {
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 10e6);
+    assert_eq!(pacer.bounds().rate, 10_000_000);
+    let rates: Vec<_> = (1..=20)
+        .map(|count: u64| {
+            let acknowledged = count * 7_000;
+            let sample = RateSample {
+                acknowledged,
+                sent: acknowledged + 50_000,
+                rtt: RTT,
+                in_flight: 50_000,
+                rtt_deviation: Duration::ZERO,
+                min_rtt: RTT,
+                retransmitted: 0,
+                mss: 1448,
+            };
+            pacer.on_sample(Instant::from_nanos(count * 7_000_000), sample);
+            pacer.bounds().rate
+        })
+        .collect();
+    assert_eq!(rates[0], 10_000_000);
+    assert!(rates[19] < 5_000_000, "{rates:?}");
+}
+
+#[test]
 fn bulk_without_a_limit_beside_others_is_paced_all_the_same() {
     // It once passed for bulk that is not paced, and migrated for its size.
-    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0);
+    let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
     let nothing = crate::sharing::Experience::default();
     pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);
     writes_ahead_after_sample(&mut pacer, Instant::from_nanos(1_000_000));
@@ -104,7 +152,7 @@ fn bulk_without_a_limit_beside_others_is_paced_all_the_same() {
 #[test]
 fn a_late_process_keeps_its_part_beside_others() {
     let bound_after = |late: u64| {
-        let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0);
+        let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
         pacer.alone.reset(Instant::from_nanos(0), 1_250_000.0);
         let nothing = crate::sharing::Experience::default();
         pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);

@@ -125,6 +125,7 @@ impl PacedConns for Path {
             min_rtt: RTT,
             retransmitted: conn.retransmitted,
             congestion_window: 0,
+            delivery_rate: 0,
             mss: MSS,
         }
     }

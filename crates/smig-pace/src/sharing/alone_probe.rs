@@ -15,6 +15,8 @@ const ROUNDS: u32 = 3;
 /// Beside those it gets 0.6 to 0.75.
 const SENT_SHARE: f64 = 0.85;
 const MIN_DELIVERED_SHARE: f64 = 0.78;
+/// The least in flight at the end, as a part of what that rate needs.
+const MIN_FILL: f64 = 0.8;
 /// By how much the round trip may become longer, in quarters.
 const MAX_LONGER_QUARTERS: u32 = 1;
 /// Only bulk that gets this part of its fair share, on average of so many rounds, may have the path for itself.
@@ -22,13 +24,15 @@ const MIN_FAIR_PART: f64 = 0.9;
 const MEAN_ROUNDS: f64 = 8.0;
 /// BBR that measures its round trip sends nothing for as long: one answer is none.
 const MIN_ANSWERS: u32 = 2;
-/// Until the next probe: after an answer, round trips; otherwise time, which doubles.
+/// Until the next probe: after an answer, round trips, and time in which others regain what they have lost; otherwise time, which
+/// doubles.
 const RETRY_RTTS: u32 = 4;
+const RETRY_TIME: Duration = Duration::from_secs(1);
 const FIRST_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_INTERVAL: Duration = Duration::from_secs(64);
 
 #[derive(Debug)]
-pub(super) struct AloneProbe {
+pub(crate) struct AloneProbe {
     running: Option<Running>,
     /// The mean rate of the last rounds.
     mean_rate: f64,
@@ -48,7 +52,7 @@ struct Running {
 }
 
 impl AloneProbe {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             running: None,
             mean_rate: 0.0,
@@ -56,6 +60,24 @@ impl AloneProbe {
             interval: FIRST_INTERVAL * 2,
             answers: 0,
         }
+    }
+
+    /// Begins with what earlier sharing has shown: intervals go on to double, unless it is long ago.
+    pub(crate) fn begin_sharing(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.next) > MAX_INTERVAL {
+            *self = Self::new(now);
+        }
+        self.next = self.next.max(now + FIRST_INTERVAL);
+        (self.mean_rate, self.answers) = (0.0, 0);
+        self.cancel();
+    }
+
+    pub(super) const fn cancel(&mut self) {
+        self.running = None;
+    }
+
+    pub(crate) const fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     /// Returns the rate of bulk while a probe runs, where it had `alone` by itself.
@@ -86,6 +108,11 @@ impl AloneProbe {
         }
         let ended = *running;
         self.running = None;
+        if round.in_flight < alone * SENT_SHARE * round.rtt.as_secs_f64() * MIN_FILL {
+            // Congestion control allowed less: no answer.
+            self.next = round.now + self.interval;
+            return None;
+        }
         let longest = ended.rtt + ended.rtt * MAX_LONGER_QUARTERS / 4;
         let delivered = ended.rates / f64::from(ROUNDS - 1);
         if delivered < alone * MIN_DELIVERED_SHARE || round.rtt > longest {
@@ -95,8 +122,12 @@ impl AloneProbe {
             return None;
         }
         self.answers += 1;
-        self.next = round.now + round.rtt * RETRY_RTTS;
-        (self.answers >= MIN_ANSWERS).then_some(ended.rtt)
+        self.next = round.now + (round.rtt * RETRY_RTTS).max(RETRY_TIME);
+        if self.answers < MIN_ANSWERS {
+            return None;
+        }
+        *self = Self::new(round.now);
+        Some(ended.rtt)
     }
 }
 
@@ -115,7 +146,8 @@ mod tests {
             let (rate, millis) = path(probe.rate(ALONE).unwrap_or(FAIR));
             let rtt = Duration::from_millis(millis);
             let (base, threshold) = (Duration::from_millis(50), Duration::from_millis(10));
-            let (now, in_flight) = (at(number), rate / 10.0);
+            let (now, in_flight) =
+                (at(number), probe.rate(ALONE).unwrap_or(FAIR) * rtt.as_secs_f64());
             let round = SharedRound { now, base, rtt, threshold, rate, in_flight, mss: 1448 };
             probe.on_round(&round, FAIR, ALONE).is_some()
         })

@@ -87,6 +87,7 @@ impl PathSample {
             min_rtt: self.min_rtt,
             retransmitted: u64::from(self.retransmitted),
             congestion_window: self.congestion_window,
+            delivery_rate: self.delivery_rate.unwrap_or(0),
             mss: self.mss,
         }
     }

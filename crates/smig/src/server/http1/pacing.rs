@@ -140,7 +140,7 @@ impl ResponsePacing {
         }
         let has_paused = self.has_paused(now, MIN_PAUSE);
         let pacer = self.pacer.get_or_insert_with(|| {
-            Box::new(Pacer::new(now, sample.min_rtt, sample.congestion_window))
+            Box::new(Pacer::new(now, sample.min_rtt, sample.conn_sample().confirmed_rate()))
         });
         if sample.in_flight == 0 || has_paused {
             pacer.on_idle(now);
@@ -189,7 +189,7 @@ mod tests {
     /// Begins a bulk response on a path with an RTT of 50 ms, whatever the socket says.
     fn paced(tcp: &TcpStream) -> ResponsePacing {
         let mut pacing = pacing();
-        pacing.pacer = Some(Box::new(Pacer::new(at_ms(0), Duration::from_millis(50), 0)));
+        pacing.pacer = Some(Box::new(Pacer::new(at_ms(0), Duration::from_millis(50), 0.0)));
         pacing.before_write(at_ms(0), tcp, response(1, Some(1 << 20)));
         pacing
     }
