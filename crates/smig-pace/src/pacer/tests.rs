@@ -90,6 +90,19 @@ fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
     }
 }
 
+fn without_queue(acknowledged: u64) -> RateSample {
+    RateSample {
+        acknowledged,
+        sent: acknowledged + 50_000,
+        rtt: RTT,
+        in_flight: 50_000,
+        rtt_deviation: Duration::ZERO,
+        min_rtt: RTT,
+        retransmitted: 0,
+        mss: 1448,
+    }
+}
+
 #[test]
 fn a_burst_of_acknowledgements_does_not_switch_pacing_off() {
     let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
@@ -97,17 +110,7 @@ fn a_burst_of_acknowledgements_does_not_switch_pacing_off() {
         // 10 MB arrive at once after 100 ms of 1 MB a second.
         let burst = if count >= 14 { 10_000_000 } else { 0 };
         let acknowledged = count * 7_000 + burst;
-        let sample = RateSample {
-            acknowledged,
-            sent: acknowledged + 50_000,
-            rtt: RTT,
-            in_flight: 50_000,
-            rtt_deviation: Duration::ZERO,
-            min_rtt: RTT,
-            retransmitted: 0,
-            mss: 1448,
-        };
-        pacer.on_sample(Instant::from_nanos(count * 7_000_000), sample);
+        pacer.on_sample(Instant::from_nanos(count * 7_000_000), without_queue(acknowledged));
     }
     assert!(!pacer.is_path_too_fast());
     assert!(pacer.bounds().rate < u64::MAX);
@@ -120,17 +123,7 @@ fn a_confirmed_rate_counts_for_two_round_trips() {
     let rates: Vec<_> = (1..=20)
         .map(|count: u64| {
             let acknowledged = count * 7_000;
-            let sample = RateSample {
-                acknowledged,
-                sent: acknowledged + 50_000,
-                rtt: RTT,
-                in_flight: 50_000,
-                rtt_deviation: Duration::ZERO,
-                min_rtt: RTT,
-                retransmitted: 0,
-                mss: 1448,
-            };
-            pacer.on_sample(Instant::from_nanos(count * 7_000_000), sample);
+            pacer.on_sample(Instant::from_nanos(count * 7_000_000), without_queue(acknowledged));
             pacer.bounds().rate
         })
         .collect();
