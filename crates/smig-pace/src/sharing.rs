@@ -50,24 +50,27 @@ pub(crate) struct AloneRate {
     highest: f64,
     current: f64,
     since: Instant,
+    /// Whether bulk has had it by itself. What sharing has shown is a guess, or a share.
+    is_certain: bool,
 }
 
 impl AloneRate {
     pub(crate) const fn new(now: Instant) -> Self {
-        Self { highest: 0.0, current: 0.0, since: now }
+        Self { highest: 0.0, current: 0.0, since: now, is_certain: false }
     }
 
     pub(crate) fn update(&mut self, now: Instant, rate: f64) {
         self.current = self.current.max(rate);
         self.highest = self.highest.max(self.current);
+        self.is_certain = true;
         if now.saturating_duration_since(self.since) > HALF_WINDOW {
-            *self = Self { highest: self.current, current: rate, since: now };
+            *self = Self { highest: self.current, current: rate, since: now, is_certain: true };
         }
     }
 
-    /// Replaces what is known.
+    /// Replaces what is known by what sharing has shown.
     pub(crate) const fn reset(&mut self, now: Instant, rate: f64) {
-        *self = Self { highest: rate, current: rate, since: now };
+        *self = Self { highest: rate, current: rate, since: now, is_certain: false };
     }
 
     /// Returns the highest rate; zero if none is known.
@@ -132,11 +135,10 @@ pub(crate) struct Sharing {
     experience: Experience,
     /// Whether the path's rate is known from before, when bulk was alone.
     is_known: bool,
-    /// The queue at the beginning; the rate of the last round.
+    /// The queue at the beginning.
     first_queue: Duration,
-    rate: f64,
-    /// The shortest round trip of the last round.
-    rtt: Duration,
+    /// While the path's rate is unknown: what bulk may have in flight.
+    most_in_flight: f64,
     /// The bound in flight during the last round.
     last_bound: f64,
     test: Option<Test>,
@@ -166,8 +168,7 @@ impl Sharing {
             experience,
             is_known,
             first_queue: queue,
-            rate: 0.0,
-            rtt: Duration::ZERO,
+            most_in_flight: f64::INFINITY,
             last_bound: f64::INFINITY,
             test: None,
             tested_until: 0,
@@ -189,11 +190,8 @@ impl Sharing {
         let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
         let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
-        if (!self.is_known || fair.is_none()) && self.rate > 0.0 {
-            // Others filled the queue to about what it was. What is more, bulk adds.
-            // What others have added since is no reason to have less.
-            let most = ((base + self.first_queue) * MAX_QUEUE_GROWTH).max(self.rtt);
-            max_in_flight = max_in_flight.min(self.rate * most.as_secs_f64());
+        if !self.is_known || fair.is_none() {
+            max_in_flight = max_in_flight.min(self.most_in_flight);
         }
         // The bound in flight is kept only beside a rate.
         let cap = self.test.map(|test| test.rate / 2.0).or(fair);
@@ -220,7 +218,7 @@ impl Sharing {
     ) -> Verdict {
         self.rounds += 1;
         self.highest_rate = self.highest_rate.max(round.rate);
-        (self.rate, self.rtt) = (round.rate, round.rtt);
+        self.limit_in_flight(round);
         let queue = round.rtt.saturating_sub(round.base);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
         // are a long queue.
@@ -229,10 +227,11 @@ impl Sharing {
         self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
             // A queue that a test drains was bulk's, and its rate nearly the path's.
-            let is_tested = self.test.is_some() || self.rounds <= self.tested_until;
+            let is_tested = self.is_tested();
             let shown = self.path_rate().filter(|_| !is_tested);
             let carried = shown.unwrap_or(self.highest_rate);
-            if carried > alone.value() || (is_tested && !self.is_known) {
+            let is_guess = !self.is_known || !alone.is_certain;
+            if carried > alone.value() || (is_tested && is_guess) {
                 // At least this much the path has carried.
                 alone.reset(round.now, carried);
             }
@@ -245,7 +244,7 @@ impl Sharing {
         if let Some(fair) = fair {
             self.note_answer(round, fair, alone);
         }
-        match fair.filter(|_| self.is_known) {
+        match fair.filter(|_| alone.is_certain) {
             Some(fair) => {
                 if let Some(rtt) = probe.on_round(round, fair, alone.value()) {
                     return Verdict::LongerPath(rtt);
@@ -262,8 +261,32 @@ impl Sharing {
         Verdict::Share
     }
 
+    /// Returns whether a round may show what a test has changed.
+    const fn is_tested(&self) -> bool {
+        self.test.is_some() || self.rounds <= self.tested_until
+    }
+
+    /// Others filled the queue to about what it was. What is more, bulk adds; but what others have added since is no reason to
+    /// have less, nor is a test.
+    fn limit_in_flight(&mut self, round: &SharedRound) {
+        if round.rate <= 0.0 {
+            return;
+        }
+        let most = (round.base + self.first_queue) * MAX_QUEUE_GROWTH;
+        if round.rtt <= most && !self.is_tested() {
+            self.most_in_flight = round.rate * most.as_secs_f64();
+        } else if self.most_in_flight == f64::INFINITY {
+            self.most_in_flight = round.in_flight;
+        }
+    }
+
     /// Beside others, more in flight is a larger share. Where it is not, the path itself is slower.
     fn note_answer(&mut self, round: &SharedRound, fair: f64, alone: &mut AloneRate) {
+        if self.is_tested() {
+            // It has less by itself.
+            self.unanswered_rounds = 0;
+            return;
+        }
         let fills = round.in_flight > self.last_bound * 0.85;
         let is_unanswered = fills && round.rate < fair / 2.0;
         self.unanswered_rounds = if is_unanswered { self.unanswered_rounds + 1 } else { 0 };
@@ -296,12 +319,13 @@ impl Sharing {
         self.flat_rounds >= FLAT_ROUNDS
     }
 
-    /// Returns whether the path's rate is unknown, or probably less than what is known: bulk does not get its part of that, and the
+    /// Returns whether the path's rate is unknown, or probably less than what was guessed: bulk does not get its part of that, and the
     /// queue has become much longer than others filled it.
     fn is_rate_doubtful(&self, round: &SharedRound, alone: &AloneRate) -> bool {
         let Some(fair) = alone.fair_share(round.now) else { return true };
-        let is_long = self.max_queue > self.first_queue * MAX_QUEUE_GROWTH + round.base;
-        is_long && round.rate < fair * MIN_FAIR_PART
+        let queue = round.rtt.saturating_sub(round.base);
+        let is_long = queue > self.first_queue * MAX_QUEUE_GROWTH + round.base;
+        !alone.is_certain && is_long && round.rate < fair * MIN_FAIR_PART
     }
 
     fn advance_test(&mut self, round: &SharedRound, queue: Duration, alone: &mut AloneRate) {
@@ -435,22 +459,27 @@ mod tests {
     fn a_queue_that_others_make_longer_does_not_shrink_bulk_to_nothing() {
         let now = Instant::from_nanos(0);
         let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
-        let never = Duration::from_secs(1000);
         let queue = Duration::from_millis(60);
-        let mut sharing = Sharing::new(now, queue, never, Experience::default(), false);
-        // 650 ms instead of 110: three times what bulk may at most make of it.
-        let bound = bound_after(&mut sharing, &mut alone, &mut probe, 1..20, |bound| {
-            let in_flight = bound.min(60_000.0);
-            (650, in_flight / 0.65, in_flight)
-        });
-        assert!(bound > 55_000.0, "{bound}");
+        let first_test = Duration::from_millis(500);
+        let mut sharing = Sharing::new(now, queue, first_test, Experience::default(), false);
+        // 650 ms instead of 110: three times what bulk may at most make of it. A test halves what is in flight, and shows nothing.
+        let mut in_flight = 60_000.0;
+        for number in 1..400 {
+            let is_testing = sharing.is_testing();
+            let bound =
+                bound_after(&mut sharing, &mut alone, &mut probe, number..number + 1, |_| {
+                    (650, in_flight / 0.7, in_flight)
+                });
+            in_flight = bound.min(60_000.0) / if is_testing { 2.0 } else { 1.0 };
+        }
+        assert!(in_flight >= 30_000.0, "{in_flight}");
     }
 
     #[test]
     fn a_rate_that_is_not_known_for_certain_is_not_probed_for() {
         let now = Instant::from_nanos(0);
         let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
-        alone.reset(now, 1_250_000.0);
+        alone.update(now, 1_250_000.0);
         let mut sharing =
             Sharing::new(now, BASE, Duration::from_secs(1000), Experience::default(), true);
         // Its fair part is 687,500: for certain, it is probed for.

@@ -35,6 +35,8 @@ impl Startup {
         if self.is_too_fast() {
             return f64::INFINITY;
         }
+        // More may be a burst of acknowledgements.
+        let delivered_rate = delivered_rate.min(MAX_PACED_BYTES_PER_S);
         self.rate = self.rate.max(delivered_rate * STARTUP_GAIN);
         let is_new = now < self.began_at + base * CONFIRMED_RTTS;
         self.confirmed_rate.filter(|_| is_new).map_or(self.rate, |rate| rate.max(self.rate))
