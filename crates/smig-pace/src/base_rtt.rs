@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// As BBR's min_rtt filter: a minimum lasts ten seconds, in two halves. On very long paths as many round trips, since a probe
-/// takes some.
+/// As BBR's min_rtt filter: a minimum lasts ten seconds, in two halves. On very long paths it lasts sixteen round trips, since
+/// a probe takes some.
 const HALF_WINDOW: Duration = Duration::from_secs(5);
 const HALF_WINDOW_RTTS: u32 = 8;
 

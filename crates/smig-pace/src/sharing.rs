@@ -10,7 +10,8 @@ use std::time::Duration;
 pub(crate) use alone_probe::AloneProbe;
 use smig_proto::Instant;
 
-/// The part of the path that bulk takes at most, whatever its congestion control would.
+/// The part of the path that bulk takes at most, whatever its congestion control would, where the path's rate is known and no
+/// [`AloneProbe`] runs.
 const FAIR_SHARE: f64 = 0.55;
 /// How long the path's rate counts as known.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -28,8 +29,8 @@ const UNANSWERED_ROUNDS: u32 = 2;
 const FLAT_ROUNDS: u32 = 6;
 /// Rounds of a test at half of the rate, and the time between tests.
 const TEST_ROUNDS: u32 = 3;
-/// Tests after which their highest result counts as the path's rate: where others' windows fall during a test, its result
-/// is too low.
+/// Tests after which what they have shown together counts as the path's rate: where others' windows fall during one of them,
+/// its result alone is too low.
 const MIN_ESTIMATES: u32 = 3;
 const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
@@ -127,7 +128,7 @@ pub(crate) struct Sharing {
     flat_rounds: u32,
     flat_range: (Duration, Duration),
     max_queue: Duration,
-    /// The highest rate that the path has carried, or carries as tests have shown.
+    /// The highest rate of a round, since [`Self::forget`].
     highest_rate: f64,
     /// Tests that have shown the rate of the path.
     estimates: u32,

@@ -34,7 +34,7 @@ pub(crate) enum Payload {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimPacket {
-    /// The connection's number.
+    /// The connection's number (`usize::MAX` for a datagram, which has none).
     pub(crate) flow: usize,
     pub(crate) payload: Payload,
 }

@@ -30,7 +30,7 @@ pub struct MigrationPolicy {
     /// tunnel cannot be predicted, and streams that start later would queue behind its bytes on the
     /// path.
     pub tunnel_min_concurrent: usize,
-    /// A tunnel moves after it has carried this number of bytes...
+    /// A tunnel moves after this side has sent this number of bytes on it...
     pub tunnel_min_bytes: u64,
     /// ...or as many as the path transfers in this time, if that is less, but at least
     /// [`min_size`](Self::min_size)...
@@ -87,7 +87,7 @@ pub enum Transfer {
     Sized(u64),
     /// A body of unknown length.
     Unsized,
-    /// Both directions of a CONNECT tunnel.
+    /// What this side sends on a CONNECT tunnel.
     Tunnel,
 }
 
