@@ -373,8 +373,8 @@ impl Sharing {
 
     /// Returns the rate of the whole path as far as is known.
     fn path_rate(&self) -> Option<f64> {
-        let packets = MIN_SHORTER_PACKETS * USUAL_PACKET_BYTES / self.highest_rate.max(1.0);
-        Some(self.experience.path_rate(packets)?.max(self.highest_rate))
+        let min_shorter = MIN_SHORTER_PACKETS * USUAL_PACKET_BYTES / self.highest_rate.max(1.0);
+        Some(self.experience.path_rate(min_shorter)?.max(self.highest_rate))
     }
 }
 
