@@ -113,7 +113,8 @@ pub struct PortForward {
 pub enum PortProtocol {
     /// HTTP/2 if the client starts with its preface, else a tunnel.
     Detect,
-    /// HTTP/2 with prior knowledge, such as gRPC: each request is a stream of its own if the uplink can migrate, else the connection is a tunnel.
+    /// HTTP/2 with prior knowledge, such as gRPC: each request is a stream of its own if the gateway speaks
+    /// SMig, else the connection is a tunnel.
     H2c,
     /// Anything: each connection is a tunnel.
     Tcp,

@@ -1,7 +1,7 @@
 //! Forwarded local ports, each with one destination.
 //!
-//! If the uplink can migrate streams, each request of a client that starts with HTTP/2 becomes a stream of its own, so that a large response can
-//! migrate away from the others. Any other connection becomes a tunnel.
+//! If the gateway speaks SMig, each request of a client that starts with HTTP/2 becomes a stream of its own, so that a
+//! large response can migrate away from the others. Any other connection becomes a tunnel.
 
 use std::convert::Infallible;
 use std::pin::pin;

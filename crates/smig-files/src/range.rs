@@ -1,12 +1,12 @@
 //! The Range header field (RFC 9110 section 14).
 //!
-//! Owns the selection of a representation's bytes. A value that is malformed, names another unit, or
-//! costs more than the complete file is ignored, as section 14.2 allows.
+//! Owns the selection of a representation's bytes. A value that is malformed, names another unit or too
+//! many ranges, or selects more bytes than there are, is ignored, as section 14.2 allows.
 
 use http::HeaderMap;
 use http::header::RANGE;
 
-/// The maximum number of ranges in one response. Players and resuming clients request a handful; each
+/// The maximum number of ranges in one request. Players and resuming clients request a handful; each
 /// range costs a part header and a read.
 const MAX_RANGES: usize = 32;
 
@@ -80,7 +80,7 @@ fn parse_ranges(value: &str, size: u64) -> Option<Vec<ByteRange>> {
         ranges.extend(parse_range(part, size)?);
     }
     let total = ranges.iter().map(|range| u128::from(range.len())).sum::<u128>();
-    // Overlapping ranges with more bytes than the complete file are an attack or a mistake.
+    // Overlapping ranges with more bytes than the complete representation are an attack or a mistake.
     let wasteful = ranges.len() > 1 && total > u128::from(size);
     (count > 0 && !wasteful).then_some(ranges)
 }

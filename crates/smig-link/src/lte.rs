@@ -19,7 +19,7 @@ const VOLATILITY: f64 = 0.2;
 /// Time constant of the reversion to the mean. With the volatility it gives a
 /// standard deviation of 0.4 of the mean.
 const REVERSION_SECONDS: f64 = 8.0;
-/// Maximum rate, as a multiple of the mean.
+/// Maximum rate, as a multiple of the mean, before the trace is scaled to it.
 const MAX_RELATIVE_RATE: f64 = 3.0;
 /// Mean length of an outage.
 const MEAN_OUTAGE_SECONDS: f64 = 1.0;

@@ -34,7 +34,7 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// An IP packet.
+/// An IP packet. ACKs are told apart in IPv4 only.
 impl Packet for Vec<u8> {
     fn wire_size(&self) -> usize {
         self.len()

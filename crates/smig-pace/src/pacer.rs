@@ -83,7 +83,7 @@ pub struct Pacer {
     /// When others left.
     others_left_at: Option<Instant>,
     /// Whose queue it is, as far as bulk knows.
-    owner: QueueOwner,
+    queue_owner: QueueOwner,
     /// By how much the process recently ran too late, and whether that counts.
     lateness: Duration,
     is_late: bool,
@@ -165,7 +165,7 @@ impl Pacer {
             free_rounds: 0,
             crowded_rounds: 0,
             others_left_at: None,
-            owner: QueueOwner::new(now),
+            queue_owner: QueueOwner::new(now),
             lateness: Duration::ZERO,
             is_late: false,
             late_rounds: RoundHistory::default(),

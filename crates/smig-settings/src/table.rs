@@ -136,7 +136,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "migration.unknown_length_after",
             "unknown-length-after",
             migration.policy.unknown_length_after,
-            "Migrate a body of unknown length after this many bytes"
+            "Migrate a body of unknown length after this many bytes sent"
         ),
         integer!(
             "migration.tunnel_min_concurrent",
@@ -148,7 +148,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "migration.tunnel_min_bytes",
             "tunnel-min-bytes",
             migration.policy.tunnel_min_bytes,
-            "Migrate a tunnel after this many bytes at the latest"
+            "Migrate a tunnel after this many bytes sent at the latest"
         ),
         time!(
             "migration.tunnel_min_path_time",

@@ -68,11 +68,12 @@ struct Starts {
     step: Duration,
 }
 
+/// Means over the starts.
 #[derive(Clone, Copy, Default)]
 struct Means {
-    /// Others' share, and the extremes of it.
-    least: f64,
-    most: f64,
+    /// The extremes of others' share.
+    least_share: f64,
+    most_share: f64,
     mean: f64,
     p95: f64,
     rate: f64,
@@ -83,12 +84,12 @@ struct Means {
 }
 
 fn measure(cell: &Cell, sending: Sending, starts: Starts) -> Means {
-    let mut means = Means { least: f64::INFINITY, ..Means::default() };
+    let mut means = Means { least_share: f64::INFINITY, ..Means::default() };
     for seed in 0..starts.seeds {
         let cell = cell.clone().later(starts.step * seed as u32);
         let result: Measurement = cell.run(sending, seed + 1).expect("a valid cell");
-        means.least = means.least.min(result.cross_share());
-        means.most = means.most.max(result.cross_share());
+        means.least_share = means.least_share.min(result.cross_share());
+        means.most_share = means.most_share.max(result.cross_share());
         let each = 1.0 / starts.seeds as f64;
         means.mean += result.mean_ms() * each;
         means.p95 += result.quantile_ms(0.95) * each;
@@ -133,8 +134,8 @@ fn report(cell: &Cell, starts: Starts, only: Option<&str>) -> String {
             value,
             over_plain,
             means.share,
-            means.least,
-            means.most,
+            means.least_share,
+            means.most_share,
             means.queue,
             means.missing
         );

@@ -57,8 +57,8 @@ fn lte(algorithm: Algorithm) -> Cell {
 }
 
 /// Packets leave in bursts, between which others use the air.
-fn aggregated(algorithm: Algorithm) -> Cell {
-    let mut cell = wired("wifi", 30_000, 20, 300, algorithm);
+fn bursty_air(algorithm: Algorithm) -> Cell {
+    let mut cell = wired("bursty-air", 30_000, 20, 300, algorithm);
     let (mut at, mut steps, mut state) = (0, Vec::new(), 12_345_u64);
     for _ in 0..2_000 {
         // Of 2 to 8 ms, the first three quarters belong to others.
@@ -189,7 +189,7 @@ fn odd_cells() -> Vec<Cell> {
         let loss = |name: &str, loss| changed(base(name), |c| c.path.forward.loss = Some(loss));
         cells.extend([
             lte(algorithm),
-            aggregated(algorithm),
+            bursty_air(algorithm),
             wifi(50, algorithm),
             wifi(20, algorithm),
             longer_wifi(algorithm),
@@ -279,7 +279,7 @@ fn long_cells() -> Vec<Cell> {
         }
         cells.push(wired("1M-20ms-1000", 1_000, 20, 1_000, algorithm));
     }
-    let mut deep = beside("theirs-first-1000", 1_000, Algorithm::Cubic, Algorithm::Cubic, 0);
+    let mut deep = beside("theirs-first-1M-1000", 1_000, Algorithm::Cubic, Algorithm::Cubic, 0);
     for direction in [&mut deep.path.forward, &mut deep.path.reverse] {
         direction.rate = RateSpec::Constant(Rate::kbit(1_000));
     }

@@ -50,7 +50,8 @@ impl Packet for SimPacket {
     }
 
     fn flow_hash(&self, perturbation: u64) -> u64 {
-        let word = (self.flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ perturbation;
+        let word =
+            (self.flow as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ perturbation;
         (word ^ (word >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
     }
 }

@@ -118,7 +118,7 @@ fn an_lte_link_is_used_and_its_queue_stays_short() {
 
 #[test]
 fn aggregated_packets_and_thinned_acknowledgements_cost_little() {
-    check_both("wifi/cubic", 1, (1.35, 1.4, 0.96));
+    check_both("bursty-air/cubic", 1, (1.35, 1.4, 0.96));
     check_both("thinned-acks/cubic", 1, (1.3, 1.5, 0.83));
 }
 
@@ -247,7 +247,7 @@ fn beside_a_download_that_was_first_each_has_its_part() {
     assert_eq!(cells.len(), 5);
     for cell in cells {
         for sending in [OWN, SHARED] {
-            let (share, _) = beside(cell, sending);
+            let (share, _) = over_starts(cell, sending);
             assert!(
                 (0.38..0.70).contains(&share),
                 "{} {sending:?}: others have {share}",
@@ -259,7 +259,7 @@ fn beside_a_download_that_was_first_each_has_its_part() {
 
 /// Over starts at other points of the others' traffic: the mean of others' share, and the median 95th percentile of small
 /// responses in milliseconds. One start in some twenty goes wrong, and small responses wait for seconds.
-fn beside(cell: &Cell, sending: Sending) -> (f64, f64) {
+fn over_starts(cell: &Cell, sending: Sending) -> (f64, f64) {
     const STARTS: u32 = 6;
     let start = |number| cell.clone().later(Duration::from_millis(131) * number);
     let runs: Vec<_> = (0..STARTS).map(|number| run(&start(number), sending, 1)).collect();
@@ -278,9 +278,9 @@ fn in_its_first_seconds_bulk_beside_a_download_that_was_there_first_gets_its_par
         "late-50ms-42/bbr+bbr",
         "late-50ms-60/cubic+reno",
     ] {
-        let (plain, plain_p95) = beside(&cell(name), PLAIN);
+        let (plain, plain_p95) = over_starts(&cell(name), PLAIN);
         for sending in [OWN, SHARED] {
-            let (share, p95) = beside(&cell(name), sending);
+            let (share, p95) = over_starts(&cell(name), sending);
             let most = f64::max(0.70, plain + 0.1);
             assert!((0.35..most).contains(&share), "{name} {sending:?}: {share}, plain {plain}");
             assert!(sending == OWN || p95 <= plain_p95, "{name}: p95 {p95}, plain {plain_p95}");
@@ -293,7 +293,7 @@ fn a_deep_queue_is_not_filled_to_find_out_whose_it_is() {
     // With no bound while the path's rate is unknown, others have 0.2, and small responses wait for half a second.
     let cell = cell("late-50ms-500/cubic+bbr");
     for sending in [OWN, SHARED] {
-        let (share, p95) = beside(&cell, sending);
+        let (share, p95) = over_starts(&cell, sending);
         assert!((0.38..0.62).contains(&share), "{sending:?}: others have {share}");
         assert!(p95 < 400.0, "{sending:?}: {p95} ms");
     }

@@ -249,8 +249,7 @@ fn padding_is_checked_and_counted() {
 
 #[test]
 fn padding_counts_in_both_windows_and_is_credited() {
-    // Section 6.9.1: the length byte counts as well. 400 frames exhaust a window of 100000 more
-    // than once.
+    // Section 6.9.1: the length byte counts as well. 1,000 frames exhaust a window of 100,000 twice.
     let config = Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
     let mut peer = Peer::connected_to_server(config);
     let key = peer.post(C1, 1);

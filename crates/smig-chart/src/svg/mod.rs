@@ -2,8 +2,8 @@
 //!
 //! Owns layout and drawing; independent of the data. Colours are CSS variables with a light and a
 //! dark value each, so a chart follows the reader's colour scheme, both inside a page and as a
-//! standalone file. The palette is distinguishable with any colour vision, and no information is
-//! conveyed by colour alone: layers have markers of different form, or labels.
+//! standalone file. The palette is distinguishable with any colour vision. Dots also differ in their
+//! markers, and points have tooltips; lines differ by colour.
 
 mod axis;
 mod draw;

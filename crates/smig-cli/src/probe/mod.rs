@@ -38,8 +38,8 @@ const DEFAULT_SCRIPT: &str = "settings\nwait settings\nping \"smigping\"\nwait p
     after_help = "--help describes the script commands and has examples.",
     after_long_help = "\
 Script: one command per line; # begins a comment; \"text\" may contain \\n \\r \\t \\0 \\\" \\\\ \\xHH.
-The connection preface and SETTINGS are sent first, unless the script begins with them. SETTINGS
-and PING are acknowledged. --raw disables both.
+The connection preface and SETTINGS are sent first. A script that begins with settings sends its own;
+one that begins with preface sends both. SETTINGS and PING are acknowledged. --raw disables all that.
 
   settings [ack] [NAME=N | 0xID=N]...     headers stream=N [end] [open] [pad=N] NAME=VALUE...
   data stream=N [end] [pad=N] \"text\"      headers stream=N [end] block=HEX      (own HPACK)
@@ -176,7 +176,8 @@ fn address(target: &str) -> Result<&str, CliError> {
     }
 }
 
-/// Sends the connection preface and SETTINGS, unless the script sends them or --raw is set.
+/// Sends the connection preface and SETTINGS, without what the script begins with; with --raw nothing. A script that
+/// begins with the preface sends its own SETTINGS, too.
 async fn send_opening(
     args: &ProbeArgs,
     script: &[Step],

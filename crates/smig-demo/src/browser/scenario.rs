@@ -36,7 +36,7 @@ const ORIGIN_COMMAND: &str =
 const DIRECT_GATEWAY_COMMAND: &str = "{smig} gateway --to http://{origin} --quiet \
     --listen {addr}:{port} --cert {cert} --key {key} --access-log=json";
 const NGINX_COMMAND: &str = "nginx -e stderr -p {scratch} -c {scratch}/nginx.conf";
-/// The program's defaults, except for `keepalive_requests`, after which nginx closes a connection, the log, and
+/// nginx with its defaults, except for `keepalive_requests`, after which nginx closes a connection, the log, and
 /// what says which files to serve. One process, so that it can be killed.
 const NGINX_CONFIG: &str = r#"
 user root;

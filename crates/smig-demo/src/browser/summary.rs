@@ -139,7 +139,7 @@ fn agent_sentences(summaries: &[VariantSummary]) -> Vec<String> {
         });
         let variant_phrase = match summary.variant {
             BrowserVariant::Smig if summary.migrations.unwrap_or_default() > 0 => {
-                "SMig, where the download migrated to a connection of its own"
+                "SMig, where streams migrated to other connections"
             }
             BrowserVariant::Smig => "SMig, but without a migration",
             variant => phrase(variant),

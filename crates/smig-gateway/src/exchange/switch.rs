@@ -46,7 +46,7 @@ enum SwitchTo {
     /// A tunnel, by CONNECT.
     Tunnel,
     WebSocket,
-    /// Another protocol, for which only HTTP/2 has a handshake.
+    /// Another protocol, forwarded only over HTTP/2.
     Other,
 }
 
@@ -403,7 +403,7 @@ fn begin_tunnel(tunnels: &TunnelRegistry, downstream: &Downstream) -> Tunnel {
         Downstream::Stream(incoming) => incoming.stream_info(),
         Downstream::Connection(_) => None,
     };
-    tunnels.begin(TunnelKind::Upgrade, stream)
+    tunnels.begin(TunnelKind::Upstream, stream)
 }
 
 /// Starts a task that relays between client and server. It holds `guards` until its end.

@@ -29,7 +29,7 @@ pub struct Measurement {
     /// Rate of the bulk and the objects together during that time, in Mbit/s. An arm that leaves the objects waiting has more
     /// of the link for its bulk: this is what both leave of the link.
     pub total_mbit: f64,
-    /// Rate of other users, in Mbit/s, if there are any.
+    /// Rate of other users in Mbit/s, if there are any: of what they began beside bulk, over its time.
     pub other_mbit: Option<f64>,
     /// Number of objects and of bulk transfers that failed.
     pub failed: usize,
@@ -105,7 +105,7 @@ impl Sums {
         self.bulk_bytes += bulk.iter().map(|big| big.bytes).sum::<u64>();
         let bulk_s = busy_seconds(&bulk);
         self.bulk_s += bulk_s;
-        // Only what others got while our bulk was on its way.
+        // Of others, only transfers that began while our bulk was on its way.
         let counted = others.iter().filter(|object| is_reference || is_beside_bulk(object));
         self.other_bytes += counted.map(|object| object.bytes).sum::<u64>();
         let others_s = if is_reference { busy_seconds(&others) } else { bulk_s };

@@ -1,8 +1,8 @@
 //! Reproduces the paper's evaluation: one experiment per figure, with the paper's numbers beside ours.
 //!
 //! The paper's claims, and the report's texts on our results, are files in this crate's `claims/`. This
-//! module owns their evaluation, the conversion of results to tables and charts, and the combined report. Runs
-//! nothing itself: [`crate::campaign`] does.
+//! module owns their evaluation, the conversion of results to tables and charts, and the combined report. The
+//! trials are run by [`crate::campaign`]; only Table 1's survey of a test web runs here.
 
 mod chart;
 mod claim;

@@ -66,7 +66,7 @@ pub(super) fn colour(key: &str) -> Colour {
     by_key(key).map_or(Colour::Slate, |scheme| scheme.colour)
 }
 
-/// Returns the labels with their descriptions, each once.
+/// Returns the label and description of each scheme.
 pub(super) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCHEMES.iter().map(|scheme| (scheme.label.as_str(), scheme.about.as_str()))
 }

@@ -68,7 +68,7 @@ impl Pacer {
         self.state = PacerState::Sharing(Box::new(sharing));
         self.crowded_rounds = 0;
         self.alone_probe.begin_sharing(now);
-        self.owner.stop_asking();
+        self.queue_owner.stop_asking();
     }
 
     fn stop_sharing(&mut self) {

@@ -1,4 +1,4 @@
-//! Whose queue it is, while that is not known: bulk sends less for two or three round trips.
+//! Whose queue it is, while that is not known: bulk sends less for two or three rounds.
 //!
 //! A download that was there first keeps the queue full. Bulk's first rate is then a share, and a small share of a fast
 //! path looks like the whole of a slow one: what is in flight, the round-trip time and the rate agree in both. They
@@ -18,9 +18,9 @@ const MAX_ROUNDS: u32 = 8;
 const MAX_BLIND_ROUNDS: u32 = 3;
 /// On longer paths, measurements are too far apart to show when a byte was sent.
 const MAX_BASE: Duration = Duration::from_millis(240);
-/// A round trip with this part of the most in flight is one with less. So many of them are an answer.
+/// A sample with less than this part of the most in flight is one with less. So many of them are an answer.
 const LESS: f64 = 0.75;
-const MIN_TRIPS: u32 = 3;
+const MIN_SAMPLES: u32 = 3;
 /// They would have to be shorter, without others, by this part of the round trip without a queue, by this time, and by twice the
 /// jitter.
 const MIN_EXPECTED: f64 = 0.25;
@@ -49,11 +49,11 @@ type Trip = (Duration, f64);
 struct Doubt {
     /// Packets retransmitted when this round began. While some are missing, a byte's number shows another one's time.
     retransmitted: u64,
-    /// The round trip with the most in flight, and the shortest one with less.
+    /// The sample with the most in flight, and the shortest round trip with less.
     most: Option<Trip>,
     least: Option<Trip>,
-    /// The number of those with less.
-    trips: u32,
+    /// The number of samples with less.
+    samples: u32,
     rounds: u32,
     /// When bulk begins to send less for it.
     patience: u32,
@@ -61,13 +61,13 @@ struct Doubt {
 
 impl Doubt {
     const fn new(retransmitted: u64, patience: u32) -> Self {
-        Self { retransmitted, most: None, least: None, trips: 0, rounds: 0, patience }
+        Self { retransmitted, most: None, least: None, samples: 0, rounds: 0, patience }
     }
 
     fn on_trip(&mut self, rtt: Duration, in_flight: f64) {
         match self.most {
             Some((_, most)) if in_flight < most * LESS => {
-                self.trips += 1;
+                self.samples += 1;
                 if self.least.is_none_or(|(least, _)| rtt < least) {
                     self.least = Some((rtt, in_flight));
                 }
@@ -75,7 +75,7 @@ impl Doubt {
             Some((_, most)) if in_flight <= most => {}
             _ => {
                 self.most = Some((rtt, in_flight));
-                (self.trips, self.least) = (0, None);
+                (self.samples, self.least) = (0, None);
             }
         }
     }
@@ -89,7 +89,7 @@ impl Doubt {
         let is_others = most_rtt.saturating_sub(rtt) < expected.mul_f64(MIN_ANSWER);
         let least = base.mul_f64(MIN_EXPECTED).max(MIN_EXPECTED_TIME).max(jitter * 2);
         // A single short round trip shows that the queue shrinks; a long one may be late.
-        let is_clear = expected > least && (self.trips >= MIN_TRIPS || !is_others);
+        let is_clear = expected > least && (self.samples >= MIN_SAMPLES || !is_others);
         is_clear.then_some(is_others)
     }
 
@@ -154,7 +154,7 @@ impl QueueOwner {
 impl Pacer {
     /// Asks whose queue ended startup.
     pub(super) fn doubt_startup(&mut self, retransmitted: u64) {
-        self.owner.ask(self.base.value(), retransmitted, PATIENT_ROUNDS);
+        self.queue_owner.ask(self.base.value(), retransmitted, PATIENT_ROUNDS);
     }
 
     pub(super) fn update_doubt(
@@ -164,14 +164,14 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
-        let Some(doubt) = &mut self.owner.doubt else { return };
+        let Some(doubt) = &mut self.queue_owner.doubt else { return };
         let is_lossless = sample.retransmitted == doubt.retransmitted;
         if let Some((rtt, in_flight)) = self.delivery.trip().filter(|_| is_lossless) {
             doubt.on_trip(rtt, in_flight as f64);
         }
         let answer = doubt.answer(self.base.value(), self.noise.jitter(self.base.value(), PACKET));
         if answer == Some(false) {
-            return self.owner.prove(now);
+            return self.queue_owner.prove(now);
         }
         if !is_round_end {
             return;
@@ -181,13 +181,13 @@ impl Pacer {
         let limit = if doubt.most.is_some() { MAX_ROUNDS } else { MAX_BLIND_ROUNDS };
         if answer == Some(true) {
             let experience = doubt.experience();
-            if !self.owner.is_proven {
+            if !self.queue_owner.is_proven {
                 // What counted as the path's rate was a share.
                 self.alone = AloneRate::new(now);
             }
             self.start_sharing(now, queue, FIRST_TEST[0], experience);
         } else if doubt.rounds >= limit {
-            self.owner.stop_asking();
+            self.queue_owner.stop_asking();
         }
     }
 
@@ -195,7 +195,7 @@ impl Pacer {
     pub(super) fn note_standing(&mut self, now: Instant, retransmitted: u64, shortest: Duration) {
         let base = self.base.value();
         let least = (base / STANDING_DIVISOR).max(MIN_EXPECTED_TIME);
-        let owner = &mut self.owner;
+        let owner = &mut self.queue_owner;
         if shortest < least + self.noise.jitter(base, PACKET) || owner.doubt.is_some() {
             owner.standing_rounds = 0;
             return;
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn few_or_small_differences_are_no_answer() {
-        assert_eq!(answer(&[(90, 20), (78, 8), (78, 8)]).0, None, "two round trips");
+        assert_eq!(answer(&[(90, 20), (78, 8), (78, 8)]).0, None, "two samples");
         assert_eq!(answer(&[(59, 20), (57, 8), (57, 8), (57, 8)]).0, None, "jitter");
         assert_eq!(answer(&[(90, 20), (90, 18), (90, 18), (90, 18)]).0, None, "nearly as much");
     }

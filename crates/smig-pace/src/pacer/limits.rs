@@ -94,7 +94,7 @@ impl Pacer {
         let aggregation = self.noise.aggregation(sample.mss) / 2.0;
         let mut on_time =
             self.path_rate * time * (1.0 + growth) + aggregation.min(self.path_rate * base / 4.0);
-        if self.owner.is_asking() || self.base.is_probe_due(now) {
+        if self.queue_owner.is_asking() || self.base.is_probe_due(now) {
             on_time = on_time.min(self.path_rate * base * PROBE_GAIN);
         }
         // The rate steers towards that. The bound is a little above: the owner learns of arrivals late, and what is written

@@ -70,7 +70,7 @@ impl core::fmt::Display for MigrateError {
             Self::Ended => "the stream has ended",
             Self::Disabled => "the extension is not active on this connection",
             Self::InProgress => "a migration of the stream is open",
-            Self::LimitReached => "the stream may not migrate again",
+            Self::LimitReached => "the stream has migrated, or was offered, as often as it may",
             Self::TooManyOpen => "the peer tolerates no more migrations at once",
             Self::NoTarget => "no connection to migrate to",
             Self::NotServer => "only a server may send an offer",

@@ -118,7 +118,8 @@ impl From<MigrationHint> for BulkHint {
 pub struct PolicyInput {
     /// Kind of transfer.
     pub transfer: Transfer,
-    /// Bytes of body that this side has sent so far. What it receives is for the peer to migrate.
+    /// Bytes of body so far, in the direction that is decided on. For a migration these are what this side has sent: what it
+    /// receives is for the peer to migrate.
     pub transferred_bytes: u64,
     /// Time since the stream was opened.
     pub age: Duration,

@@ -1,7 +1,6 @@
 //! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and a message
-//! that two parsers could interpret differently is rejected. One ambiguity is repaired instead:
-//! content-length is forwarded without leading zeros. Where a message ends is determined in
-//! `framing`.
+//! that two parsers could interpret differently is rejected, or forwarded in a form with one reading, as
+//! content-length without leading zeros. Where a message ends is determined in `framing`.
 
 mod hop_by_hop;
 mod outgoing;

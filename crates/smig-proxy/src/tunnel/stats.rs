@@ -19,7 +19,7 @@ pub enum TunnelKind {
     Connect,
     /// To an upstream of a gateway: by Upgrade or extended CONNECT (RFC 8441), as for WebSockets, or
     /// by CONNECT.
-    Upgrade,
+    Upstream,
     /// By SOCKS5.
     Socks,
     /// By a connection to a forwarded local port.
@@ -32,7 +32,7 @@ impl TunnelKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
-            Self::Upgrade => "upgrade",
+            Self::Upstream => "upstream",
             Self::Socks => "socks",
             Self::PortForward => "port",
         }
@@ -146,7 +146,7 @@ impl TunnelRegistry {
     /// Creates the registry of a gateway.
     #[must_use]
     pub fn of_gateway() -> Self {
-        Self::new(&[TunnelKind::Connect, TunnelKind::Upgrade])
+        Self::new(&[TunnelKind::Connect, TunnelKind::Upstream])
     }
 
     /// Creates the registry of an agent.

@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use crate::error::{Error, ErrorKind};
 
 /// A server's scheme, host and port. All requests to one origin share one session; with a server
-/// without SMig they may use several connections ([`ClientBuilder::plain_connections`]).
+/// without SMig they may use several sessions of one connection each ([`ClientBuilder::plain_connections`]).
 ///
 /// [`ClientBuilder::plain_connections`]: super::ClientBuilder::plain_connections
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

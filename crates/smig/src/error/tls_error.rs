@@ -106,9 +106,14 @@ impl TlsError {
     fn from_certificate(error: &CertificateError) -> Self {
         use CertificateError as Fault;
         let (kind, cause) = match error {
-            Fault::UnknownIssuer | Fault::BadSignature => {
+            Fault::UnknownIssuer => {
                 (TlsErrorKind::Untrusted, "it is not signed by a trusted authority".to_owned())
             }
+            // Also that of the handshake, and of an authority that was made anew with its former name.
+            Fault::BadSignature => (
+                TlsErrorKind::Untrusted,
+                "a signature is not by the key that it names: of a trusted authority, or of the server".to_owned(),
+            ),
             Fault::Expired => (TlsErrorKind::Time, "it has expired".to_owned()),
             Fault::ExpiredContext { time, not_after } => {
                 let ago = time.as_secs().saturating_sub(not_after.as_secs());

@@ -115,8 +115,10 @@ impl ExportStats {
         if was_accepted {
             self.exported_spans.fetch_add(count as u64, Ordering::Relaxed);
             let was_full = self.was_full_logged.swap(false, Ordering::Relaxed);
-            if was_failing || was_full {
+            if was_failing {
                 tracing::info!(collector = self.traces_url, "the collector accepts spans again");
+            } else if was_full {
+                tracing::info!(collector = self.traces_url, "the queue of spans has room again");
             }
             return;
         }

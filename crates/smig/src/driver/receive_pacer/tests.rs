@@ -52,10 +52,10 @@ impl Path {
         for _ in 0..time.as_millis() {
             self.now = self.now + MILLISECOND;
             self.in_flight = self.in_flight.max(self.window);
-            // What is in flight arrives within a round trip and the queue's time.
-            let rtt = (RTT + self.hidden_rtt).as_secs_f64();
-            let queue_time = rtt + self.queue() as f64 / self.rate as f64;
-            let arrived = (self.in_flight as f64 / queue_time / 1000.0) as u64;
+            // What is in flight arrives within a round trip, the queue's time included.
+            let base_rtt = (RTT + self.hidden_rtt).as_secs_f64();
+            let rtt = base_rtt + self.queue() as f64 / self.rate as f64;
+            let arrived = (self.in_flight as f64 / rtt / 1000.0) as u64;
             self.out_of_order += u32::from(self.is_lossy);
             let path = ReceivePath {
                 min_rtt: RTT,
