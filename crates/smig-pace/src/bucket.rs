@@ -11,6 +11,7 @@ use smig_proto::Instant;
 
 use super::bounds::Bounds;
 use super::rate::{bytes_in, earned, time_of};
+use super::sample::USUAL_MSS;
 
 /// The time that a piece takes on the path. Also the resolution of the owner's timer.
 const PIECE_TIME: Duration = Duration::from_millis(1);
@@ -18,8 +19,6 @@ const PIECE_TIME: Duration = Duration::from_millis(1);
 const MAX_PAIR_TIME: Duration = Duration::from_micros(2500);
 /// The engine sends no bulk below 1 KiB.
 const MIN_PIECE_BYTES: u64 = 1200;
-/// Bytes of a full packet, if that is unknown.
-const USUAL_PACKET_BYTES: u32 = 1448;
 /// The longest delay of the owner for which bulk makes up, when it waited for the bucket. What the path could have
 /// carried meanwhile is sent at once, so it is queued for at most this time.
 const MAX_CATCH_UP: Duration = Duration::from_millis(20);
@@ -93,7 +92,7 @@ impl BulkBucket {
     }
 
     fn set_bounds(&mut self, bounds: Bounds, packet_bytes: u32) {
-        let packet = u64::from(if packet_bytes == 0 { USUAL_PACKET_BYTES } else { packet_bytes });
+        let packet = u64::from(if packet_bytes == 0 { USUAL_MSS } else { packet_bytes });
         let rate = bounds.rate;
         self.bounds = bounds;
         // Whole packets, one at least: on a slow path, more would be a queue of its own.

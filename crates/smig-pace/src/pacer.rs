@@ -24,12 +24,12 @@ use super::delivery_rate::DeliveryRate;
 use super::path_noise::PathNoise;
 use super::recurring_loss::RecurringLoss;
 use super::round_history::RoundHistory;
-use super::sample::RateSample;
+use super::sample::{RateSample, USUAL_MSS};
 use super::sharing::{AloneProbe, AloneRate, Sharing};
 use doubt::QueueOwner;
 
 /// Bytes that a new connection sends in its first round trip.
-const INITIAL_WINDOW_BYTES: u64 = 10 * 1448;
+const INITIAL_WINDOW_BYTES: u32 = 10 * USUAL_MSS;
 /// Paths with a shorter round trip, or with a higher rate than `MAX_PACED_BYTES_PER_S`, have no queue that a person
 /// notices: they are not paced.
 pub const MIN_PACED_RTT: Duration = Duration::from_millis(2);
@@ -73,7 +73,6 @@ pub struct Pacer {
     /// Infinite is no limit.
     pacing_rate: f64,
     max_in_flight: f64,
-    startup: Startup,
     next_sample: Instant,
     is_idle: bool,
     round: Round,
@@ -94,7 +93,7 @@ pub struct Pacer {
 #[derive(Debug)]
 enum PacerState {
     /// The path's rate is not known.
-    Startup,
+    Startup(Startup),
     /// It is known, and bulk is bounded by it.
     Bounded,
     /// Others fill the queue.
@@ -135,7 +134,7 @@ impl Pacer {
     /// many bytes per second ([`ConnSample::confirmed_rate`](crate::ConnSample::confirmed_rate)): bulk may begin with that.
     pub fn new(now: Instant, min_rtt: Duration, confirmed_rate: f64) -> Self {
         let min_rtt = min_rtt.clamp(MIN_PACED_RTT, MAX_MIN_RTT);
-        let initial = INITIAL_WINDOW_BYTES as f64 / min_rtt.as_secs_f64();
+        let initial = f64::from(INITIAL_WINDOW_BYTES) / min_rtt.as_secs_f64();
         Self {
             base: BaseRtt::new(now, min_rtt),
             delivery: DeliveryRate::default(),
@@ -143,12 +142,11 @@ impl Pacer {
             loss: RecurringLoss::default(),
             alone: AloneRate::new(now),
             alone_probe: AloneProbe::new(now),
-            state: PacerState::Startup,
+            state: PacerState::Startup(Startup::new(now, initial, confirmed_rate)),
             path_rate: initial,
             delivered_rate: 0.0,
             pacing_rate: confirmed_rate.max(initial * STARTUP_GAIN),
             max_in_flight: f64::INFINITY,
-            startup: Startup::new(now, initial, confirmed_rate),
             next_sample: now,
             is_idle: true,
             round: Round {
@@ -191,7 +189,8 @@ impl Pacer {
     /// Returns the rate at which bulk is written ahead of a late process: at startup the path's is not known yet, and what
     /// is sent must be able to grow.
     fn ahead_rate(&self) -> f64 {
-        let is_growing = matches!(self.state, PacerState::Startup) && self.pacing_rate.is_finite();
+        let is_growing =
+            matches!(self.state, PacerState::Startup(_)) && self.pacing_rate.is_finite();
         if is_growing { self.pacing_rate.max(self.path_rate) } else { self.path_rate }
     }
 
@@ -202,7 +201,7 @@ impl Pacer {
 
     /// Returns whether the path is too fast to be paced: bulk has no bounds on it.
     pub const fn is_path_too_fast(&self) -> bool {
-        matches!(self.state, PacerState::Startup) && self.startup.is_too_fast()
+        matches!(&self.state, PacerState::Startup(startup) if startup.is_too_fast())
     }
 
     /// Returns how bulk affects the other data of its connection while it is paced, by the last round trips.
@@ -273,7 +272,7 @@ impl Pacer {
         let is_round_end = sample.acknowledged >= self.round.end
             || elapsed >= rtt.max(sample.rtt) * MAX_ROUND_RTTS;
         match &mut self.state {
-            PacerState::Startup => self.update_startup(now, &sample, queue, is_round_end),
+            PacerState::Startup(_) => self.update_startup(now, &sample, queue, is_round_end),
             PacerState::Bounded => {
                 self.update_bounded(now, &sample, queue, is_round_end);
                 self.update_doubt(now, &sample, queue, is_round_end);
@@ -310,7 +309,7 @@ impl Pacer {
     /// ACKs were delayed on their way; its minimum is exact.
     fn round_trip(&self, sample: &RateSample) -> Duration {
         let window = match self.state {
-            PacerState::Startup => MIN_SAMPLE_INTERVAL,
+            PacerState::Startup(_) => MIN_SAMPLE_INTERVAL,
             PacerState::Bounded | PacerState::Sharing(_) => self.base.value() / 2,
         };
         let rtt = self.delivery.min_round_trip(window);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Bytes per packet, where the kernel's is not known.
+pub(crate) const USUAL_MSS: u32 = 1448;
 /// A window that is this much more than what was delivered is not confirmed by that.
 const CONFIRMED_GAIN: f64 = 2.5;
 

@@ -4,19 +4,18 @@
 //! known from the time before. That part is also the test of whose queue it is: if the queue drains, it was bulk's.
 
 mod alone_probe;
+mod alone_rate;
+mod rate_test;
 
 use std::time::Duration;
 
 pub(crate) use alone_probe::AloneProbe;
+pub(crate) use alone_rate::AloneRate;
+use alone_rate::FAIR_SHARE;
+pub(crate) use rate_test::Experience;
+use rate_test::RateTests;
 use smig_proto::Instant;
 
-/// The part of the path that bulk takes at most, whatever its congestion control would, where the path's rate is known and no
-/// [`AloneProbe`] runs.
-const FAIR_SHARE: f64 = 0.55;
-/// How long the path's rate counts as known.
-const MAX_AGE: Duration = Duration::from_secs(60);
-/// A maximum is kept for ten to twenty seconds.
-const HALF_WINDOW: Duration = Duration::from_secs(10);
 /// A queue up to this length is short on any path: it may be the process's timer.
 const MIN_SHORT_QUEUE: Duration = Duration::from_millis(2);
 /// Rounds with a short queue after which others have left.
@@ -27,63 +26,10 @@ const UNANSWERED_ROUNDS: u32 = 2;
 /// Rounds in which the round-trip time does not change and bulk gets its fair part, after which the path itself is
 /// taken to be longer: there is no queue.
 const FLAT_ROUNDS: u32 = 6;
-/// Rounds of a test at half of the rate, and the time between tests.
-const TEST_ROUNDS: u32 = 3;
-/// Tests after which what they have shown together counts as the path's rate: where others' windows fall during one of them,
-/// its result alone is too low.
-const MIN_ESTIMATES: u32 = 3;
-const MIN_TEST_INTERVAL: Duration = Duration::from_secs(2);
-const MAX_TEST_INTERVAL: Duration = Duration::from_secs(10);
-
-/// A smaller difference of the round trip may be the process's timer, or that of a few packets on a slow path.
-const MIN_SHORTER_S: f64 = 0.004;
-const MIN_SHORTER_PACKETS: f64 = 3.0;
-const USUAL_PACKET_BYTES: f64 = 1448.0;
 /// A part of the path that is less than this part of what is fair raises a doubt about its rate.
 const MIN_FAIR_PART: f64 = 0.9;
 /// While the path's rate is unknown, the round trip may become that much longer.
 const MAX_QUEUE_GROWTH: u32 = 2;
-
-/// What the path is known to carry, bytes per second: the highest rate while bulk was alone, or what sharing has
-/// shown.
-#[derive(Debug)]
-pub(crate) struct AloneRate {
-    highest: f64,
-    current: f64,
-    since: Instant,
-    /// Whether bulk has had it by itself. What sharing has shown is a guess, or a share.
-    is_certain: bool,
-}
-
-impl AloneRate {
-    pub(crate) const fn new(now: Instant) -> Self {
-        Self { highest: 0.0, current: 0.0, since: now, is_certain: false }
-    }
-
-    pub(crate) fn update(&mut self, now: Instant, rate: f64) {
-        self.current = self.current.max(rate);
-        self.highest = self.highest.max(self.current);
-        self.is_certain = true;
-        if now.saturating_duration_since(self.since) > HALF_WINDOW {
-            *self = Self { highest: self.current, current: rate, since: now, is_certain: true };
-        }
-    }
-
-    /// Replaces what is known by what sharing has shown.
-    pub(crate) const fn reset(&mut self, now: Instant, rate: f64) {
-        *self = Self { highest: rate, current: rate, since: now, is_certain: false };
-    }
-
-    /// Returns the highest rate; zero if none is known.
-    pub(crate) const fn value(&self) -> f64 {
-        self.highest
-    }
-
-    fn fair_share(&self, now: Instant) -> Option<f64> {
-        let is_known = self.highest > 0.0 && now.saturating_duration_since(self.since) < MAX_AGE;
-        is_known.then_some(self.highest * FAIR_SHARE)
-    }
-}
 
 /// What a round trip showed, while sharing.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +45,12 @@ pub(crate) struct SharedRound {
     pub(crate) mss: u32,
 }
 
+impl SharedRound {
+    fn queue(&self) -> Duration {
+        self.rtt.saturating_sub(self.base)
+    }
+}
+
 /// Whether bulk goes on sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -111,15 +63,6 @@ pub(crate) enum Verdict {
     LongerPath(Duration),
 }
 
-/// Sends at half of the rate, where the path's rate is unknown.
-#[derive(Clone, Copy, Debug)]
-struct Test {
-    rate: f64,
-    queue: Duration,
-    in_flight: f64,
-    rounds: u32,
-}
-
 #[derive(Debug)]
 pub(crate) struct Sharing {
     rounds: u32,
@@ -130,23 +73,13 @@ pub(crate) struct Sharing {
     max_queue: Duration,
     /// The highest rate of a round, since [`Self::forget`].
     highest_rate: f64,
-    /// Tests that have shown the rate of the path.
-    estimates: u32,
-    /// What less in flight has shortened the round trip by.
-    experience: Experience,
-    /// Whether the path's rate is known from before, when bulk was alone.
-    is_known: bool,
     /// The queue at the beginning.
     first_queue: Duration,
     /// While the path's rate is unknown: what bulk may have in flight.
     most_in_flight: f64,
     /// The bound in flight during the last round.
     last_bound: f64,
-    test: Option<Test>,
-    /// The last round that may show a test's result.
-    tested_until: u32,
-    next_test: Instant,
-    test_interval: Duration,
+    tests: RateTests,
 }
 
 impl Sharing {
@@ -155,7 +88,6 @@ impl Sharing {
         queue: Duration,
         first_test: Duration,
         experience: Experience,
-        is_known: bool,
     ) -> Self {
         Self {
             rounds: 0,
@@ -165,16 +97,10 @@ impl Sharing {
             flat_range: (Duration::MAX, Duration::ZERO),
             max_queue: queue,
             highest_rate: 0.0,
-            estimates: 0,
-            experience,
-            is_known,
             first_queue: queue,
             most_in_flight: f64::INFINITY,
             last_bound: f64::INFINITY,
-            test: None,
-            tested_until: 0,
-            next_test: now + first_test,
-            test_interval: MIN_TEST_INTERVAL,
+            tests: RateTests::new(now, first_test, experience),
         }
     }
 
@@ -191,18 +117,18 @@ impl Sharing {
         let fair = known.or_else(|| Some(self.path_rate()? * FAIR_SHARE));
         let time = base.as_secs_f64() + self.max_queue.as_secs_f64() * 1.25;
         let mut max_in_flight = fair.map_or(f64::INFINITY, |fair| fair * time);
-        if !self.is_known || fair.is_none() {
+        if !alone.is_certain() || fair.is_none() {
             max_in_flight = max_in_flight.min(self.most_in_flight);
         }
         // The bound in flight is kept only beside a rate.
-        let cap = self.test.map(|test| test.rate / 2.0).or(fair);
+        let cap = self.tests.rate().or(fair);
         let cap = cap.unwrap_or(max_in_flight / base.as_secs_f64());
         (cap, max_in_flight)
     }
 
     /// Returns whether bulk sends at half of the rate.
     pub(crate) const fn is_testing(&self) -> bool {
-        self.test.is_some()
+        self.tests.is_running()
     }
 
     /// Notes a queue between two rounds.
@@ -218,34 +144,33 @@ impl Sharing {
         probe: &mut AloneProbe,
     ) -> Verdict {
         self.rounds += 1;
+        self.tests.begin_round();
         self.highest_rate = self.highest_rate.max(round.rate);
         self.limit_in_flight(round);
-        let queue = round.rtt.saturating_sub(round.base);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
         // are a long queue.
         let threshold = if alone.value() > 0.0 { round.threshold } else { MIN_SHORT_QUEUE };
         let short = threshold.max(round.base / 8).max(self.max_queue / 8);
-        self.short_rounds = if queue <= short { self.short_rounds + 1 } else { 0 };
+        self.short_rounds = if round.queue() <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
             // A queue that a test drains was bulk's, and its rate nearly the path's.
-            let is_tested = self.is_tested();
+            let is_tested = self.tests.may_show();
             let shown = self.path_rate().filter(|_| !is_tested);
             let carried = shown.unwrap_or(self.highest_rate);
-            let is_guess = !self.is_known || !alone.is_certain;
-            if carried > alone.value() || (is_tested && is_guess) {
+            if carried > alone.value() || (is_tested && !alone.is_certain()) {
                 // At least this much the path has carried.
                 alone.reset(round.now, carried);
             }
             return Verdict::Alone { were_others: self.rounds > 8 };
         }
         let fair = alone.fair_share(round.now);
-        if fair.is_none() && self.estimates >= MIN_ESTIMATES {
+        if fair.is_none() && self.tests.are_enough() {
             self.forget(round.rate);
         }
         if let Some(fair) = fair {
             self.note_answer(round, fair, alone);
         }
-        match fair.filter(|_| alone.is_certain) {
+        match fair.filter(|_| alone.is_certain()) {
             Some(fair) => {
                 if let Some(rtt) = probe.on_round(round, fair, alone.value()) {
                     return Verdict::LongerPath(rtt);
@@ -257,14 +182,9 @@ impl Sharing {
         if self.is_flat(round, alone.value()) && fair.is_some_and(|fair| round.rate > fair * 0.93) {
             return Verdict::LongerPath(self.flat_range.0);
         }
-        self.advance_test(round, queue, alone);
+        self.advance_test(round, alone);
         self.last_bound = self.bounds(round.now, round.base, alone, probe).1;
         Verdict::Share
-    }
-
-    /// Returns whether a round may show what a test has changed.
-    const fn is_tested(&self) -> bool {
-        self.test.is_some() || self.rounds <= self.tested_until
     }
 
     /// Others filled the queue to about what it was. What is more, bulk adds; but what others have added since is no reason to
@@ -274,7 +194,7 @@ impl Sharing {
             return;
         }
         let most = (round.base + self.first_queue) * MAX_QUEUE_GROWTH;
-        if round.rtt <= most && !self.is_tested() {
+        if round.rtt <= most && !self.tests.may_show() {
             self.most_in_flight = round.rate * most.as_secs_f64();
         } else if self.most_in_flight == f64::INFINITY {
             self.most_in_flight = round.in_flight;
@@ -283,7 +203,7 @@ impl Sharing {
 
     /// Beside others, more in flight is a larger share. Where it is not, the path itself is slower.
     fn note_answer(&mut self, round: &SharedRound, fair: f64, alone: &mut AloneRate) {
-        if self.is_tested() {
+        if self.tests.may_show() {
             // It has less by itself.
             self.unanswered_rounds = 0;
             return;
@@ -294,18 +214,18 @@ impl Sharing {
         if self.unanswered_rounds >= UNANSWERED_ROUNDS {
             alone.reset(round.now, round.rate);
             self.forget(round.rate);
-            self.is_known = false;
         }
     }
 
     /// Forgets what the path has carried before, and what tests have shown.
     const fn forget(&mut self, rate: f64) {
-        (self.highest_rate, self.estimates) = (rate, 0);
+        self.highest_rate = rate;
+        self.tests.forget_count();
     }
 
     /// A queue that others fill changes; a path does not.
     fn is_flat(&mut self, round: &SharedRound, rate: f64) -> bool {
-        if self.test.is_some() {
+        if self.tests.is_running() {
             return false;
         }
         let (low, high) = self.flat_range;
@@ -324,47 +244,14 @@ impl Sharing {
     /// queue has become much longer than others filled it.
     fn is_rate_doubtful(&self, round: &SharedRound, alone: &AloneRate) -> bool {
         let Some(fair) = alone.fair_share(round.now) else { return true };
-        let queue = round.rtt.saturating_sub(round.base);
-        let is_long = queue > self.first_queue * MAX_QUEUE_GROWTH + round.base;
-        !alone.is_certain && is_long && round.rate < fair * MIN_FAIR_PART
+        let is_long = round.queue() > self.first_queue * MAX_QUEUE_GROWTH + round.base;
+        !alone.is_certain() && is_long && round.rate < fair * MIN_FAIR_PART
     }
 
-    fn advance_test(&mut self, round: &SharedRound, queue: Duration, alone: &mut AloneRate) {
-        let is_due = round.now >= self.next_test && self.is_rate_doubtful(round, alone);
-        match &mut self.test {
-            None if is_due => {
-                let (rate, in_flight) = (round.rate, round.in_flight);
-                self.test = Some(Test { rate, queue, in_flight, rounds: 0 });
-            }
-            Some(test) if test.rounds + 1 < TEST_ROUNDS => test.rounds += 1,
-            Some(test) => {
-                let test = *test;
-                self.end_test(round, test, queue, alone);
-            }
-            None => {}
-        }
-    }
-
-    /// Half of the rate did not drain the queue: others feed it. Their windows stay as they are for a few round trips,
-    /// so the queue shrinks by what bulk has less in it: that shows the rate of the whole path.
-    fn end_test(
-        &mut self,
-        round: &SharedRound,
-        test: Test,
-        queue: Duration,
-        alone: &mut AloneRate,
-    ) {
-        self.test = None;
-        self.tested_until = self.rounds + SHORT_ROUNDS;
-        self.next_test = round.now + self.test_interval;
-        self.test_interval = (self.test_interval * 2).min(MAX_TEST_INTERVAL);
-        let less = test.in_flight - round.in_flight;
-        if less < 4.0 * f64::from(round.mss) {
-            return;
-        }
-        self.experience.add(less, test.queue.as_secs_f64() - queue.as_secs_f64());
-        self.estimates += 1;
-        if self.estimates >= MIN_ESTIMATES
+    fn advance_test(&mut self, round: &SharedRound, alone: &mut AloneRate) {
+        let is_doubtful = self.is_rate_doubtful(round, alone);
+        if self.tests.on_round(round, is_doubtful)
+            && self.tests.are_enough()
             && let Some(rate) = self.path_rate()
         {
             alone.reset(round.now, rate);
@@ -373,29 +260,7 @@ impl Sharing {
 
     /// Returns the rate of the whole path as far as is known.
     fn path_rate(&self) -> Option<f64> {
-        let min_shorter = MIN_SHORTER_PACKETS * USUAL_PACKET_BYTES / self.highest_rate.max(1.0);
-        Some(self.experience.path_rate(min_shorter)?.max(self.highest_rate))
-    }
-}
-
-/// By how much the round trip became shorter when bulk had less in flight: that shows the rate of the whole path, while others' windows
-/// stay as they are. They do not quite, so all of it counts together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Experience {
-    less: f64,
-    shorter: f64,
-}
-
-impl Experience {
-    /// Adds bytes, and seconds.
-    pub(crate) fn add(&mut self, less: f64, shorter: f64) {
-        self.less += less;
-        self.shorter += shorter;
-    }
-
-    /// Returns bytes per second, if the round trip became shorter by more than so many seconds.
-    pub(crate) fn path_rate(&self, min_shorter: f64) -> Option<f64> {
-        (self.shorter > MIN_SHORTER_S.max(min_shorter)).then(|| self.less / self.shorter)
+        self.tests.path_rate(self.highest_rate)
     }
 }
 
@@ -410,8 +275,7 @@ mod tests {
         let at = |round: u64| Instant::from_nanos(round * 100_000_000);
         let mut alone = AloneRate::new(at(0));
         alone.reset(at(0), 1_250_000.0);
-        let mut sharing =
-            Sharing::new(at(0), BASE, Duration::from_secs(2), Experience::default(), true);
+        let mut sharing = Sharing::new(at(0), BASE, Duration::from_secs(2), Experience::default());
         let mut probe = AloneProbe::new(at(0));
         let mut end_round = |number, queue, rate, in_flight| {
             let threshold = Duration::from_millis(10);
@@ -462,7 +326,7 @@ mod tests {
         let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
         let queue = Duration::from_millis(60);
         let first_test = Duration::from_millis(500);
-        let mut sharing = Sharing::new(now, queue, first_test, Experience::default(), false);
+        let mut sharing = Sharing::new(now, queue, first_test, Experience::default());
         // 650 ms instead of 110: three times what bulk may at most make of it. A test halves what is in flight, and shows nothing.
         let mut in_flight = 60_000.0;
         for number in 1..400 {
@@ -481,8 +345,7 @@ mod tests {
         let now = Instant::from_nanos(0);
         let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
         alone.update(now, 1_250_000.0);
-        let mut sharing =
-            Sharing::new(now, BASE, Duration::from_secs(1000), Experience::default(), true);
+        let mut sharing = Sharing::new(now, BASE, Duration::from_secs(1000), Experience::default());
         // Its fair part is 687,500: for certain, it is probed for.
         let fair = |_| (100, 680_000.0, 68_000.0);
         let mut probes = 0;

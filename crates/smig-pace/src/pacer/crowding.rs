@@ -63,8 +63,7 @@ impl Pacer {
         first_test: Duration,
         experience: Experience,
     ) {
-        let is_known = self.alone.value() > 0.0;
-        let sharing = Sharing::new(now, queue, first_test, experience, is_known);
+        let sharing = Sharing::new(now, queue, first_test, experience);
         self.state = PacerState::Sharing(Box::new(sharing));
         self.crowded_rounds = 0;
         self.alone_probe.begin_sharing(now);

@@ -65,7 +65,8 @@ impl Pacer {
         queue: Duration,
         is_round_end: bool,
     ) {
-        if self.is_path_too_fast() {
+        let PacerState::Startup(startup) = &mut self.state else { return };
+        if startup.is_too_fast() {
             // Whatever its queue.
             return;
         }
@@ -73,8 +74,9 @@ impl Pacer {
         let Some(rate) = self.delivery.rate(base) else { return };
         self.delivered_rate = rate as f64;
         if is_round_end {
-            self.startup.end_round(self.delivered_rate);
+            startup.end_round(self.delivered_rate);
         }
+        let may_fill_queue = startup.may_fill_queue(now, base);
         if self.delivered_rate > MAX_PACED_BYTES_PER_S {
             return;
         }
@@ -91,7 +93,7 @@ impl Pacer {
             return;
         }
         self.path_rate = self.delivered_rate;
-        if queue > threshold + base && !self.startup.may_fill_queue(now, base) {
+        if queue > threshold + base && !may_fill_queue {
             // More than bulk alone can have queued.
             self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
             return;

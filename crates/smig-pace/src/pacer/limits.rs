@@ -53,7 +53,7 @@ impl Pacer {
     pub(super) fn threshold(&self, sample: &RateSample) -> Duration {
         let noise = match self.state {
             // The kernel's deviation starts as a guess.
-            PacerState::Startup => Duration::ZERO,
+            PacerState::Startup(_) => Duration::ZERO,
             PacerState::Bounded | PacerState::Sharing(_) => sample.rtt_deviation,
         };
         self.target_queue(sample.mss) * 3 / 2 + noise.min(self.base.value() / 2)
@@ -66,14 +66,15 @@ impl Pacer {
 
     pub(super) fn set_bounds(&mut self, now: Instant, sample: &RateSample, queue: Duration) {
         let base = self.base.value();
-        match &self.state {
-            PacerState::Startup => {
-                self.pacing_rate = self.startup.pacing_rate(now, base, self.delivered_rate);
+        let late = self.counted_lateness();
+        match &mut self.state {
+            PacerState::Startup(startup) => {
+                self.pacing_rate = startup.pacing_rate(now, base, self.delivered_rate);
             }
             PacerState::Bounded => self.bound(now, sample, queue),
             PacerState::Sharing(sharing) => {
                 // A late process has that much less of what it knows to be in flight.
-                let time = base + self.counted_lateness();
+                let time = base + late;
                 (self.pacing_rate, self.max_in_flight) =
                     sharing.bounds(now, time, &self.alone, &self.alone_probe);
             }
