@@ -20,6 +20,7 @@ pub(crate) enum SocksReply {
     NetworkUnreachable = 3,
     HostUnreachable = 4,
     ConnectionRefused = 5,
+    /// "TTL expired": of the RFC's replies the nearest.
     TimedOut = 6,
     CommandNotSupported = 7,
     AddressTypeNotSupported = 8,

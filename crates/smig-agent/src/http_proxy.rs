@@ -187,7 +187,10 @@ impl Connection {
                 );
                 text_response(StatusCode::OK, &text)
             }
-            _ => text_response(StatusCode::NOT_FOUND, "this is a proxy; it serves /proxy.pac only"),
+            _ => text_response(
+                StatusCode::NOT_FOUND,
+                "this is a proxy; it serves only / and /proxy.pac",
+            ),
         }
     }
 }

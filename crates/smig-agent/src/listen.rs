@@ -23,8 +23,8 @@ pub(crate) enum LocalProtocol {
     PortForward(Arc<PortForward>),
 }
 
-/// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future resets
-/// them.
+/// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future closes
+/// them: those with a response or tunnel in progress are reset.
 pub(crate) async fn accept_all(
     listener: TcpListener,
     protocol: LocalProtocol,

@@ -5,7 +5,7 @@
 pub struct Bounds {
     /// Bytes per second; `u64::MAX` is no limit.
     pub rate: u64,
-    /// Bytes of the session that may be written and not acknowledged; `u64::MAX` is no limit. Where the path suddenly
+    /// Bytes of the session that may be framed and not acknowledged; `u64::MAX` is no limit. Where the path suddenly
     /// slows down, a rate alone goes on filling it.
     pub max_outstanding: u64,
     /// Bytes that the socket may hold unsent, because the process may not run when they are due. If there are any, the

@@ -1,4 +1,4 @@
-//! How much bulk a session may write now: a token bucket, and a bound in flight.
+//! How much bulk a session may write now: a token bucket, and a bound of the outstanding bytes.
 //!
 //! A limit on the socket's rate (SO_MAX_PACING_RATE) would hold back interactive data behind bulk, and knows no bound in
 //! flight. So bulk is held before the socket: the owner writes a piece of it, a few packets, whenever the bucket allows
@@ -22,10 +22,10 @@ const MIN_PIECE_BYTES: u64 = 1200;
 /// The longest delay of the owner for which bulk makes up, when it waited for the bucket. What the path could have
 /// carried meanwhile is sent at once, so it is queued for at most this time.
 const MAX_CATCH_UP: Duration = Duration::from_millis(20);
-/// Longest interval between two checks of whether bytes in flight have arrived, while they are what bulk waits for. It
+/// Longest interval between two checks of whether bytes in flight have arrived, while the outstanding ones are what bulk waits for. It
 /// doubles up to this while none arrive.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Bulk gets this part of the path's rate although the bound is in flight: interactive data alone may fill it.
+/// Bulk gets this part of the path's rate although the bound is reached: interactive data alone may fill it.
 const OVER_BOUND_SHARE_DIVISOR: u64 = 4;
 /// While interactive data is being paid off, bulk gets this part of what the bucket earns.
 const DEFERRED_SHARE_DIVISOR: u64 = 4;
@@ -44,7 +44,7 @@ pub struct BulkBucket {
     fraction: u128,
     /// Bytes framed for all connections and not acknowledged: what the owner has measured, and framed since.
     outstanding: u64,
-    /// What may be sent although the bound is in flight, and what was earned of it and is less than a byte.
+    /// What may be sent although the bound is reached, and what was earned of it and is less than a byte.
     over_bound_allowance: u64,
     over_bound_fraction: u128,
     check_interval: Duration,
@@ -139,13 +139,13 @@ impl BulkBucket {
         (self.has_allowance() && !self.is_bound_reached()).then_some(self.piece_bytes)
     }
 
-    /// Returns whether a piece could be sent but for the bytes in flight. The owner measures them then
+    /// Returns whether a piece could be sent but for the outstanding bytes. The owner measures them then
     /// ([`Self::set_outstanding`]): some may have arrived.
-    pub fn is_in_flight_limited(&self) -> bool {
+    pub fn is_outstanding_limited(&self) -> bool {
         self.has_allowance() && self.is_bound_reached()
     }
 
-    /// A part of what the path carries: where only bytes in flight are bounded, the rate is no measure of that.
+    /// A part of what the path carries: where only outstanding bytes are bounded, the rate is no measure of that.
     fn over_bound_rate(&self) -> u64 {
         self.bounds.rate.min(self.bounds.path_rate) / OVER_BOUND_SHARE_DIVISOR
     }
@@ -158,7 +158,7 @@ impl BulkBucket {
         self.excess() > 0 && self.over_bound_allowance < self.piece_bytes
     }
 
-    /// Returns by how many bytes the next piece would exceed the bound in flight, to the nearest piece: half of one is
+    /// Returns by how many bytes the next piece would exceed the bound of the outstanding bytes, to the nearest piece: half of one is
     /// as much too few as too many.
     fn excess(&self) -> u64 {
         let after = self.outstanding.saturating_add(self.piece_bytes - self.piece_bytes / 2);
@@ -180,13 +180,13 @@ impl BulkBucket {
         self.is_waiting = is_waiting;
     }
 
-    /// Returns when the next piece may be sent, or when to measure the bytes in flight again; `None` if bulk does not
+    /// Returns when the next piece may be sent, or when to measure the outstanding bytes again; `None` if bulk does not
     /// wait for that.
     pub fn deadline(&self) -> Option<Instant> {
         if !self.is_waiting || self.bounds.rate == u64::MAX {
             return None;
         }
-        if self.is_in_flight_limited() {
+        if self.is_outstanding_limited() {
             let missing = self.piece_bytes - self.over_bound_allowance;
             let earned = time_of(missing, self.over_bound_rate());
             let arrived = time_of(self.excess(), self.bounds.rate);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_waits_while_its_bound_is_in_flight() {
+    fn bulk_waits_while_its_bound_is_outstanding() {
         let bounds = Bounds { max_outstanding: 3 * PIECE, ..at_rate(RATE) };
         let mut bucket = BulkBucket::new(at_us(0), bounds, Duration::from_millis(25));
         bucket.refill(at_us(0), bounds, PACKET);
@@ -377,13 +377,13 @@ mod tests {
         bucket.consume(PIECE);
         bucket.refill(at_us(6000), bounds, PACKET);
         assert_eq!(bucket.piece(), None);
-        assert!(bucket.is_in_flight_limited());
+        assert!(bucket.is_outstanding_limited());
         bucket.set_waiting(true);
         bucket.set_outstanding(3 * PIECE - 1);
-        assert!(bucket.is_in_flight_limited());
+        assert!(bucket.is_outstanding_limited());
         assert_eq!(bucket.deadline(), Some(Instant::from_nanos(7_157_600)), "half a piece");
         bucket.set_outstanding(2 * PIECE + PIECE / 2);
-        assert!(!bucket.is_in_flight_limited());
+        assert!(!bucket.is_outstanding_limited());
         assert_eq!(bucket.piece(), Some(PIECE));
         bucket.on_interactive(1);
         assert_eq!(bucket.piece(), None, "interactive data is in flight too");
@@ -403,7 +403,7 @@ mod tests {
             turns += 1;
             bucket.refill(now, bounds, PACKET);
             loop {
-                if bucket.is_in_flight_limited() {
+                if bucket.is_outstanding_limited() {
                     bucket.set_outstanding(outstanding + sent);
                 }
                 let Some(piece) = bucket.piece() else { break };
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn what_goes_beyond_the_bound_is_a_quarter_of_the_path_however_often_it_is_earned() {
-        // Only bytes in flight are bounded, and they are reached.
+        // Only outstanding bytes are bounded, and they are reached.
         let bounds = Bounds {
             rate: RATE * 10,
             max_outstanding: 20_000,

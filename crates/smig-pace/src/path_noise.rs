@@ -41,10 +41,10 @@ pub(crate) struct PathNoise {
     last_rate: Option<f64>,
     /// Share of packets retransmitted, and the counts at the last round.
     loss: f64,
+    counts: Option<Counts>,
     /// Consecutive rounds with too much, and the share that has been found to be random.
     lossy_rounds: u32,
     random_loss: f64,
-    counts: Option<Counts>,
     /// Bytes acknowledged sooner than at the path's rate: the most of these rounds, and of those before.
     extra_acked: [f64; 2],
     rounds: u32,

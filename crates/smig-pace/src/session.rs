@@ -209,10 +209,10 @@ impl SessionPacer {
         self.bucket.set_waiting(fruitless < count && can_write(conns));
     }
 
-    /// Returns the size of the piece that may be written now. Measures the bytes in flight if they are what prevents
-    /// one.
+    /// Returns the size of the piece that may be written now. Measures the outstanding bytes if they are what
+    /// prevents one.
     fn next_piece(&mut self, now: Instant, conns: &mut impl PacedConns) -> Option<u64> {
-        if self.bucket.is_in_flight_limited() {
+        if self.bucket.is_outstanding_limited() {
             measure_all(now, conns);
             self.bucket.set_outstanding(outstanding(now, conns));
         }

@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Returns the number of connections to kill.
+    /// Returns the number of faults that kill a connection.
     #[cfg(test)]
     fn kill_count(&self) -> usize {
         self.faults.iter().filter(|planned| planned.fault.kills()).count()

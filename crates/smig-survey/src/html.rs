@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_reference_is_found_once() {
+    fn references_are_found_once() {
         let urls = links(
             r##"<!doctype html><LINK REL="Stylesheet" href=s.css><link rel=preconnect href=//c.example>
             <link rel=next href="?x=2"><script src="/s.js">var a = "<a href=no>";</script>
@@ -268,6 +268,18 @@ mod tests {
                 at("/r"),
             ]
         );
+    }
+
+    #[test]
+    fn references_of_rarer_elements_are_found() {
+        let found = links(
+            "<link rel=preload as=image href=l imagesrcset='l2 2x'><body background=bo><map><area href=ar>
+            <area rel=nofollow href=no></map><audio src=au></audio><track src=tr><embed src=em>
+            <input type=image src=in><svg><image href=im><use xlink:href=us></svg>
+            <frameset><frame src=fr></frameset><table background=ta><td background=td>",
+        );
+        let names = ["l", "l2", "bo", "ar", "au", "tr", "em", "in", "im", "us", "fr", "ta", "td"];
+        assert_eq!(found, names.map(|name| format!("https://a.example/dir/{name}")));
     }
 
     #[test]

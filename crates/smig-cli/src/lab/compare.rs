@@ -26,7 +26,7 @@ use crate::stdout::{out, outln};
         of the medians with its 95 % confidence interval (a bootstrap that resamples whole runs, in \
         pairs where both sides were measured with the same seeds), Cliff's delta, and the p value of \
         the Mann-Whitney test over the medians of runs. Intervals and p need five runs per side; the \
-        verdict follows from the interval.",
+        verdict follows from the interval of the medians' difference, and a change below 1 % counts as none.",
     after_help = "\
 Examples:
   smig lab compare results/fig4:scheme=NoMig :scheme=MigSW

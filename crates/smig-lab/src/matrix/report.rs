@@ -131,7 +131,7 @@ pub struct CellReport {
     /// beside another user's download, with a fair share.
     pub winner: Option<&'static str>,
     /// How far the worst judged arm is beyond what is tolerated: 1 is the limit.
-    pub loss: f64,
+    pub excess: f64,
 }
 
 /// All cells, the worst first.
@@ -167,7 +167,7 @@ impl MatrixReport {
             CellReport::new(cell, &measure)
         };
         let mut cells: Vec<_> = campaign.cells.iter().filter_map(report).collect();
-        cells.sort_by(|a, b| b.loss.total_cmp(&a.loss));
+        cells.sort_by(|a, b| b.excess.total_cmp(&a.excess));
         let missing_cells = campaign.cells.len() - cells.len();
         Self { cells, missing_cells, builds: builds.into_iter().collect() }
     }
@@ -192,14 +192,14 @@ impl CellReport {
             .iter()
             .map(|(arm, found)| ArmReport::new(cell, arm, found, alone.as_ref(), &measured))
             .collect();
-        let loss = arms.iter().filter_map(ArmReport::loss).fold(0.0, f64::max);
+        let excess = arms.iter().filter_map(ArmReport::excess).fold(0.0, f64::max);
         Some(Self {
             cell: cell.name.clone(),
             levels: cell.levels.iter().cloned().collect(),
             winner: winner(&arms),
             alone,
             arms,
-            loss,
+            excess,
         })
     }
 
@@ -263,7 +263,7 @@ impl ArmReport {
 
     /// Returns how far it is beyond what is tolerated, if it is judged; 1 is the limit, which no difference exceeds that
     /// chance explains.
-    fn loss(&self) -> Option<f64> {
+    fn excess(&self) -> Option<f64> {
         self.verdict?;
         let mut bulk = (1.0 / self.total_ratio?.max(1e-3) - 1.0) / MAX_BULK_LOSS;
         if self.others_share.is_some() {

@@ -152,7 +152,7 @@ fn an_arm_is_judged_against_the_best_baseline_and_the_goal() {
 }
 
 #[test]
-fn bytes_of_objects_that_a_baseline_leaves_waiting_are_no_loss() {
+fn bytes_of_objects_that_a_baseline_leaves_waiting_are_no_excess() {
     let mut moved = measurement(64.0, 68.0, 9.1);
     moved.total_mbit = 9.4;
     assert_eq!(verdict(moved, &[]), Some(Verdict::Good));
@@ -234,7 +234,7 @@ fn the_winner_beside_another_download_shares_fairly() {
 }
 
 #[test]
-fn the_winner_has_most_rate_for_its_delay_and_the_loss_counts_from_the_limit() {
+fn the_winner_has_most_rate_for_its_delay_and_the_excess_counts_from_the_limit() {
     let measured = [
         ("alone", measurement(60.0, 60.0, 0.0)),
         ("off", measurement(500.0, 700.0, 9.5)),
@@ -245,7 +245,7 @@ fn the_winner_has_most_rate_for_its_delay_and_the_loss_counts_from_the_limit() {
     let report = report(&[], &measured);
     assert_eq!(report.winner, Some("lowat"));
     assert_eq!(report.arm("moved").unwrap().p95_ratio, Some(2.1));
-    assert!((report.loss - (9.5 / 8.0 - 1.0) / 0.03).abs() < 1e-9, "{}", report.loss);
+    assert!((report.excess - (9.5 / 8.0 - 1.0) / 0.03).abs() < 1e-9, "{}", report.excess);
     let matrix = MatrixReport { cells: vec![report], missing_cells: 0, builds: vec![] };
     let text = smig_chart::table::to_text(&to_table(&matrix));
     assert!(text.contains("2.10") && text.contains("84.2 %") && text.contains("worse"), "{text}");

@@ -1,6 +1,6 @@
 //! HTTP/3 client: a program built from Go sources, which sends the lab's requests over one QUIC connection.
 //!
-//! Owns the program and the lines to and from it (`servers/http3/main.go` defines them). The
+//! Owns the program and the lines to and from it (`src/servers/http3/main.go` defines them). The
 //! program itself compares bodies with the lab's content, and reports only how many bytes have arrived.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Whose queue it is, while that is not known: bulk sends less for two or three rounds.
+//! Whose queue it is, while that is not known: bulk sends less for a few rounds.
 //!
 //! A download that was there first keeps the queue full. Bulk's first rate is then a share, and a small share of a fast
 //! path looks like the whole of a slow one: what is in flight, the round-trip time and the rate agree in both. They

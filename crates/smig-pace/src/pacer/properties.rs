@@ -13,7 +13,7 @@ const RTT: Duration = Duration::from_millis(50);
 /// 10 Mbit/s.
 const PATH_BYTES_PER_S: u64 = 1_250_000;
 
-/// What a peer or a kernel may report next: milliseconds later, bytes acknowledged and sent more (less, if the sum of a
+/// What a peer or a kernel may report next: milliseconds later, bytes acknowledged and in flight more (less, if the sum of a
 /// connection disappears), round-trip times, losses.
 fn odd_sample() -> impl Strategy<Value = (u64, i64, i64, u64, u64, u64)> {
     (

@@ -1,6 +1,6 @@
 //! A TCP relay between client and server that injects the planned faults.
 //!
-//! Never drops, adds or reorders a byte: it delays data and ends connections.
+//! It delays data and ends connections. Until it ends one, it never drops, adds or reorders a byte.
 
 mod conn;
 

@@ -40,7 +40,7 @@ impl PathWatch {
         path
     }
 
-    /// Forgets the last sample: a stream has migrated, so the next one would get another connection.
+    /// Forgets the last sample: a stream that it was taken with has migrated.
     pub(super) fn forget_sample(&mut self) {
         self.sample = None;
     }
