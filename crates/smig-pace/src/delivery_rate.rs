@@ -13,6 +13,9 @@ use super::rate::rate_of;
 /// Maximum number of samples; the oldest are dropped. At the shortest interval they span two and a half seconds.
 const MAX_SAMPLES: usize = 512;
 
+/// Packets without which a rate is one of the clock: where a window has fewer, it is made longer, up to so many times.
+const MIN_RATE_PACKETS: u64 = 4;
+const MAX_WINDOW_FACTOR: u32 = 8;
 /// Samples further apart do not show when a byte between them was sent.
 const MAX_INTERPOLATED: Duration = Duration::from_millis(30);
 
@@ -30,6 +33,8 @@ struct DeliverySample {
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryRate {
     samples: VecDeque<DeliverySample>,
+    /// Bytes of a packet.
+    packet: u32,
 }
 
 impl DeliveryRate {
@@ -38,6 +43,7 @@ impl DeliveryRate {
         if self.samples.len() == MAX_SAMPLES {
             self.samples.pop_front();
         }
+        self.packet = packet;
         // When a connection closes, its bytes in flight disappear from the sum.
         let sent = self.samples.back().map_or(sent, |last| last.sent.max(sent));
         // Without new acknowledgements there is no round-trip sample, and a receiver delays that of a single packet (RFC
@@ -57,15 +63,44 @@ impl DeliveryRate {
         self.samples.clear();
     }
 
-    /// Returns bytes acknowledged per second over the last `window`, or slightly more; `None` while samples
-    /// do not reach back that far. A round trip through a queue of seconds is longer than all samples that are kept: their
+    /// Returns bytes acknowledged per second over the last `window`, or slightly more, and much more where that has hardly a packet; `None`
+    /// while samples do not reach back that far. A round trip through a queue of seconds is longer than all samples that are kept: their
     /// rate is the best there is.
     pub(crate) fn rate(&self, window: Duration) -> Option<u64> {
         let last = self.samples.back()?;
         let oldest_kept = self.samples.front().filter(|_| self.samples.len() == MAX_SAMPLES);
         let first = self.sample_before(last.at, window).or(oldest_kept)?;
+        let first = self.with_packets(first, last, window);
         let bytes = last.acknowledged - first.acknowledged.min(last.acknowledged);
         Some(rate_of(bytes, last.at.saturating_duration_since(first.at)))
+    }
+
+    /// Returns `first`, or an earlier sample since which some packets were acknowledged.
+    fn with_packets<'a>(
+        &'a self,
+        first: &'a DeliverySample,
+        last: &DeliverySample,
+        window: Duration,
+    ) -> &'a DeliverySample {
+        let least = MIN_RATE_PACKETS * u64::from(self.packet);
+        let has_packets = |sample: &DeliverySample| {
+            last.acknowledged.saturating_sub(sample.acknowledged) >= least
+        };
+        if has_packets(first) {
+            return first;
+        }
+        let longest = window * MAX_WINDOW_FACTOR;
+        let is_near =
+            |sample: &&DeliverySample| last.at.saturating_duration_since(sample.at) <= longest;
+        let earlier = self.samples.iter().rev().take_while(is_near);
+        let mut found = first;
+        for sample in earlier.filter(|sample| sample.at < first.at) {
+            found = sample;
+            if has_packets(sample) {
+                break;
+            }
+        }
+        found
     }
 
     /// Returns the shortest round trip in the samples of the last `window`: not smoothed, and without the time
@@ -152,6 +187,22 @@ mod tests {
             let is_full = step + 1 >= MAX_SAMPLES as u64;
             assert_eq!(delivery.rate(window), is_full.then_some(100_000), "{step}");
         }
+    }
+
+    #[test]
+    fn a_window_with_hardly_a_packet_is_made_longer() {
+        let mut delivery = DeliveryRate::default();
+        // A packet of 1000 bytes each 24 ms; the last sample is that of an acknowledgement.
+        for step in 0..=48 {
+            delivery.on_sample(at(step * 5), step * 5 / 24 * 1000, step * 5 / 24 * 1000, 1000);
+        }
+        let rate = delivery.rate(Duration::from_millis(15)).unwrap();
+        assert!((35_000..56_000).contains(&rate), "{rate}, where the path carries 41,667");
+        // Whatever the window, a silence is seen within eight of it.
+        for step in 49..=80 {
+            delivery.on_sample(at(step * 5), 10_000, 10_000, 1000);
+        }
+        assert_eq!(delivery.rate(Duration::from_millis(15)), Some(0));
     }
 
     #[test]

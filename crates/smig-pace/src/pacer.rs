@@ -38,9 +38,14 @@ const MAX_MIN_RTT: Duration = Duration::from_secs(10);
 const MAX_PACED_BYTES_PER_S: f64 = 125e6;
 /// So many consecutive rounds above that are no burst of acknowledgements.
 const FAST_ROUNDS: u32 = 2;
-/// Samples per round trip, and the shortest interval between two.
+/// Samples per round trip, and the shortest interval between two. If they are further apart than the last, which matters while
+/// the question is whose the queue is, they do not show when a byte was sent.
 const SAMPLES_PER_RTT: u32 = 8;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_DOUBT_INTERVAL: Duration = Duration::from_millis(25);
+/// A base round trip that is this many times the kernel's minimum, which lasts for minutes, is probably others' queue: whether it
+/// is, sharing finds out.
+const MAX_AGED_RTTS: u32 = 3;
 /// During startup, the pacing rate in units of the delivery rate: more than a doubling per round trip.
 const STARTUP_GAIN: f64 = 2.5;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
@@ -249,7 +254,9 @@ impl Pacer {
     }
 
     fn schedule_sample(&mut self, now: Instant) {
-        self.next_sample = now + (self.base.value() / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
+        let interval = (self.base.value() / SAMPLES_PER_RTT).max(MIN_SAMPLE_INTERVAL);
+        let is_open = self.queue_owner.is_open();
+        self.next_sample = now + if is_open { interval.min(MAX_DOUBT_INTERVAL) } else { interval };
     }
 
     /// Records a sample and updates the bounds.
@@ -264,7 +271,8 @@ impl Pacer {
         self.noise.on_sample(now, &sample, self.path_rate);
         let rtt = self.round_trip(&sample);
         let is_sharing = matches!(self.state, PacerState::Sharing(_));
-        self.base.update(now, rtt, !is_sharing);
+        let may_age = !is_sharing && rtt < sample.min_rtt * MAX_AGED_RTTS;
+        self.base.update(now, rtt, may_age);
         self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         self.round.min_in_flight = self.round.min_in_flight.min(sample.in_flight);
         let queue = rtt.saturating_sub(self.base.value());

@@ -28,8 +28,10 @@ const UNANSWERED_ROUNDS: u32 = 2;
 const FLAT_ROUNDS: u32 = 6;
 /// A part of the path that is less than this part of what is fair raises a doubt about its rate.
 const MIN_FAIR_PART: f64 = 0.9;
-/// While the path's rate is unknown, the round trip may become that much longer.
+/// While the path's rate is unknown, the round trip may become that much longer. Where it has, what bulk has in flight may grow
+/// by this factor each round: the tests show what the path carries only if they change enough.
 const MAX_QUEUE_GROWTH: u32 = 2;
+const QUEUED_GROWTH: f64 = 1.125;
 
 /// What a round trip showed, while sharing.
 #[derive(Clone, Copy, Debug)]
@@ -198,6 +200,9 @@ impl Sharing {
             self.most_in_flight = round.rate * most.as_secs_f64();
         } else if self.most_in_flight == f64::INFINITY {
             self.most_in_flight = round.in_flight;
+        } else if round.in_flight > self.last_bound / 2.0 && !self.tests.may_show() {
+            // In a queue that others make longer, as many bytes would be an ever smaller share.
+            self.most_in_flight *= QUEUED_GROWTH;
         }
     }
 
@@ -218,9 +223,9 @@ impl Sharing {
     }
 
     /// Forgets what the path has carried before, and what tests have shown.
-    const fn forget(&mut self, rate: f64) {
+    fn forget(&mut self, rate: f64) {
         self.highest_rate = rate;
-        self.tests.forget_count();
+        self.tests.forget();
     }
 
     /// A queue that others fill changes; a path does not.
@@ -338,6 +343,39 @@ mod tests {
             in_flight = bound.min(60_000.0) / if is_testing { 2.0 } else { 1.0 };
         }
         assert!(in_flight >= 30_000.0, "{in_flight}");
+    }
+
+    #[test]
+    fn a_share_of_a_long_queue_grows_until_tests_can_show_something() {
+        let now = Instant::from_nanos(0);
+        let (mut alone, mut probe) = (AloneRate::new(now), AloneProbe::new(now));
+        let first_test = Duration::from_millis(500);
+        let queue = Duration::from_millis(60);
+        let mut sharing = Sharing::new(now, queue, first_test, Experience::default());
+        // 650 ms instead of 110 from the first round on, with ten packets in flight: half of that is too little for a test.
+        let mut in_flight = 15_000.0;
+        for number in 1..600 {
+            let is_testing = sharing.is_testing();
+            let bound =
+                bound_after(&mut sharing, &mut alone, &mut probe, number..number + 1, |_| {
+                    (650, in_flight / 0.65, in_flight)
+                });
+            in_flight = bound.min(200_000.0) / if is_testing { 2.0 } else { 1.0 };
+        }
+        assert!(in_flight > 60_000.0, "{in_flight}");
+    }
+
+    #[test]
+    fn a_slower_path_is_not_what_tests_have_shown_before() {
+        let at = |round: u64| Instant::from_nanos(round * 100_000_000);
+        let (mut alone, mut probe) = (AloneRate::new(at(0)), AloneProbe::new(at(0)));
+        alone.reset(at(0), 1_250_000.0);
+        let mut experience = Experience::default();
+        experience.add(200_000.0, 0.16);
+        let mut sharing = Sharing::new(at(0), BASE, Duration::from_secs(1000), experience);
+        bound_after(&mut sharing, &mut alone, &mut probe, 1..6, |_| (150, 60_000.0, 1e9));
+        assert!(alone.value() < 70_000.0, "{}", alone.value());
+        assert_eq!(sharing.path_rate(), None);
     }
 
     #[test]

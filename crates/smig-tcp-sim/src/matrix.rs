@@ -1,5 +1,7 @@
 //! The cells that the controller was developed with, by name.
 
+mod stuck;
+
 use std::time::Duration;
 
 use smig_link::{
@@ -402,6 +404,7 @@ pub fn cells() -> Vec<Cell> {
         neighbour_cells(),
         size_cells(),
         warm_cells(),
+        stuck::cells(&wifi(50, Algorithm::Cubic)),
     ]
     .concat()
 }

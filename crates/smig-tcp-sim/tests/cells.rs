@@ -103,6 +103,17 @@ fn slow_links_pay_a_few_packets() {
 }
 
 #[test]
+fn a_round_trip_without_a_packet_is_no_measure_of_the_rate() {
+    // A rate of single packets in a short window was up to twice the path's, and counted as certain: responses of 2 kB waited
+    // for seconds, 200 times as long as alone. The base round trip then aged into bulk's own queue of four packets.
+    for cell in matrix::cells().iter().filter(|cell| cell.name.starts_with("slow-")) {
+        for sending in [OWN, SHARED] {
+            check(cell, sending, 1, (4.0, 5.0, 0.85));
+        }
+    }
+}
+
+#[test]
 fn long_links_are_filled() {
     // The overshoot of slow start costs a second of loss recovery.
     check_both("10m-600ms-400/cubic", 1, (1.3, 1.45, 0.92));
@@ -127,7 +138,7 @@ fn jitter_is_no_queue() {
     check_both("wifi-50ms/cubic", 6, (1.3, 1.45, 0.945));
     check_both("wifi-20ms/cubic", 2, (1.4, 1.5, 0.87));
     // Some runs take jitter for others' queue for a second or two.
-    check(&cell("jitter/cubic"), OWN, 8, (1.9, 4.4, 0.77));
+    check(&cell("jitter/cubic"), OWN, 8, (2.0, 4.4, 0.77));
     check(&cell("jitter/cubic"), SHARED, 8, (1.6, 2.2, 0.77));
 }
 
@@ -286,6 +297,28 @@ fn in_its_first_seconds_bulk_beside_a_download_that_was_there_first_gets_its_par
             assert!(sending == OWN || p95 <= plain_p95, "{name}: p95 {p95}, plain {plain_p95}");
         }
     }
+}
+
+#[test]
+fn a_share_of_a_queue_that_others_make_longer_does_not_fade_away() {
+    let mean_rate = |name: &str, sending| {
+        let cell = cell(name);
+        let rate = |number| {
+            let cell = cell.clone().later(Duration::from_millis(131) * number);
+            run(&cell, sending, 1).bulk_rate / run(&cell, PLAIN, 1).bulk_rate
+        };
+        (0..3).map(rate).sum::<f64>() / 3.0
+    };
+    for sending in [OWN, SHARED] {
+        // As many bytes as at the beginning were 0.02 to 0.2 of plain's rate.
+        for (name, least) in [("together-500-900/cubic", 0.25), ("together-1000-500/cubic", 0.15)] {
+            let rate = mean_rate(name, sending);
+            assert!(rate > least, "{name} {sending:?}: {rate} of plain's rate");
+        }
+    }
+    // On a path so long that nobody asked whose queue it was: 0.16.
+    let rate = mean_rate("late-300ms-250/cubic+cubic", SHARED);
+    assert!(rate > 0.4, "{rate} of plain's rate");
 }
 
 #[test]

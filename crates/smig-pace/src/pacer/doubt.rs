@@ -16,8 +16,6 @@ use crate::sharing::{AloneRate, Experience};
 /// Rounds after which the question is given up, and if they have shown nothing.
 const MAX_ROUNDS: u32 = 8;
 const MAX_BLIND_ROUNDS: u32 = 3;
-/// On longer paths, measurements are too far apart to show when a byte was sent.
-const MAX_BASE: Duration = Duration::from_millis(240);
 /// A sample with less than this part of the most in flight is one with less. So many of them are an answer.
 const LESS: f64 = 0.75;
 const MIN_SAMPLES: u32 = 3;
@@ -127,15 +125,20 @@ impl QueueOwner {
         }
     }
 
+    /// Returns whether the question is open.
+    pub(super) const fn is_open(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// Returns whether bulk should send less, to find out.
     pub(super) fn is_asking(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.rounds >= doubt.patience)
     }
 
-    /// Begins to ask, where the path is short enough for an answer.
-    fn ask(&mut self, base: Duration, retransmitted: u64, patience: u32) {
+    /// Begins to ask.
+    fn ask(&mut self, retransmitted: u64, patience: u32) {
         self.standing_rounds = 0;
-        self.doubt = (base <= MAX_BASE).then(|| Doubt::new(retransmitted, patience));
+        self.doubt = Some(Doubt::new(retransmitted, patience));
     }
 
     /// Ends the question: others are known to share the path, or it was in vain.
@@ -154,7 +157,7 @@ impl QueueOwner {
 impl Pacer {
     /// Asks whose queue ended startup.
     pub(super) fn doubt_startup(&mut self, retransmitted: u64) {
-        self.queue_owner.ask(self.base.value(), retransmitted, PATIENT_ROUNDS);
+        self.queue_owner.ask(retransmitted, PATIENT_ROUNDS);
     }
 
     pub(super) fn update_doubt(
@@ -204,7 +207,7 @@ impl Pacer {
         if owner.standing_rounds >= STANDING_ROUNDS && now >= owner.next_doubt {
             owner.next_doubt = now + owner.interval;
             owner.interval = (owner.interval * 2).min(MAX_INTERVAL);
-            owner.ask(base, retransmitted, 0);
+            owner.ask(retransmitted, 0);
         }
     }
 }

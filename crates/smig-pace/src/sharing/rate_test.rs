@@ -27,7 +27,7 @@ const MIN_SHORTER_PACKETS: f64 = 3.0;
 #[derive(Debug)]
 pub(super) struct RateTests {
     running: Option<Running>,
-    /// What the tests have shown, and how many have shown something, since [`Self::forget_count`].
+    /// What the tests have shown, and how many have shown something, since [`Self::forget`].
     experience: Experience,
     results: u32,
     /// The rounds after a test that may still show what it has changed.
@@ -77,8 +77,8 @@ impl RateTests {
         self.results >= MIN_RESULTS
     }
 
-    pub(super) const fn forget_count(&mut self) {
-        self.results = 0;
+    pub(super) fn forget(&mut self) {
+        (self.experience, self.results) = (Experience::default(), 0);
     }
 
     /// Begins a round that ends with the next [`Self::on_round`].

@@ -1,0 +1,101 @@
+//! Cells in which bulk once stayed slow, or its queue long, for good. What counts is what is there after a while.
+
+use super::{NEVER, latecomer, ms, wired};
+use crate::cell::{Cell, Responses};
+use crate::congestion::Algorithm;
+use crate::cross::CrossTraffic;
+
+/// Links so slow that a round trip holds hardly a packet, with a queue of seconds.
+fn slow_links() -> impl Iterator<Item = Cell> {
+    let links = [
+        (128, 100),
+        (300, 20),
+        (400, 10),
+        (450, 10),
+        (500, 10),
+        (550, 10),
+        (700, 10),
+        (700, 20),
+        (1_000, 5),
+    ];
+    links.into_iter().map(|(kbit, rtt_ms)| {
+        let mut cell =
+            wired(&format!("slow-{kbit}k-{rtt_ms}ms"), kbit, rtt_ms, 200, Algorithm::Cubic);
+        cell.responses = Responses { bytes: 2_000, every: ms(2_097) };
+        cell.measured = (ms(20_000), ms(80_000));
+        cell
+    })
+}
+
+/// A path that is longer than the handshake was, without others.
+fn short_handshakes(jittery: &Cell) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (rtt_ms, handshake_ms) in [(100, 60), (120, 20), (200, 50)] {
+        let name = format!("handshake-{handshake_ms}-of-{rtt_ms}");
+        let mut cell = wired(&name, 10_000, rtt_ms, 200, Algorithm::Cubic);
+        cell.handshake_rtt = Some(ms(handshake_ms));
+        cells.push(cell);
+    }
+    for handshake_ms in [10, 25] {
+        let mut cell = jittery.clone();
+        cell.name = format!("handshake-{handshake_ms}-wifi/cubic");
+        cell.handshake_rtt = Some(ms(handshake_ms));
+        cells.push(cell);
+    }
+    for cell in &mut cells {
+        cell.measured = (ms(20_000), ms(80_000));
+    }
+    cells
+}
+
+/// Others' downloads with a deep queue, or over a long path.
+fn beside_for_long() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (queue, start) in [(500, 900), (1_000, 500), (1_000, 900), (1_000, 1_300)] {
+        let name = format!("together-{queue}-{start}");
+        let mut cell = wired(&name, 10_000, 50, queue, Algorithm::Cubic);
+        let algorithm = Algorithm::Cubic;
+        cell.cross = vec![CrossTraffic::Download { algorithm, start: ms(start), end: NEVER }];
+        cells.push(cell);
+    }
+    for (ours, theirs) in [
+        (Algorithm::Cubic, Algorithm::Cubic),
+        (Algorithm::Bbr, Algorithm::Bbr),
+        (Algorithm::Bbr, Algorithm::Cubic),
+    ] {
+        let mut cell = latecomer(300, 250, ours, theirs);
+        cell.bulk_start = ms(6_000);
+        cells.push(cell);
+    }
+    for cell in &mut cells {
+        cell.measured = (ms(40_000), ms(160_000));
+    }
+    cells
+}
+
+/// Others that come and go, and such as do not yield.
+fn restless_others() -> Vec<Cell> {
+    let mut on_off = wired("on-off", 20_000, 40, 100, Algorithm::Cubic);
+    on_off.cross = (1..30)
+        .map(|number| CrossTraffic::Download {
+            algorithm: Algorithm::Cubic,
+            start: ms(number * 4_000),
+            end: ms(number * 4_000 + 1_500),
+        })
+        .collect();
+    let mut constant = wired("constant-80%", 10_000, 50, 80, Algorithm::Cubic);
+    constant.cross = vec![CrossTraffic::ConstantRate(1_000_000)];
+    let mut cells = vec![on_off, constant];
+    for cell in &mut cells {
+        cell.measured = (ms(10_000), ms(80_000));
+    }
+    cells
+}
+
+pub(super) fn cells(jittery: &Cell) -> Vec<Cell> {
+    let mut cells: Vec<_> = slow_links().collect();
+    cells.extend(short_handshakes(jittery));
+    cells.extend(beside_for_long());
+    cells.extend(restless_others());
+    cells
+}
