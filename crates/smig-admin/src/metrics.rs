@@ -91,7 +91,11 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
     [
         ("connections_opened", "Connections accepted or opened", stats.connections_opened),
         ("connections_closed", "Connections closed", stats.connections_closed),
-        ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
+        (
+            "handshakes_failed",
+            "Handshakes that failed or timed out, and cleartext connections without a request",
+            stats.handshakes_failed,
+        ),
         ("sessions_established", "Sessions between two SMig endpoints", stats.sessions_established),
         ("joins", "Connections that joined a session", stats.connections_joined),
         ("joins_refused", "JOINs refused", stats.joins_refused),

@@ -12,9 +12,9 @@ use bytes::{Bytes, BytesMut};
 use crate::flow::Credit;
 use crate::ids::ConnId;
 
-/// Maximum ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB, and
-/// of 8 KiB as some servers prefer, are not copied out of the 64 to 80 KiB that a driver reads
-/// into.
+/// Maximum ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB
+/// are not copied out of the 64 to 80 KiB that a driver reads into; nor are those of 8 KiB, as some servers prefer, out of
+/// 64 KiB.
 const MAX_RETENTION_RATIO: usize = 8;
 
 /// Payloads shorter than this are coalesced, so that a peer that sends one byte per frame neither

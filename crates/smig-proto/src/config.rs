@@ -114,8 +114,8 @@ pub struct Limits {
     pub max_informational: u32,
     /// Maximum number of consecutive empty frames (CVE-2019-9518).
     pub max_consecutive_empty_frames: u32,
-    /// Maximum number of unsent responses to the peer's frames: to PING, SETTINGS and MIGRATE, and
-    /// RST_STREAM to a server (CVE-2019-9512, -9514, -9515). RST_STREAM to a client is limited by
+    /// Maximum number of unsent responses to the peer's frames: to PING, SETTINGS, MIGRATE and
+    /// JOIN, and RST_STREAM to a server (CVE-2019-9512, -9514, -9515). RST_STREAM to a client is limited by
     /// [`Self::reset_burst`].
     pub max_queued_control_frames: u32,
     /// Maximum number of entries in one SETTINGS frame.

@@ -33,10 +33,11 @@ impl<'a> Document<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Diagnostic> {
         let diagnostic = |line, what| Diagnostic { line, key: String::new(), message: what };
         let locations = KeyLocations::parse(text).map_err(|(line, what)| diagnostic(line, what))?;
-        // The same text was parsed above: this does not fail.
-        let unread_keys = text
-            .parse()
-            .map_err(|error: toml::de::Error| diagnostic(1, error.message().to_owned()))?;
+        // Of what could be parsed above, this refuses integers beyond 64 bits.
+        let unread_keys = text.parse().map_err(|error: toml::de::Error| {
+            let at = error.span().map_or(0, |span| span.start);
+            diagnostic(locations.line_of_offset(at), error.message().to_owned())
+        })?;
         Ok(Self { locations, unread_keys, diagnostics: Vec::new() })
     }
 
@@ -185,6 +186,13 @@ mod tests {
     struct TestRoute {
         #[expect(dead_code, reason = "read by serde alone")]
         path: String,
+    }
+
+    #[test]
+    fn an_integer_that_is_too_large_is_reported_with_its_line() {
+        let fault = Document::parse("a = 1\nb = 99999999999999999999\n").unwrap_err();
+        assert_eq!(fault.line, 2, "{fault:?}");
+        assert!(fault.message.contains("integer"), "{fault:?}");
     }
 
     #[test]

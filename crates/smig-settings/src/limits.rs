@@ -10,13 +10,13 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "limits.reset_burst",
             "limit-reset-burst",
             engine.limits.reset_burst,
-            "Maximum burst of stream resets by a client"
+            "Maximum burst of stream resets by a client; refusals and timeouts count too, resets that it provokes twice"
         ),
         integer!(
             "limits.resets_per_second",
             "limit-resets-per-second",
             engine.limits.resets_per_second,
-            "Maximum sustained rate of stream resets by a client, per second"
+            "Maximum sustained rate of the same, per second"
         ),
         integer!(
             "limits.max_continuations",
@@ -58,7 +58,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "limits.max_queued_control_frames",
             "limit-queued-control-frames",
             engine.limits.max_queued_control_frames,
-            "Maximum number of unsent replies to PING, SETTINGS, MIGRATE and RST_STREAM frames"
+            "Maximum number of unsent replies to PING, SETTINGS, MIGRATE and JOIN frames"
         ),
         integer!(
             "limits.max_settings_entries",

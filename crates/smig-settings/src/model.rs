@@ -24,7 +24,7 @@ pub struct ServerSettings {
     pub max_connections: usize,
     /// Maximum number of open connections from one address (IPv6: from one /64 network).
     pub max_connections_per_client: usize,
-    /// Timeout of a TLS handshake.
+    /// Timeout of a TLS handshake, and of the first bytes on a cleartext connection.
     pub handshake_timeout: Duration,
     /// How long a session without streams stays open.
     pub idle_timeout: Duration,

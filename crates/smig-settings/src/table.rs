@@ -72,7 +72,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "server.handshake_timeout",
             "handshake-timeout",
             handshake_timeout,
-            "Timeout of a TLS handshake"
+            "Timeout of a TLS handshake, and of the first bytes on a cleartext connection"
         ),
         time!(
             "server.idle_timeout",

@@ -2,7 +2,7 @@
 //!
 //!   cargo run --release -p smig-tcp-sim --example cells -- 10M-50ms lte --seeds 3
 //!
-//! Columns: mean and 95th percentile of small responses over those without a download; the download's rate in
+//! Columns: mean and 95th percentile of small responses over those with nothing else on the link; the download's rate in
 //! Mbit/s (its time in seconds, if it ends), and the same over that of one unbounded connection; the share of others'
 //! downloads, its least and its most; the mean queue in packets; the number of responses that did not arrive. `--sending
 //! own,own/rate` selects rows by their second column, beside plain. With `--step 131` each seed's download begins 131 ms later: beside a

@@ -137,7 +137,7 @@ type Provocation = fn(&mut Peer, u32);
 
 #[test]
 fn resets_that_the_client_provokes_cost_twice() {
-    // CVE-2025-8671, for every frame that makes a server reset a stream.
+    // CVE-2025-8671, for frames that make a server reset a stream.
     let cases: [(&str, ErrorCode, Provocation); 8] = [
         ("window update of 0", ErrorCode::ProtocolError, |peer, id| {
             peer.send(C1, headers(id).post("/"));

@@ -113,7 +113,7 @@ fn a_migrated_stream_may_have_been_processed() {
 
 #[test]
 fn a_refused_carrier_does_not_mean_an_unprocessed_request() {
-    // SMIG-5.23/unbound-count: REFUSED_STREAM on S2 before the answer, while the request runs on S1.
+    // SMIG-6.12/refused-carrier: REFUSED_STREAM on S2 before the answer, while the request runs on S1.
     let (mut peer, key) = client_with_upload();
     peer.migrate(key, C2).unwrap();
     peer.send(C2, reset(1, ErrorCode::RefusedStream));

@@ -41,9 +41,9 @@ pub struct BrowserSetup {
 /// Navigation Timing, in ms; 0 where the browser reports nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct NavigationTiming {
-    /// The browser begins to connect to the proxy.
+    /// The browser begins to connect: to the server, or to the agent as its proxy.
     pub connect_start_ms: f64,
-    /// The tunnel is open, the TLS handshake begins.
+    /// The TLS handshake begins, through an agent in the open tunnel.
     pub secure_connection_start_ms: f64,
     /// The TLS handshake is complete.
     pub connect_end_ms: f64,

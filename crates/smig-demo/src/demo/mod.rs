@@ -1,4 +1,4 @@
-//! The demonstration: small objects beside one big file, in three variants.
+//! The demonstration: small objects beside one big file, in four variants.
 //!
 //! Owns its record ([`DemoResult`]), the conversion to numbers and sentences ([`summary`]), one web page
 //! ([`render_html`]), one picture ([`render_svg`]), a JSON document ([`render_json`]) and a live view

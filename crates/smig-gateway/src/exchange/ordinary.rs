@@ -1,4 +1,5 @@
-//! A request that does not switch protocols: sent to one server after the other until one responds.
+//! A request that does not switch protocols: sent to one server after the other until one responds or a
+//! failure may not be retried.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -37,7 +38,7 @@ impl OrdinaryExchange<'_> {
         self.content.body()
     }
 
-    /// Tries servers until one responds or none is left.
+    /// Tries servers until one responds, none is left, or a failure may not be retried.
     ///
     /// A future is stored in the one that awaits it, with space for all of its states: large values
     /// are boxed, and functions that do not wait are not async.

@@ -25,7 +25,7 @@ pub(crate) enum SendState {
     Head,
     /// DATA and trailers may follow.
     Body,
-    /// END_STREAM or RST_STREAM was sent.
+    /// Nothing more is sent: END_STREAM was, or the stream has failed or was stopped.
     Ended,
 }
 

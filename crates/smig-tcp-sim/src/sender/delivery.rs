@@ -79,8 +79,9 @@ impl RateSampler {
             prior_delivered: newest.delivered,
             is_app_limited: newest.is_app_limited,
         };
-        // TCP_INFO keeps the last sample that the application did not limit, or a higher one.
-        if sample.rate() >= self.last.rate() || !sample.is_app_limited {
+        // TCP_INFO keeps the last valid sample that the application did not limit, or a higher one.
+        if sample.rate().is_some() && (sample.rate() >= self.last.rate() || !sample.is_app_limited)
+        {
             self.last = sample;
         }
         sample

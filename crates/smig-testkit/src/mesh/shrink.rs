@@ -75,7 +75,7 @@ impl Failure {
     }
 }
 
-/// Returns steps that do less, the simplest first.
+/// Returns simpler steps, the simplest first.
 fn simpler_steps(op: Op) -> Vec<Op> {
     match op {
         Op::Open { on, plan } => {
