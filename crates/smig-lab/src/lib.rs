@@ -8,6 +8,7 @@
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
+//! - [`identify`]: which congestion control a sender has;
 //! - [`matrix`]: many networks and many ways to transfer, and who is best where;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 
@@ -16,6 +17,7 @@
 pub mod campaign;
 pub mod compare;
 pub mod cross_traffic;
+pub mod identify;
 pub mod matrix;
 pub mod recording;
 pub mod reproduce;

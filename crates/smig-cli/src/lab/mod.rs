@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod compare;
 mod cross_traffic;
+mod identify;
 mod link;
 mod matrix;
 mod merge;
@@ -50,6 +51,7 @@ enum LabCommand {
     Profiles(profiles::ProfilesArgs),
     Trace(trace::TraceArgs),
     Survey(survey::SurveyArgs),
+    Identify(identify::IdentifyArgs),
     CrossTraffic(cross_traffic::CrossTrafficArgs),
     #[command(hide = true)]
     Trial(trial::TrialArgs),
@@ -77,6 +79,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
+        LabCommand::Identify(args) => identify::run(&args),
         LabCommand::CrossTraffic(args) => cross_traffic::run(&args),
         LabCommand::Trial(args) => trial::run(&args),
         LabCommand::ExecChild(args) => trial::exec_child(&args),

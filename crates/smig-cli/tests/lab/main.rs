@@ -5,6 +5,7 @@
 
 mod campaign;
 mod commands;
+mod identify;
 mod link;
 mod refusals;
 mod servers;

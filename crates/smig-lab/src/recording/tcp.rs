@@ -154,6 +154,18 @@ impl ConnectionSamples {
 }
 
 impl TcpSamples {
+    /// Returns the congestion control and, over time, the congestion window in segments of the connection that has sent most.
+    #[must_use]
+    pub fn main_sender(&self) -> Option<(String, Vec<(Time, u32)>)> {
+        let main = self.connections.values().filter_map(|samples| {
+            let (_, last_state) = samples.states.last()?;
+            Some((last_state, &samples.states))
+        });
+        let (last_state, states) = main.max_by_key(|(last_state, _)| last_state.sent_bytes)?;
+        let windows = states.iter().map(|(at, state)| (*at, state.cwnd_segments)).collect();
+        Some((last_state.congestion_control.clone(), windows))
+    }
+
     /// Adds a track for each connection to a timeline, with an annotation for its first congestion
     /// control and for each change. Omits connections that never carried a byte.
     pub fn append_to(&self, timeline: &mut Timeline) {

@@ -1,0 +1,203 @@
+//! `smig lab identify`: which congestion control a sender has, by the queue that it fills.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{fs, thread};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use smig_chart::table;
+use smig_lab::identify::{
+    self, Identification, IdentifyError, ProbeSpec, QueueTrace, Sample, Sender, Series, TrainingSet,
+};
+use smig_settings::value::{parse_size, parse_time};
+use smig_testbed::netns::enter_user_namespace;
+
+use crate::stderr;
+use crate::stdout::{out, outln};
+
+/// Linux's common ones; what the kernel does not have is left out.
+const DEFAULT_SENDERS: [&str; 4] = ["reno", "cubic", "cubic-hystart", "bbr"];
+
+/// Tell which congestion control a sender has, by the queue that it fills
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Tell which congestion control a sender has, by the queue that it fills.\n\nAn object \
+        is fetched over an emulated link so narrow that one initial window fills a round trip, with a \
+        queue of 100 packets. A sender that goes by losses (CUBIC without HyStart, Reno) fills the queue \
+        within two seconds; one that goes by delays (BBR, and CUBIC with HyStart, Linux's default) stops \
+        before. That is Igor's rule (\"Mind the Delay\", CoNEXT 2020), with the exact queue instead of \
+        samples of it.\n\nSenders are congestion controls of this machine: reno, bbr, vegas and so on, as far as the \
+        kernel has them; cubic is CUBIC without HyStart, cubic-hystart with it. While cubic is measured, \
+        the machine's own HyStart setting is replaced, for which root is needed.\n\nColumns: the longest queue in packets and after \
+        how long; the same in the paper's Table 1, where it has this cell; the first dropped packet; \
+        what follows by the rule as published (a loss within 2 s) and as its program decides (2.5 s); with \
+        --known, which known sender it is like, by the whole course of the queue, or that it is like none.",
+    after_help = "\
+Examples:
+  smig lab identify                                   reno, cubic, cubic-hystart and bbr with 320 KB
+  smig lab identify cubic cubic-hystart --object 40kB,80kB,160kB,320kB --mtu 500
+  smig lab identify bbr --rtt 150ms --svg bbr.svg     with a picture of queue and window
+  smig lab identify --runs 5 --json | jq '{sender, max_queue, paper_rule}'
+  smig lab identify --runs 5 --rtt 100ms,200ms --learn known.json     what known senders do
+  smig lab identify bbr --known known.json            which of them this one is like
+
+Exit codes: 0 success; 2 usage error; 1 a sender that was named cannot be measured"
+)]
+pub(crate) struct IdentifyArgs {
+    /// Congestion controls [default: reno, cubic, cubic-hystart and bbr]
+    #[arg(value_name = "SENDER")]
+    senders: Vec<Sender>,
+    /// Sizes of the object
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, value_delimiter = ',', default_value = "320kB")]
+    object: Vec<u64>,
+    /// MTU of the link in bytes [default: 500; 100 below 100 kB, 1500 above 1 MB]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(100..=9000))]
+    mtu: Option<u32>,
+    /// Round-trip times to the sender; the link's is the next multiple of 50 ms, and at least 100 ms
+    #[arg(long, value_name = "TIME", value_parser = parse_time, value_delimiter = ',', default_value = "100ms")]
+    rtt: Vec<Duration>,
+    /// Compare with the known senders of this file
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+    /// Add what is measured to this file of known senders
+    #[arg(long, value_name = "FILE")]
+    learn: Option<PathBuf>,
+    /// How many transfers run at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    /// How often each transfer is repeated
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Draw queue and congestion window of the last run of each sender, with the last size, into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print each result as a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
+    // User namespaces require a single-threaded process.
+    enter_user_namespace()?;
+    let known = args.known.as_deref().map(read_known).transpose()?;
+    let mut learnt = args.learn.as_deref().filter(|path| path.exists()).map(read_known);
+    let mut learnt = learnt.take().transpose()?.unwrap_or_default();
+    let defaults: Vec<Sender> =
+        DEFAULT_SENDERS.iter().filter_map(|name| name.parse().ok()).collect();
+    let is_default = args.senders.is_empty();
+    let senders = if is_default { &defaults } else { &args.senders };
+    let specs = specs(args);
+    let bar = progress_bar(senders.len() * specs.len());
+    let (mut results, mut pictures) = (Vec::new(), Vec::new());
+    for sender in senders {
+        bar.set_message(sender.to_string());
+        match probe_all(args, sender, &specs, &bar) {
+            Ok(traces) => {
+                for (spec, trace) in specs.iter().zip(&traces) {
+                    let result = Identification::new(sender.clone(), *spec, trace, known.as_ref());
+                    results.push(result);
+                    let series = Series::new(spec, trace);
+                    learnt.samples.push(Sample { sender: sender.clone(), spec: *spec, series });
+                }
+                pictures.extend(traces.into_iter().last().map(|trace| (sender.clone(), trace)));
+            }
+            Err(error) if is_default && error.is_unavailable() => {
+                bar.suspend(|| stderr::print_line(&format!("left out: {error}")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(path) = &args.svg {
+        write_file(path, &identify::render_svg(&pictures))?;
+    }
+    if let Some(path) = &args.learn {
+        write_file(path, &serde_json::to_string(&learnt)?)?;
+    }
+    if args.json {
+        for result in &results {
+            outln!("{}", serde_json::to_string(result)?);
+        }
+    } else {
+        out!("{}", table::to_text(&identify::table(&results)));
+        if let Some(confusion) = identify::confusion(&results) {
+            out!("\n{}", table::to_text(&confusion));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_known(path: &Path) -> Result<TrainingSet> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let what = || format!("{} is no file of known senders (--learn writes one)", path.display());
+    serde_json::from_str(&text).with_context(what)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns what is measured of each sender.
+fn specs(args: &IdentifyArgs) -> Vec<ProbeSpec> {
+    let mut specs = Vec::new();
+    for object_bytes in &args.object {
+        for rtt in &args.rtt {
+            let mut spec = ProbeSpec::new(*object_bytes, *rtt);
+            spec.mtu = args.mtu.unwrap_or(spec.mtu);
+            specs.extend((0..args.runs).map(|_| spec));
+        }
+    }
+    specs
+}
+
+/// Measures a sender, several transfers at a time; returns the traces in the order of `specs`.
+fn probe_all(
+    args: &IdentifyArgs,
+    sender: &Sender,
+    specs: &[ProbeSpec],
+    bar: &ProgressBar,
+) -> Result<Vec<QueueTrace>, IdentifyError> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<_, IdentifyError> {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(spec) = specs.get(index) else { return Ok(done) };
+            done.push((index, identify::probe(spec, sender, hystart_keeper)?));
+            bar.inc(1);
+        }
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut traces = Vec::new();
+    for result in results {
+        traces.extend(result?);
+    }
+    traces.sort_by_key(|(index, _)| *index);
+    Ok(traces.into_iter().map(|(_, trace)| trace).collect())
+}
+
+/// Returns the command of `smig lab hystart`, without its last argument.
+fn hystart_keeper() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["lab", "hystart"]);
+    command
+}
+
+fn progress_bar(length: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {msg}, {eta} left");
+    let bar = ProgressBar::new(length as u64);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,210 @@
+//! One transfer through the narrow link, from a sender on this machine.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use smig_link::{LinkEvent, LinkEventKind, LinkLog, Time};
+use smig_testbed::hystart::{HystartError, HystartGuard};
+use smig_testbed::netns::{HostSpec, Testbed, TestbedError};
+use thiserror::Error;
+
+use super::sender::Sender;
+use super::spec::ProbeSpec;
+use super::trace::{QueuePoint, QueueTrace, WindowPoint};
+use crate::recording::{HostSide, TcpSampler};
+
+/// Igor's limit of a transfer.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+/// As often as the paper samples the window.
+const WINDOW_PERIOD: Duration = Duration::from_millis(4);
+
+/// Why a probe has no result.
+#[derive(Debug, Error)]
+pub enum IdentifyError {
+    /// HyStart cannot be set.
+    #[error(transparent)]
+    Hystart(#[from] HystartError),
+    /// The link cannot be set up.
+    #[error(transparent)]
+    Testbed(#[from] TestbedError),
+    /// The transfer failed.
+    #[error("the transfer of {bytes} bytes from {sender}: {cause}")]
+    Transfer {
+        /// Size of the object.
+        bytes: u64,
+        /// Who sent it.
+        sender: Sender,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// Every event of the link to the client.
+#[derive(Debug, Clone, Default)]
+struct EventLog(Arc<Mutex<Vec<LinkEvent>>>);
+
+impl IdentifyError {
+    /// Returns whether this machine cannot have the sender.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Hystart(_) | Self::Testbed(TestbedError::CongestionControl { .. }))
+    }
+}
+
+impl LinkLog for EventLog {
+    fn record(&mut self, event: LinkEvent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+/// Fetches an object from a sender over the link of `spec`. `hystart_keeper` is a command that calls
+/// [`smig_testbed::hystart::run_keeper`]: the setting is the machine's, and the original value is restored.
+/// [`smig_testbed::netns::enter_user_namespace`] must have been called.
+///
+/// # Errors
+/// [`IdentifyError`]. A transfer that takes longer than a minute has failed. Nothing is left behind.
+pub fn probe(
+    spec: &ProbeSpec,
+    sender: &Sender,
+    hystart_keeper: impl FnOnce() -> Command,
+) -> Result<QueueTrace, IdentifyError> {
+    let _guard =
+        sender.hystart().map(|on| HystartGuard::start(hystart_keeper(), on)).transpose()?;
+    let log = EventLog::default();
+    let name = sender.congestion_control();
+    let testbed = Testbed::builder(spec.link())
+        .server(HostSpec::default().congestion_control(name))
+        // With SACK, a sender would know of losses sooner, and its windows would say less.
+        .client(HostSpec::default().sysctl("ipv4/tcp_sack", "0"))
+        .log_to_client(Box::new(log.clone()))
+        .start()?;
+    let failed =
+        |cause| IdentifyError::Transfer { bytes: spec.object_bytes, sender: sender.clone(), cause };
+    let sampler = TcpSampler::start(testbed.server(), "server", HostSide::Server, WINDOW_PERIOD);
+    let sampler = sampler.map_err(failed)?;
+    let received_bytes = transfer(&testbed, spec.object_bytes).map_err(failed)?;
+    let samples = sampler.stop().map_err(failed)?;
+    drop(testbed);
+    let (actual, windows) = samples.main_sender().unwrap_or_default();
+    if actual != name {
+        let what = format!("the connection's congestion control was {actual:?}");
+        return Err(failed(io::Error::other(what)));
+    }
+    let events = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(queue_trace(&events, &windows, spec.mtu, received_bytes))
+}
+
+/// Sends the object to the client; returns the bytes that arrived as they were sent.
+fn transfer(testbed: &Testbed, bytes: u64) -> io::Result<u64> {
+    let (port_sender, port_receiver) = mpsc::channel();
+    let server = testbed.server().run(move || -> io::Result<()> {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        port_sender.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
+        let mut stream = listener.accept()?.0;
+        stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
+        let body: Vec<u8> = (0..bytes).map(byte_at).collect();
+        stream.write_all(&body)?;
+        stream.shutdown(Shutdown::Write)?;
+        // Until the client has read all, and closes.
+        stream.set_read_timeout(Some(TRANSFER_TIMEOUT))?;
+        stream.read(&mut [0; 1]).map(drop)
+    })?;
+    let port = port_receiver.recv().map_err(|_| io::Error::other("the server did not start"))?;
+    let address = SocketAddr::new(IpAddr::V4(testbed.server().address()), port);
+    let client = testbed.client().run(move || receive(address))?;
+    let panicked = |_| io::Error::other("a thread of the transfer panicked");
+    let received = client.join().map_err(panicked)??;
+    server.join().map_err(panicked)??;
+    Ok(received)
+}
+
+fn receive(address: SocketAddr) -> io::Result<u64> {
+    let deadline = Instant::now() + TRANSFER_TIMEOUT;
+    let mut stream = TcpStream::connect_timeout(&address, TRANSFER_TIMEOUT)?;
+    let mut received = 0;
+    let mut chunk = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let length = stream.read(&mut chunk)?;
+        if length == 0 {
+            return Ok(received);
+        }
+        if !chunk[..length].iter().zip(received..).all(|(byte, at)| *byte == byte_at(at)) {
+            let what = format!("wrong bytes after {received}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        received += length as u64;
+    }
+}
+
+fn byte_at(offset: u64) -> u8 {
+    (offset % 251) as u8
+}
+
+fn queue_trace(
+    events: &[LinkEvent],
+    windows: &[(Time, u32)],
+    mtu: u32,
+    received_bytes: u64,
+) -> QueueTrace {
+    let is_full_packet = |event: &&LinkEvent| event.bytes == u64::from(mtu);
+    let start = events.iter().find(is_full_packet).map_or(Time::ZERO, |event| event.at);
+    let seconds = |at: Time| at.since(start).as_secs_f64();
+    let events = events.iter().filter(|event| event.at >= start);
+    let (mut queue, mut drops_s) = (Vec::new(), Vec::new());
+    for event in events {
+        match event.kind {
+            LinkEventKind::Drop(_) => drops_s.push(seconds(event.at)),
+            LinkEventKind::Enqueue | LinkEventKind::Dequeue => {
+                let packets = u32::try_from(event.queue_packets).unwrap_or(u32::MAX);
+                queue.push(QueuePoint { at_s: seconds(event.at), packets });
+            }
+        }
+    }
+    let windows = windows.iter().filter(|(at, _)| *at >= start);
+    let windows = windows
+        .map(|(at, segments)| WindowPoint { at_s: seconds(*at), segments: *segments })
+        .collect();
+    QueueTrace { queue, drops_s, windows, received_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use smig_link::{DropReason, Ports};
+
+    use super::*;
+
+    #[test]
+    fn time_begins_with_the_first_full_packet() {
+        let event = |millis: u64, kind, bytes, queue_packets| LinkEvent {
+            at: Time::from_nanos(millis * 1_000_000),
+            kind,
+            bytes,
+            ports: Ports::default(),
+            queue_packets,
+            queue_bytes: 0,
+        };
+        let events = [
+            event(1_000, LinkEventKind::Enqueue, 60, 1),
+            event(1_100, LinkEventKind::Enqueue, 500, 1),
+            event(1_100, LinkEventKind::Enqueue, 500, 2),
+            event(1_110, LinkEventKind::Dequeue, 500, 1),
+            event(1_600, LinkEventKind::Drop(DropReason::Full), 500, 1),
+        ];
+        let windows = [(Time::from_nanos(0), 10), (Time::from_nanos(1_350_000_000), 20)];
+        let trace = queue_trace(&events, &windows, 500, 7);
+        let points: Vec<_> = trace.queue.iter().map(|point| (point.at_s, point.packets)).collect();
+        assert_eq!(points, [(0.0, 1), (0.0, 2), (0.01, 1)]);
+        assert_eq!(trace.first_drop_s(), Some(0.5));
+        assert_eq!(trace.windows, [WindowPoint { at_s: 0.25, segments: 20 }]);
+        assert_eq!(queue_trace(&[], &[], 500, 0).longest().packets, 0);
+    }
+}

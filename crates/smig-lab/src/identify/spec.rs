@@ -1,0 +1,77 @@
+//! The link of a probe.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use smig_link::{LinkSpec, QueueLimit, Rate};
+
+/// Packets that the queue holds.
+const QUEUE_PACKETS: usize = 100;
+/// Segments of an initial window (RFC 6928), which fill a round trip.
+const INITIAL_WINDOW: u64 = 10;
+/// Round trips are made longer, to the next multiple of the first, and to the second at least.
+const RTT_STEP_MS: u64 = 50;
+const MIN_RTT_MS: u64 = 100;
+/// Rate in the direction of ACKs.
+const UPLINK: Rate = Rate::mbit(100);
+
+/// An object, and the link that it is fetched over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeSpec {
+    /// Size of the object in bytes.
+    pub object_bytes: u64,
+    /// MTU of the link in bytes. Small packets fill a queue sooner.
+    pub mtu: u32,
+    /// Round-trip time without a queue, in ms.
+    pub rtt_ms: u64,
+}
+
+impl ProbeSpec {
+    /// Returns Igor's link for an object of this size on a server at this distance: an MTU of 500 bytes, 100 for less than 100 KB,
+    /// 1,500 for more than 1 MB; a round trip of at least 100 ms, and a multiple of 50.
+    #[must_use]
+    pub fn new(object_bytes: u64, measured_rtt: Duration) -> Self {
+        let mtu = match object_bytes {
+            ..100_000 => 100,
+            100_000..=1_000_000 => 500,
+            _ => 1_500,
+        };
+        let millis = u64::try_from(measured_rtt.as_millis()).unwrap_or(u64::MAX / 2);
+        let rtt_ms = millis.next_multiple_of(RTT_STEP_MS).max(MIN_RTT_MS);
+        Self { object_bytes, mtu, rtt_ms }
+    }
+
+    /// Returns the link.
+    #[must_use]
+    pub fn link(&self) -> LinkSpec {
+        let bits_per_s = INITIAL_WINDOW * u64::from(self.mtu) * 8 * 1_000 / self.rtt_ms.max(1);
+        let round_trip = Duration::from_millis(self.rtt_ms);
+        let queue = QueueLimit::packets(QUEUE_PACKETS);
+        let mut link = LinkSpec::symmetric(Rate::kbit(bits_per_s / 1_000), round_trip, queue);
+        link.to_server.rate = smig_link::RateSpec::Constant(UPLINK);
+        link.to_client.mtu = self.mtu;
+        link
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_initial_window_fills_a_round_trip() {
+        let spec = ProbeSpec::new(320_000, Duration::from_millis(30));
+        assert_eq!(spec, ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100 });
+        let link = spec.link();
+        assert_eq!(link.to_client.rate.mean(), Some(Rate::kbit(400)));
+        assert_eq!((link.to_client.mtu, link.to_client.queue.packets), (500, 100));
+    }
+
+    #[test]
+    fn small_objects_have_small_packets_and_round_trips_are_multiples_of_50_ms() {
+        let at = |bytes, millis| ProbeSpec::new(bytes, Duration::from_millis(millis));
+        assert_eq!((at(99_999, 0).mtu, at(100_000, 0).mtu), (100, 500));
+        assert_eq!((at(1_000_000, 0).mtu, at(1_000_001, 0).mtu), (500, 1_500));
+        assert_eq!((at(1, 113).rtt_ms, at(1, 150).rtt_ms, at(1, 151).rtt_ms), (150, 150, 200));
+    }
+}
