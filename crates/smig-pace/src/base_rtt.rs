@@ -12,9 +12,14 @@ const HALF_WINDOW_RTTS: u32 = 8;
 /// Round trips before a half of the window ends in which bulk drains its queue, so that the next minimum has none of it.
 const PROBE_RTTS: u32 = 3;
 
+/// A minimum this many times longer than the path is known to be is probably others' queue: whether it is, sharing finds out.
+const MAX_AGED_RTTS: u32 = 3;
+
 /// The minimum of the last five to ten seconds.
 #[derive(Debug)]
 pub(crate) struct BaseRtt {
+    /// What the path was known to take when this began.
+    known: Duration,
     previous: Duration,
     current: Duration,
     current_since: Instant,
@@ -22,7 +27,7 @@ pub(crate) struct BaseRtt {
 
 impl BaseRtt {
     pub(crate) const fn new(now: Instant, rtt: Duration) -> Self {
-        Self { previous: rtt, current: rtt, current_since: now }
+        Self { known: rtt, previous: rtt, current: rtt, current_since: now }
     }
 
     pub(crate) fn value(&self) -> Duration {
@@ -41,13 +46,15 @@ impl BaseRtt {
             && self.current > self.previous + self.previous / 64
     }
 
-    /// Takes a round-trip time. Old ones are forgotten only if `may_age`.
-    pub(crate) fn update(&mut self, now: Instant, rtt: Duration, may_age: bool) {
+    /// Takes a round-trip time, of a path whose kernel knows this minimum. Old ones are forgotten only if `may_age`, and if the
+    /// path has not become much longer than it was known to be.
+    pub(crate) fn update(&mut self, now: Instant, rtt: Duration, min_rtt: Duration, may_age: bool) {
         self.current = self.current.min(rtt);
         if now.saturating_duration_since(self.current_since) < self.half_window() {
             return;
         }
-        if may_age || self.current <= self.previous {
+        let longest = self.known.max(min_rtt) * MAX_AGED_RTTS;
+        if (may_age && self.current < longest) || self.current <= self.previous {
             self.previous = self.current;
         }
         self.current = rtt;
@@ -60,6 +67,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn it_ages_into_a_longer_path_but_not_into_a_queue_of_seconds() {
+        let millis = Duration::from_millis;
+        let after_a_minute = |mut base: BaseRtt, rtt| {
+            for second in 1..60 {
+                base.update(Instant::from_nanos(second * 1_000_000_000), rtt, millis(20), true);
+            }
+            base.value()
+        };
+        let base = |rtt| BaseRtt::new(Instant::from_nanos(0), millis(rtt));
+        assert_eq!(after_a_minute(base(20), millis(55)), millis(55));
+        assert_eq!(after_a_minute(base(20), millis(900)), millis(20));
+        // Sharing has found the path to take 80 ms, whatever the kernel still knows: it may become longer from there.
+        assert_eq!(after_a_minute(base(80), millis(90)), millis(90));
+    }
+
+    #[test]
     fn a_long_path_is_not_drained_all_the_time() {
         for millis in [50, 600, 1700, 5000] {
             let rtt = Duration::from_millis(millis);
@@ -69,7 +92,7 @@ mod tests {
             for number in 1..=800 {
                 let is_probe_due = base.is_probe_due(at(number));
                 drained += u32::from(is_probe_due);
-                base.update(at(number), if is_probe_due { rtt } else { rtt * 2 }, true);
+                base.update(at(number), if is_probe_due { rtt } else { rtt * 2 }, rtt, true);
             }
             assert!(drained < 800 / 6, "{rtt:?}: {drained} of 800 round trips");
             assert_eq!(base.value(), rtt);

@@ -43,9 +43,6 @@ const FAST_ROUNDS: u32 = 2;
 const SAMPLES_PER_RTT: u32 = 8;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 const MAX_DOUBT_INTERVAL: Duration = Duration::from_millis(25);
-/// A base round trip that is this many times the kernel's minimum, which lasts for minutes, is probably others' queue: whether it
-/// is, sharing finds out.
-const MAX_AGED_RTTS: u32 = 3;
 /// During startup, the pacing rate in units of the delivery rate: more than a doubling per round trip.
 const STARTUP_GAIN: f64 = 2.5;
 /// A round ends after this number of round-trip times even if what was sent at its beginning is not acknowledged.
@@ -271,8 +268,7 @@ impl Pacer {
         self.noise.on_sample(now, &sample, self.path_rate);
         let rtt = self.round_trip(&sample);
         let is_sharing = matches!(self.state, PacerState::Sharing(_));
-        let may_age = !is_sharing && rtt < sample.min_rtt * MAX_AGED_RTTS;
-        self.base.update(now, rtt, may_age);
+        self.base.update(now, rtt, sample.min_rtt, !is_sharing);
         self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
         self.round.min_in_flight = self.round.min_in_flight.min(sample.in_flight);
         let queue = rtt.saturating_sub(self.base.value());

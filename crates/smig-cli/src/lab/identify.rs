@@ -17,6 +17,7 @@ use smig_lab::identify::{
 use smig_settings::value::{parse_size, parse_time};
 use smig_testbed::netns::enter_user_namespace;
 
+use crate::exit::{CliError, Exit};
 use crate::stderr;
 use crate::stdout::{out, outln};
 
@@ -32,8 +33,8 @@ const DEFAULT_SENDERS: [&str; 4] = ["reno", "cubic", "cubic-hystart", "bbr"];
         within two seconds; one that goes by delays (BBR, and CUBIC with HyStart, Linux's default) stops \
         before. That is Igor's rule (\"Mind the Delay\", CoNEXT 2020), with the exact queue instead of \
         samples of it.\n\nSenders are congestion controls of this machine: reno, bbr, vegas and so on, as far as the \
-        kernel has them; cubic is CUBIC without HyStart, cubic-hystart with it. While cubic is measured, \
-        the machine's own HyStart setting is replaced, for which root is needed.\n\nColumns: the longest queue in packets and after \
+        kernel has them; cubic is CUBIC without HyStart, cubic-hystart with it. While either is measured, \
+        the machine's HyStart setting is held, for which root is needed.\n\nColumns: the longest queue in packets and after \
         how long; the same in the paper's Table 1, where it has this cell; the first dropped packet; \
         what follows by the rule as published (a loss within 2 s) and as its program decides (2.5 s); with \
         --known, which known sender it is like, by the whole course of the queue, or that it is like none.",
@@ -91,9 +92,9 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
         DEFAULT_SENDERS.iter().filter_map(|name| name.parse().ok()).collect();
     let is_default = args.senders.is_empty();
     let senders = if is_default { &defaults } else { &args.senders };
-    let specs = specs(args);
+    let specs = specs(args)?;
     let bar = progress_bar(senders.len() * specs.len());
-    let (mut results, mut pictures) = (Vec::new(), Vec::new());
+    let (mut results, mut pictures, mut failure) = (Vec::new(), Vec::new(), None);
     for sender in senders {
         bar.set_message(sender.to_string());
         match probe_all(args, sender, &specs, &bar) {
@@ -109,16 +110,14 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
             Err(error) if is_default && error.is_unavailable() => {
                 bar.suspend(|| stderr::print_line(&format!("left out: {error}")));
             }
-            Err(error) => return Err(error.into()),
+            // What was measured before is shown and written all the same.
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = &args.svg {
-        write_file(path, &identify::render_svg(&pictures))?;
-    }
-    if let Some(path) = &args.learn {
-        write_file(path, &serde_json::to_string(&learnt)?)?;
-    }
     if args.json {
         for result in &results {
             outln!("{}", serde_json::to_string(result)?);
@@ -129,7 +128,13 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
             out!("\n{}", table::to_text(&confusion));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(path) = &args.svg {
+        write_file(path, &identify::render_svg(&pictures))?;
+    }
+    if let Some(path) = &args.learn {
+        write_file(path, &serde_json::to_string(&learnt)?)?;
+    }
+    failure.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
 }
 
 fn read_known(path: &Path) -> Result<TrainingSet> {
@@ -140,20 +145,39 @@ fn read_known(path: &Path) -> Result<TrainingSet> {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    // A run that is killed leaves the file as it was.
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    fs::write(&part, text)
+        .and_then(|()| fs::rename(&part, path))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Returns what is measured of each sender.
-fn specs(args: &IdentifyArgs) -> Vec<ProbeSpec> {
+///
+/// # Errors
+/// A transfer that would take too long.
+fn specs(args: &IdentifyArgs) -> Result<Vec<ProbeSpec>> {
     let mut specs = Vec::new();
     for object_bytes in &args.object {
         for rtt in &args.rtt {
             let mut spec = ProbeSpec::new(*object_bytes, *rtt);
             spec.mtu = args.mtu.unwrap_or(spec.mtu);
+            if spec.least_time() >= identify::TRANSFER_TIMEOUT {
+                let ProbeSpec { object_bytes, mtu, rtt_ms } = spec;
+                let why = format!(
+                    "{} with an MTU of {mtu} bytes and a round trip of {rtt_ms} ms take {} s at least, and a transfer \
+                     may take {} s: use a larger --mtu or a smaller --object",
+                    smig_chart::format_bytes(object_bytes),
+                    spec.least_time().as_secs(),
+                    identify::TRANSFER_TIMEOUT.as_secs()
+                );
+                return Err(CliError::new(Exit::Usage, why).into());
+            }
             specs.extend((0..args.runs).map(|_| spec));
         }
     }
-    specs
+    Ok(specs)
 }
 
 /// Measures a sender, several transfers at a time; returns the traces in the order of `specs`.
@@ -169,7 +193,10 @@ fn probe_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(spec) = specs.get(index) else { return Ok(done) };
-            done.push((index, identify::probe(spec, sender, hystart_keeper)?));
+            let trace = identify::probe(spec, sender, hystart_keeper).inspect_err(|_| {
+                next.store(specs.len(), Ordering::Relaxed);
+            })?;
+            done.push((index, trace));
             bar.inc(1);
         }
     };

@@ -53,7 +53,13 @@ fn names_that_cannot_be_right_are_refused_at_once() {
         assert_exit(&output, 2);
         assert!(text(&output.stderr).contains(why), "{wrong}: {}", text(&output.stderr));
     }
-    for (flag, value) in [("--mtu", "99"), ("--object", "big"), ("--rtt", "100"), ("--runs", "0")] {
+    for (flag, value) in [
+        ("--mtu", "99"),
+        ("--object", "big"),
+        ("--rtt", "100"),
+        ("--runs", "0"),
+        ("--object", "100MB"),
+    ] {
         assert_exit(&Sandbox::new().run(&["identify", flag, value]), 2);
     }
 }

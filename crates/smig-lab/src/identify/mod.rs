@@ -24,7 +24,7 @@ mod training;
 
 pub use paper::{PaperQueue, paper_queue};
 pub use picture::render_svg;
-pub use probe::{IdentifyError, probe};
+pub use probe::{IdentifyError, TRANSFER_TIMEOUT, probe};
 pub use rule::{Family, Rule};
 pub use sender::Sender;
 pub use series::Series;

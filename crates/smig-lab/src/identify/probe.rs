@@ -18,7 +18,8 @@ use super::trace::{QueuePoint, QueueTrace, WindowPoint};
 use crate::recording::{HostSide, TcpSampler};
 
 /// Igor's limit of a transfer.
-const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+pub const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
+const CHUNK_BYTES: u64 = 64 << 10;
 /// As often as the paper samples the window.
 const WINDOW_PERIOD: Duration = Duration::from_millis(4);
 
@@ -106,8 +107,13 @@ fn transfer(testbed: &Testbed, bytes: u64) -> io::Result<u64> {
         port_sender.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
         let mut stream = listener.accept()?.0;
         stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
-        let body: Vec<u8> = (0..bytes).map(byte_at).collect();
-        stream.write_all(&body)?;
+        let mut sent = 0;
+        while sent < bytes {
+            let end = bytes.min(sent + CHUNK_BYTES);
+            let chunk: Vec<u8> = (sent..end).map(byte_at).collect();
+            stream.write_all(&chunk)?;
+            sent = end;
+        }
         stream.shutdown(Shutdown::Write)?;
         // Until the client has read all, and closes.
         stream.set_read_timeout(Some(TRANSFER_TIMEOUT))?;
@@ -156,7 +162,8 @@ fn queue_trace(
     received_bytes: u64,
 ) -> QueueTrace {
     let is_full_packet = |event: &&LinkEvent| event.bytes == u64::from(mtu);
-    let start = events.iter().find(is_full_packet).map_or(Time::ZERO, |event| event.at);
+    let first = events.iter().find(is_full_packet).or_else(|| events.first());
+    let start = first.map_or(Time::ZERO, |event| event.at);
     let seconds = |at: Time| at.since(start).as_secs_f64();
     let events = events.iter().filter(|event| event.at >= start);
     let (mut queue, mut drops_s) = (Vec::new(), Vec::new());

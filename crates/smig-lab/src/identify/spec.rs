@@ -41,13 +41,27 @@ impl ProbeSpec {
         Self { object_bytes, mtu, rtt_ms }
     }
 
+    /// Returns the time that the object takes on the link at least.
+    #[must_use]
+    pub fn least_time(&self) -> Duration {
+        /// TCP's and IP's header, with timestamps.
+        const HEADER_BYTES: u64 = 52;
+        let packets =
+            self.object_bytes.div_ceil(u64::from(self.mtu).saturating_sub(HEADER_BYTES).max(1));
+        let bits = packets.saturating_mul(u64::from(self.mtu) * 8);
+        Duration::from_secs(bits / self.rate().as_bits_per_second().max(1))
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::bits_per_second(INITIAL_WINDOW * u64::from(self.mtu) * 8 * 1_000 / self.rtt_ms.max(1))
+    }
+
     /// Returns the link.
     #[must_use]
     pub fn link(&self) -> LinkSpec {
-        let bits_per_s = INITIAL_WINDOW * u64::from(self.mtu) * 8 * 1_000 / self.rtt_ms.max(1);
         let round_trip = Duration::from_millis(self.rtt_ms);
         let queue = QueueLimit::packets(QUEUE_PACKETS);
-        let mut link = LinkSpec::symmetric(Rate::kbit(bits_per_s / 1_000), round_trip, queue);
+        let mut link = LinkSpec::symmetric(self.rate(), round_trip, queue);
         link.to_server.rate = smig_link::RateSpec::Constant(UPLINK);
         link.to_client.mtu = self.mtu;
         link
@@ -64,6 +78,9 @@ mod tests {
         assert_eq!(spec, ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100 });
         let link = spec.link();
         assert_eq!(link.to_client.rate.mean(), Some(Rate::kbit(400)));
+        let slow = ProbeSpec { object_bytes: 50_000, mtu: 100, rtt_ms: 900 };
+        assert_eq!(slow.link().to_client.rate.mean(), Some(Rate::bits_per_second(8_888)));
+        assert_eq!((spec.least_time().as_secs(), slow.least_time().as_secs()), (7, 93));
         assert_eq!((link.to_client.mtu, link.to_client.queue.packets), (500, 100));
     }
 

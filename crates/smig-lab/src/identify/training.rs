@@ -37,7 +37,7 @@ pub struct TrainingSet {
 /// Which known sender a probe is like.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Classification {
-    /// The known sender; `None` if it is like none of them.
+    /// The known sender; `None` if it is like none of them, or as much like several.
     pub sender: Option<Sender>,
     /// The nearest one, and how far it is: the mean difference of the queues, in parts of a hundred packets.
     pub nearest: Sender,
@@ -66,8 +66,14 @@ fn classify(samples: &[&Sample], series: &Series) -> Option<Classification> {
         samples.iter().map(|sample| (sample.series.distance(series), *sample)).collect();
     near.sort_by(|a, b| a.0.total_cmp(&b.0));
     let &(distance, nearest) = near.first()?;
+    let mut sizes: BTreeMap<&Sender, usize> = BTreeMap::new();
+    for sample in samples {
+        *sizes.entry(&sample.sender).or_default() += 1;
+    }
+    // A class of one sample cannot have more votes.
+    let neighbours = sizes.values().min().map_or(1, |least| NEIGHBOURS.min(*least));
     let mut votes: BTreeMap<&Sender, usize> = BTreeMap::new();
-    for (_, sample) in near.iter().take(NEIGHBOURS) {
+    for (_, sample) in near.iter().take(neighbours) {
         *votes.entry(&sample.sender).or_default() += 1;
     }
     // Of classes with as many votes, the nearest one's.
@@ -80,7 +86,11 @@ fn classify(samples: &[&Sample], series: &Series) -> Option<Classification> {
     let members: Vec<_> = samples.iter().filter(|sample| sample.sender == *winner).collect();
     let to_winner = members.iter().map(|member| member.series.distance(series));
     let to_winner = to_winner.fold(f64::INFINITY, f64::min);
-    let is_known = to_winner <= (usual_distance(&members) * TOLERANCE).max(MIN_TOLERANCE);
+    // A series that ends before the classes part is like several.
+    let others = near.iter().filter(|(_, sample)| sample.sender != *winner);
+    let to_other = others.map(|(distance, _)| *distance).fold(f64::INFINITY, f64::min);
+    let is_known = to_winner <= (usual_distance(&members) * TOLERANCE).max(MIN_TOLERANCE)
+        && to_other > to_winner + MIN_TOLERANCE / 4.0;
     Some(Classification {
         sender: is_known.then(|| winner.clone()),
         nearest: nearest.sender.clone(),
@@ -131,6 +141,11 @@ mod tests {
         assert_eq!(name(55.0), None, "{:?}", classify(55.0));
         let left_out = set.without(&"reno".parse().unwrap());
         assert_eq!(left_out.classify(&sample("reno", 92.0).series).unwrap().sender, None);
+        let one_each = TrainingSet { samples: vec![sample("reno", 90.0), sample("bbr", 20.0)] };
+        let known = one_each.classify(&sample("vegas", 90.0).series).unwrap();
+        assert_eq!(known.sender.map(|sender| sender.to_string()).as_deref(), Some("reno"));
+        let same = TrainingSet { samples: vec![sample("reno", 20.0), sample("bbr", 20.0)] };
+        assert_eq!(same.classify(&sample("bbr", 20.0).series).unwrap().sender, None, "like both");
         assert_eq!(TrainingSet::default().classify(&sample("bbr", 20.0).series), None);
     }
 

@@ -1,5 +1,7 @@
 //! Cells in which bulk once stayed slow, or its queue long, for good. What counts is what is there after a while.
 
+use smig_link::{DelayRamp, JitterSpec};
+
 use super::{NEVER, latecomer, ms, wired};
 use crate::cell::{Cell, Responses};
 use crate::congestion::Algorithm;
@@ -44,6 +46,23 @@ fn short_handshakes(jittery: &Cell) -> Vec<Cell> {
     }
     for cell in &mut cells {
         cell.measured = (ms(20_000), ms(80_000));
+    }
+    cells
+}
+
+/// A path that becomes several times longer, and then does not change.
+fn much_longer_paths() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (mbit, rtt_ms, added_ms) in [(50, 20, 60), (30, 10, 40), (10, 25, 75)] {
+        for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+            let name = format!("longer-{mbit}M-{rtt_ms}ms");
+            let mut cell = wired(&name, mbit * 1_000, rtt_ms, 300, algorithm);
+            let (step_increment, max_added) = (ms(added_ms), ms(added_ms));
+            let ramp = DelayRamp { step_increment, step_interval: ms(12_000), max_added };
+            cell.path.reverse.jitter = Some(JitterSpec::Ramp(ramp));
+            cell.measured = (ms(40_000), ms(130_000));
+            cells.push(cell);
+        }
     }
     cells
 }
@@ -95,6 +114,7 @@ fn restless_others() -> Vec<Cell> {
 pub(super) fn cells(jittery: &Cell) -> Vec<Cell> {
     let mut cells: Vec<_> = slow_links().collect();
     cells.extend(short_handshakes(jittery));
+    cells.extend(much_longer_paths());
     cells.extend(beside_for_long());
     cells.extend(restless_others());
     cells
