@@ -29,7 +29,7 @@ pub struct Identification {
     pub paper_rule: Family,
     /// By the rule of its program.
     pub program_rule: Family,
-    /// Which known sender it is like, if there is a training set.
+    /// Which known senders it is like, if there is a training set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub like: Option<Classification>,
 }
@@ -83,10 +83,7 @@ pub fn table(results: &[Identification]) -> Table {
 pub fn confusion(results: &[Identification]) -> Option<Table> {
     let compared: Vec<_> =
         results.iter().filter_map(|result| Some((&result.sender, result.like.as_ref()?))).collect();
-    let name = |like: &Classification| {
-        like.sender.as_ref().map_or_else(|| "unknown".to_owned(), Sender::to_string)
-    };
-    let mut names: Vec<String> = compared.iter().map(|(_, like)| name(like)).collect();
+    let mut names: Vec<String> = compared.iter().map(|(_, like)| like.to_string()).collect();
     names.sort();
     names.dedup();
     let mut senders: Vec<&Sender> = compared.iter().map(|(sender, _)| *sender).collect();
@@ -95,7 +92,7 @@ pub fn confusion(results: &[Identification]) -> Option<Table> {
     let rows = senders.iter().map(|sender| {
         let count = |column: &String| {
             let same = |(other, like): &&(&Sender, &Classification)| {
-                other == sender && name(like) == *column
+                other == sender && like.to_string() == *column
             };
             compared.iter().filter(same).count().to_string()
         };
@@ -124,9 +121,7 @@ fn row(result: &Identification) -> Vec<String> {
         result.first_drop_s.map_or_else(|| "none".to_owned(), |at_s| format!("{at_s:.1} s")),
         result.paper_rule.to_string(),
         result.program_rule.to_string(),
-        result.like.as_ref().map_or_else(String::new, |like| {
-            like.sender.as_ref().map_or_else(|| "unknown".to_owned(), Sender::to_string)
-        }),
+        result.like.as_ref().map_or_else(String::new, Classification::to_string),
     ]
 }
 
@@ -143,8 +138,8 @@ mod tests {
             let spec = ProbeSpec { object_bytes: 1, mtu: 500, rtt_ms: 100 };
             let mut result = Identification::new(sender.parse().unwrap(), spec, &trace, None);
             let nearest = "bbr".parse().unwrap();
-            let sender = like.map(|name| name.parse().unwrap());
-            result.like = Some(Classification { sender, nearest, distance: 0.0 });
+            let senders = like.map(|name| name.parse().unwrap()).into_iter().collect();
+            result.like = Some(Classification { senders, nearest, distance: 0.0 });
             result
         };
         let results =

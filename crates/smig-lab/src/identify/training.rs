@@ -1,6 +1,7 @@
 //! Senders that are known, and which of them another one is like.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +9,14 @@ use super::sender::Sender;
 use super::series::Series;
 use super::spec::ProbeSpec;
 
-/// A sender is one of those whose distance is among so many least.
-const NEIGHBOURS: usize = 3;
-/// A series may be farther from its class than the members of that are from each other, by this factor.
+/// A series may be farther from a class than the members of that are from each other, by this factor.
 const TOLERANCE: f64 = 1.5;
 /// What is nearer than this is the same, however alike the class is.
 const MIN_TOLERANCE: f64 = 0.01;
+/// Classes whose distances differ by less than this cannot be told apart.
+const MIN_DIFFERENCE: f64 = 0.0025;
+/// A sample that is shorter than this part of a series says nothing of its rest.
+const MIN_LENGTH_SHARE: f64 = 0.75;
 
 /// A probe of a known sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,26 +37,50 @@ pub struct TrainingSet {
     pub samples: Vec<Sample>,
 }
 
-/// Which known sender a probe is like.
+/// Which known senders a probe is like.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Classification {
-    /// The known sender; `None` if it is like none of them, or as much like several.
-    pub sender: Option<Sender>,
+    /// The known senders that it may be, all as well: several where the object ends before they differ, none if it is unknown.
+    pub senders: Vec<Sender>,
     /// The nearest one, and how far it is: the mean difference of the queues, in parts of a hundred packets.
     pub nearest: Sender,
     /// See [`Self::nearest`].
     pub distance: f64,
 }
 
+impl fmt::Display for Classification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.senders.iter().map(Sender::to_string).collect();
+        f.pad(&if names.is_empty() { "unknown".to_owned() } else { names.join(" or ") })
+    }
+}
+
+/// The known probes of one sender.
+struct Class<'a> {
+    members: Vec<&'a Sample>,
+}
+
 impl TrainingSet {
-    /// Classifies a series by its nearest neighbours; `None` without samples.
+    /// Compares a series with each known sender by its nearest probe; `None` without any.
     #[must_use]
     pub fn classify(&self, series: &Series) -> Option<Classification> {
-        let all: Vec<_> = self.samples.iter().collect();
-        classify(&all, series)
+        let mut classes: BTreeMap<&Sender, Class<'_>> = BTreeMap::new();
+        for sample in &self.samples {
+            let class = classes.entry(&sample.sender).or_insert(Class { members: Vec::new() });
+            class.members.push(sample);
+        }
+        let distances: Vec<_> =
+            classes.iter().map(|(name, class)| (class.distance(series), *name)).collect();
+        let &(distance, nearest) = distances.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let is_like = |(own, name): &&(f64, &Sender)| {
+            *own <= distance + MIN_DIFFERENCE
+                && classes.get(name).is_some_and(|class| *own <= class.tolerance())
+        };
+        let senders = distances.iter().filter(is_like).map(|(_, name)| (*name).clone()).collect();
+        Some(Classification { senders, nearest: nearest.clone(), distance })
     }
 
-    /// Returns a set without a class: to find out whether what is not known is called unknown.
+    /// Returns a set without a sender: to find out whether what is not known is called unknown.
     #[must_use]
     pub fn without(&self, sender: &Sender) -> Self {
         let samples = self.samples.iter().filter(|sample| sample.sender != *sender);
@@ -61,49 +88,32 @@ impl TrainingSet {
     }
 }
 
-fn classify(samples: &[&Sample], series: &Series) -> Option<Classification> {
-    let mut near: Vec<_> =
-        samples.iter().map(|sample| (sample.series.distance(series), *sample)).collect();
-    near.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let &(distance, nearest) = near.first()?;
-    let mut sizes: BTreeMap<&Sender, usize> = BTreeMap::new();
-    for sample in samples {
-        *sizes.entry(&sample.sender).or_default() += 1;
+impl Class<'_> {
+    /// Returns the distance to the nearest member that is long enough, if any is.
+    fn distance(&self, series: &Series) -> f64 {
+        let least_length = series.len() as f64 * MIN_LENGTH_SHARE;
+        let is_long = |sample: &&Sample| sample.series.len() as f64 >= least_length;
+        let has_long = self.members.iter().any(is_long);
+        let members = self.members.iter().copied().filter(|sample| !has_long || is_long(sample));
+        members.map(|sample| sample.series.distance(series)).fold(f64::INFINITY, f64::min)
     }
-    // A class of one sample cannot have more votes.
-    let neighbours = sizes.values().min().map_or(1, |least| NEIGHBOURS.min(*least));
-    let mut votes: BTreeMap<&Sender, usize> = BTreeMap::new();
-    for (_, sample) in near.iter().take(neighbours) {
-        *votes.entry(&sample.sender).or_default() += 1;
+
+    fn tolerance(&self) -> f64 {
+        (usual_distance(&self.members) * TOLERANCE).max(MIN_TOLERANCE)
     }
-    // Of classes with as many votes, the nearest one's.
-    let most = votes.values().max().copied().unwrap_or(0);
-    let winner = if votes.get(&nearest.sender) == Some(&most) {
-        &nearest.sender
-    } else {
-        votes.iter().find(|(_, count)| **count == most).map_or(&nearest.sender, |(name, _)| name)
-    };
-    let members: Vec<_> = samples.iter().filter(|sample| sample.sender == *winner).collect();
-    let to_winner = members.iter().map(|member| member.series.distance(series));
-    let to_winner = to_winner.fold(f64::INFINITY, f64::min);
-    // A series that ends before the classes part is like several.
-    let others = near.iter().filter(|(_, sample)| sample.sender != *winner);
-    let to_other = others.map(|(distance, _)| *distance).fold(f64::INFINITY, f64::min);
-    let is_known = to_winner <= (usual_distance(&members) * TOLERANCE).max(MIN_TOLERANCE)
-        && to_other > to_winner + MIN_TOLERANCE / 4.0;
-    Some(Classification {
-        sender: is_known.then(|| winner.clone()),
-        nearest: nearest.sender.clone(),
-        distance,
-    })
 }
 
-/// Returns how far the members of a class are from their nearest other member, at most.
-fn usual_distance(members: &[&&Sample]) -> f64 {
-    let nearest_other = |index: usize| {
-        let others = members.iter().enumerate().filter(|(other, _)| *other != index);
-        let distances = others.map(|(_, other)| other.series.distance(&members[index].series));
+/// Returns how far the members of a class are from their nearest other member, at most: of those over another link or with another
+/// object, if there are any, since repetitions on the same link hardly differ.
+fn usual_distance(members: &[&Sample]) -> f64 {
+    let nearest = |index: usize, is_other: &dyn Fn(usize) -> bool| {
+        let others = (0..members.len()).filter(|other| *other != index && is_other(*other));
+        let distances = others.map(|other| members[other].series.distance(&members[index].series));
         distances.fold(f64::INFINITY, f64::min)
+    };
+    let nearest_other = |index: usize| {
+        let elsewhere = nearest(index, &|other| members[other].spec != members[index].spec);
+        if elsewhere.is_finite() { elsewhere } else { nearest(index, &|_| true) }
     };
     let distances = (0..members.len()).map(nearest_other);
     distances.filter(|distance| distance.is_finite()).fold(0.0, f64::max)
@@ -135,17 +145,21 @@ mod tests {
                 .to_vec(),
         };
         let classify = |level| set.classify(&sample("vegas", level).series).unwrap();
-        let name = |level| classify(level).sender.map(|sender| sender.to_string());
-        assert_eq!(name(92.0).as_deref(), Some("reno"));
-        assert_eq!(name(21.0).as_deref(), Some("bbr"));
-        assert_eq!(name(55.0), None, "{:?}", classify(55.0));
+        assert_eq!(classify(92.0).to_string(), "reno");
+        assert_eq!(classify(21.0).to_string(), "bbr");
+        assert_eq!(classify(55.0).to_string(), "unknown");
         let left_out = set.without(&"reno".parse().unwrap());
-        assert_eq!(left_out.classify(&sample("reno", 92.0).series).unwrap().sender, None);
+        let unknown = left_out.classify(&sample("reno", 92.0).series).unwrap();
+        assert_eq!(
+            (unknown.to_string().as_str(), unknown.nearest.to_string().as_str()),
+            ("unknown", "bbr")
+        );
         let one_each = TrainingSet { samples: vec![sample("reno", 90.0), sample("bbr", 20.0)] };
         let known = one_each.classify(&sample("vegas", 90.0).series).unwrap();
-        assert_eq!(known.sender.map(|sender| sender.to_string()).as_deref(), Some("reno"));
+        assert_eq!(known.to_string(), "reno", "one probe is enough");
         let same = TrainingSet { samples: vec![sample("reno", 20.0), sample("bbr", 20.0)] };
-        assert_eq!(same.classify(&sample("bbr", 20.0).series).unwrap().sender, None, "like both");
+        let both = same.classify(&sample("bbr", 20.0).series).unwrap();
+        assert_eq!(both.to_string(), "bbr or reno", "they do not differ");
         assert_eq!(TrainingSet::default().classify(&sample("bbr", 20.0).series), None);
     }
 
