@@ -14,7 +14,7 @@ const QUEUE_LIMIT: f64 = 100.0;
 pub fn render_svg(probes: &[(Sender, QueueTrace)]) -> String {
     let last = |trace: &QueueTrace| trace.queue.last().map_or(0.0, |point| point.at_s);
     let end_s = probes.iter().map(|(_, trace)| last(trace)).fold(0.0, f64::max);
-    let panels = probes.iter().map(|(sender, trace)| panel(sender, trace)).collect();
+    let panels = probes.iter().map(|(sender, trace)| panel(sender, trace, end_s)).collect();
     let figure = Figure {
         title: "Queue and congestion window".to_owned(),
         description: "For each sender, the packets in the queue of the narrow link and the sender's congestion \
@@ -28,8 +28,15 @@ pub fn render_svg(probes: &[(Sender, QueueTrace)]) -> String {
     figure.to_file()
 }
 
-fn panel(sender: &Sender, trace: &QueueTrace) -> Panel {
-    let queue = trace.queue.iter().map(|point| (point.at_s, f64::from(point.packets))).collect();
+fn panel(sender: &Sender, trace: &QueueTrace, end_s: f64) -> Panel {
+    // Two points a pixel: a packet comes or leaves more often than can be seen.
+    let mut queue: Vec<(f64, f64)> = Vec::new();
+    for point in &trace.queue {
+        let is_next = |last: &(f64, f64)| point.at_s - last.0 >= end_s / (WIDTH * 2.0);
+        if queue.last().is_none_or(is_next) {
+            queue.push((point.at_s, f64::from(point.packets)));
+        }
+    }
     let window: Vec<_> =
         trace.windows.iter().map(|point| (point.at_s, f64::from(point.segments))).collect();
     let most = window.iter().map(|(_, segments)| *segments).fold(QUEUE_LIMIT, f64::max);
