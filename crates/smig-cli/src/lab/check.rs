@@ -80,12 +80,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
     print_summary(args, &results)
 }
 
-fn progress_bar(link_count: usize) -> ProgressBar {
+/// Returns a bar of so many measurements; hidden if nobody looks.
+pub(super) fn progress_bar(length: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {msg}, {eta} left");
-    let bar = ProgressBar::new(link_count as u64);
+    let bar = ProgressBar::new(length as u64);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

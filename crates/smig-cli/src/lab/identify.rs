@@ -1,6 +1,5 @@
 //! `smig lab identify`: which congestion control a sender has, by the queue that it fills.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use smig_chart::table;
 use smig_lab::identify::{
     self, Identification, IdentifyError, ProbeSpec, QueueTrace, Sample, Sender, Series, TrainingSet,
@@ -17,6 +16,7 @@ use smig_lab::identify::{
 use smig_settings::value::{parse_size, parse_time};
 use smig_testbed::netns::enter_user_namespace;
 
+use super::check::progress_bar;
 use crate::exit::{CliError, Exit};
 use crate::stderr;
 use crate::stdout::{out, outln};
@@ -217,14 +217,4 @@ fn hystart_keeper() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["lab", "hystart"]);
     command
-}
-
-fn progress_bar(length: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {msg}, {eta} left");
-    let bar = ProgressBar::new(length as u64);
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
