@@ -59,7 +59,7 @@ pub struct UpstreamServerReport {
 /// Tunnels of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelReport {
-    /// How they are opened: `connect`, `upgrade` (all to an upstream, also by CONNECT), `socks`, `port`.
+    /// How they are opened: `connect`, `upstream` (all to an upstream, also by CONNECT), `socks`, `port`.
     pub kind: &'static str,
     /// Open tunnels.
     pub open: u64,

@@ -19,7 +19,7 @@ use crate::options::AgentOptions;
 use crate::shared::SharedState;
 use crate::uplink::{Uplink, UplinkState};
 
-/// A running agent. Dropping it stops it at once: open connections are reset.
+/// A running agent. Dropping it stops it at once: local connections are closed, and reset if a response or tunnel is incomplete.
 #[derive(Debug)]
 pub struct Agent {
     http_addrs: Vec<SocketAddr>,

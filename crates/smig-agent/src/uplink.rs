@@ -30,7 +30,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of opening a tunnel; the gateway has its own limits.
 const TUNNEL_OPEN_TIMEOUT: Duration = Duration::from_secs(45);
-/// Maximum number of bytes read of a refusal's text.
+/// Maximum size in bytes of a refusal's text; a longer one is left out.
 const MAX_ERROR_TEXT_BYTES: usize = 4 << 10;
 /// Why requests fail after [`Uplink::stop`].
 const SHUTDOWN_REASON: &str = "the agent is shutting down";
@@ -267,7 +267,7 @@ async fn read_refusal(response: Response<Incoming>) -> LocalError {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').find_map(|part| part.trim().strip_prefix("error=")))
         .map(str::to_owned);
-    // Bound the wait: a text that does not arrive in time is left out.
+    // Bound the wait: a text that is too long, or does not arrive in time, is left out.
     let body = timeout(
         Duration::from_secs(5),
         Limited::new(response.into_body(), MAX_ERROR_TEXT_BYTES).collect(),

@@ -39,6 +39,9 @@ impl<T> Schema<T> {
                     self.apply_section(&locations, name, table, settings, &mut diagnostics);
                 }
                 DeValue::Table(_) => report(self.unknown_section(name)),
+                _ if self.has_section(name) => {
+                    report(format!("{name} is a section; write [{name}]"));
+                }
                 _ => report(self.misplaced_key(name)),
             }
         }

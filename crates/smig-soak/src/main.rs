@@ -49,7 +49,7 @@ struct Options {
     /// Number of runs
     #[arg(long, default_value_t = 200)]
     runs: usize,
-    /// Seed of the plans; the same seed gives the same plans
+    /// Seed of the plans; the same seed and size give the same plans
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Size of each large transfer in bytes, optionally with kB, MB, KiB or MiB

@@ -218,7 +218,7 @@ async fn download(
     Ok(response)
 }
 
-/// Receives a part of the pool and responds with the hash of what it received.
+/// Receives and checks a part of the pool, and responds with its hash.
 async fn upload(
     handler_context: Arc<HandlerContext>,
     live_guard: LiveGuard,
@@ -240,7 +240,7 @@ async fn upload(
     Ok(Response::new(body))
 }
 
-/// Reads an upload to its end and returns its hash.
+/// Reads an upload to its end and checks it; returns the hash of the part that was planned.
 async fn read_upload(
     handler_context: &HandlerContext,
     params: &RequestParams,
@@ -272,7 +272,7 @@ async fn read_upload(
     let hash = hex(&handler_context.content.hash(params.part));
     let sent_hash = trailers.as_ref().and_then(|trailers| trailers.get(HASH_TRAILER));
     if params.framing == Framing::Trailers && sent_hash.is_none_or(|sent| sent != hash.as_str()) {
-        let wrong = "upload at the server: ended without the trailer field of its hash";
+        let wrong = "upload at the server: its trailers are missing or carry another hash";
         handler_context.report_violation(wrong.to_owned());
         return Err(wrong.into());
     }

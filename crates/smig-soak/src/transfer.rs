@@ -138,7 +138,7 @@ impl TransferClient {
         TransferOutcome::Complete
     }
 
-    /// Makes a large upload; the server responds with the hash of what it received.
+    /// Makes a large upload; the server checks it and responds with its hash.
     pub(crate) async fn upload(
         &self,
         transfer: &Transfer,
@@ -181,7 +181,7 @@ impl TransferClient {
                 TransferOutcome::Complete
             } else {
                 TransferOutcome::Violation(format!(
-                    "the server received {received_hash:?} instead of {hash}"
+                    "the response is {received_hash:?} instead of the upload's hash {hash}"
                 ))
             }
         };

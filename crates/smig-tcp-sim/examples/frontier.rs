@@ -3,7 +3,7 @@
 //!
 //!   cargo run --release -p smig-tcp-sim --example frontier -- wifi lte
 //!
-//! For each cell whose name contains one of the arguments, and windows in units of its bandwidth-delay product (the rate of one
+//! For each cell whose name contains one of the arguments and whose download does not end, and windows in units of its bandwidth-delay product (the rate of one
 //! unbounded connection times the round-trip time without a queue): mean and 95th percentile of small responses over those
 //! without a download, and the rate over that of the unbounded connection.
 

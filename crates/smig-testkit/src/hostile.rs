@@ -32,7 +32,7 @@ pub struct AttackStats {
     pub migrations: u32,
     /// Directions that the application ended.
     pub ended_directions: u32,
-    /// Connections closed by the engine.
+    /// Connections that ended, also those that the attack lost or that were closed at its end.
     pub closed_connections: u32,
 }
 

@@ -47,7 +47,8 @@ Examples:
   smig lab identify --runs 5 --rtt 100ms,200ms --learn known.json     what known senders do
   smig lab identify bbr --known known.json            which of them this one is like
 
-Exit codes: 0 success; 2 usage error; 1 a sender that was named cannot be measured"
+Exit codes: 0 success; 2 usage error; 1 another error, such as a sender that was named and cannot \
+be measured"
 )]
 pub(crate) struct IdentifyArgs {
     /// Congestion controls [default: reno, cubic, cubic-hystart and bbr]

@@ -1,8 +1,9 @@
 //! `smig lab server`: `smig serve` for scenarios. Also accepts uploads by POST, and logs session events on
 //! standard output with the clock of all measurements.
 //!
-//! Apart from that and from the default of one worker, it must set nothing that the configuration file does
-//! not set: what is measured is `smig serve`.
+//! Apart from that, from the default of one worker, and from what `smig serve` does to save CPU time (shared header fields,
+//! one reading of the clock per turn), it must set nothing that the configuration file does not set: what is measured is to
+//! send as `smig serve` does.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -73,7 +74,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             }
         };
     }
-    // As `smig serve` without an access log: users run the server that is measured.
+    // Of `smig serve` without an access log. Not as there: each response has header fields and a time of its own.
     builder
         .request_extensions(RequestExtensions::Protocol)
         .start(UploadService(files))
@@ -120,7 +121,8 @@ async fn drain_upload(mut body: Incoming) -> LabResponse {
     response
 }
 
-/// Observer that writes each event as a JSON object on one line.
+/// Observer that writes events of connections, sessions, migrations, resets and limits, each as a JSON object on one line; no
+/// others.
 #[derive(Debug)]
 struct JsonEvents;
 

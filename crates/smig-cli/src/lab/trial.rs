@@ -1,4 +1,5 @@
-//! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`: the processes that `smig lab run` starts.
+//! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`: the processes that `smig lab run` and
+//! `smig lab identify` start.
 //!
 //! A trial's process reads a request from standard input and writes its result to standard output.
 //! It and every server in it end with the parent process.
@@ -27,7 +28,7 @@ pub(crate) struct TrialArgs {
     check: bool,
 }
 
-/// Run another program; all its processes end with it (started by `smig lab trial`)
+/// Run another program; all its processes end with it (started by `smig lab trial` and `smig lab identify`)
 #[derive(Debug, Args)]
 pub(crate) struct ExecChildArgs {
     /// The program and its arguments

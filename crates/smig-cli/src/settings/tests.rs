@@ -108,6 +108,11 @@ fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
         faults("listen = 'x'\n"),
         ["1: listen belongs in a section; write [server] above it"]
     );
+    assert_eq!(
+        faults("[[server]]\nworkers = 1\n"),
+        ["1: server is a section; write [server]"],
+        "an array of tables is none"
+    );
 }
 
 #[test]

@@ -224,7 +224,7 @@ mod tests {
                         .filter_map(|condition| condition.name.level(axis));
                     let known_levels: BTreeSet<_> = of_axis.collect();
                     let is_known = |level: &&String| known_levels.contains(level.as_str());
-                    // Figures 4 to 7 share their claims' form: an axis that a scenario does not vary selects nothing.
+                    // Figures 4 to 7 share their claims' form: an axis that a scenario does not vary excludes nothing.
                     assert!(
                         known_levels.is_empty() || levels.iter().all(|level| is_known(&level)),
                         "{axis} {claim:?}"

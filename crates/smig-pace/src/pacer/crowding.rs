@@ -11,7 +11,7 @@ use crate::base_rtt::BaseRtt;
 use crate::sample::RateSample;
 use crate::sharing::{Experience, SharedRound, Sharing, Verdict};
 
-/// Number of rounds with a queue, although bulk yields, after which others are taken to fill it. For
+/// Number of rounds with a queue, although bulk yields, less those without one, after which others are taken to fill it. For
 /// [`SUSPICION_TIME`] after others have left, one such round is enough.
 const CROWDED_ROUNDS: u32 = 8;
 const SUSPICION_TIME: Duration = Duration::from_secs(5);

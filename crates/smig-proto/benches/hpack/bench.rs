@@ -1,4 +1,4 @@
-//! Cost of encoding and decoding a header block: the first one of a connection, which is all
+//! Cost of encoding and decoding a header block: the first one of a connection, nearly all of it
 //! literals, and a later one, most of whose fields are in the table.
 
 use std::hint::black_box;

@@ -8,7 +8,7 @@ use crate::invariant::DebugExpect;
 pub(crate) struct Connections(Vec<Connection>);
 
 impl Connections {
-    /// Returns a connection, unless its transport was lost or the driver never added it.
+    /// Returns a connection, unless its transport was lost, it was detached for another session, or the driver never added it.
     pub(crate) fn find(&self, id: ConnId) -> Option<&Connection> {
         self.0.iter().find(|conn| conn.id == id)
     }

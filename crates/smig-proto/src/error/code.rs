@@ -9,7 +9,7 @@ macro_rules! codes {
         #[non_exhaustive]
         pub enum ErrorCode {
             $($(#[$doc])* $name,)*
-            /// A code that RFC 9113 does not define; treated as INTERNAL_ERROR.
+            /// A code that RFC 9113 does not define. It has no special effect, and is kept as it is.
             Unknown(u32),
         }
 

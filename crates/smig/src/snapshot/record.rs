@@ -35,7 +35,7 @@ impl RequestLabel {
     }
 }
 
-/// Truncates a text to at most `limit` bytes, and marks a truncation.
+/// Truncates a text to at most `limit` bytes, and marks a truncation by three more.
 fn truncate(text: &str, limit: usize) -> Box<str> {
     if text.len() <= limit {
         return text.into();

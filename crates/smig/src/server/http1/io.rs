@@ -1,5 +1,5 @@
-//! An HTTP/1.1 connection below hyper's server, with two additions: handlers may send informational responses, and
-//! requests that two parsers could interpret differently are refused.
+//! An HTTP/1.1 connection below hyper's server: handlers may send informational responses, requests that two parsers could
+//! interpret differently are refused, responses are paced, and clients that receive too slowly are reset.
 //!
 //! An informational response is sent between two messages: when all that hyper wrote is sent and the final response
 //! is not available yet, or directly before its head.
