@@ -57,7 +57,7 @@ async fn a_crashed_gateway_leaks_no_tasks_or_sockets() {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         tunnels.push((tcp, listener.accept().await.unwrap().0));
     }
-    // An HTTP/1.0 response, delimited by the end of the connection: half of it must not count as
+    // A response to an HTTP/1.0 request, delimited by the end of the connection: half of it must not count as
     // complete.
     let mut incomplete_socket = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     incomplete_socket

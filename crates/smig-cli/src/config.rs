@@ -33,7 +33,7 @@ enum Action {
         /// The file
         file: PathBuf,
     },
-    /// Print an example file with every key, its description and its default
+    /// Print an example file with every key, its description, and its default or an example value
     Example {
         /// The command that the file is for
         #[arg(value_enum, default_value_t = Program::Serve)]

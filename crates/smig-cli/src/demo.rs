@@ -111,7 +111,7 @@ pub(crate) struct DemoArgs {
         help_heading = "Servers"
     )]
     bulk_congestion_control: String,
-    /// How long the SMig server may hold back the big file for one small object; 0: not at all
+    /// How long the server may hold back the big file for one small object, in the variants serve and smig; 0: not at all
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", conflicts_with = "browser", help_heading = "Servers")]
     max_bulk_deferral: Duration,
 

@@ -1,6 +1,6 @@
 //! Responses without a file.
 //!
-//! Owns the status and the text of every response that is not a file. The texts reveal nothing
+//! Owns the status and the text of every error but 416, and the response to OPTIONS. The texts reveal nothing
 //! about the server's file system.
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub(crate) enum ErrorResponse {
     BadPath,
     /// No such file, or one that is hidden from clients: 404.
     NotFound,
-    /// The file exists, but may not be read: 403.
+    /// The file exists, but may not be read; or a directory has no index file, and listings are off: 403.
     Forbidden,
     /// Not GET, HEAD or OPTIONS: 405.
     MethodNotAllowed,

@@ -20,8 +20,8 @@
 //! - A file of any size streams in bounded memory. A body is exactly as long as `content-length`
 //!   states, or it ends in an [`std::io::Error`]: never short, never padded.
 //! - A changed file is detected after [`FileOptions::cache_ttl`] at the latest.
-//! - Data in the page cache is read on the calling thread. Only a read or a lookup that would block
-//!   on the disk, as the kernel reports, is sent to tokio's blocking threads.
+//! - Data in the page cache is read on the calling thread, if kernel and file system support it. A read or a lookup that may
+//!   block on the disk, and each directory listing, is sent to tokio's blocking threads.
 //!
 //! It requires Linux: it uses `openat2`, with a slower fallback, and `preadv2`.
 

@@ -95,7 +95,7 @@ impl TransferParts {
     }
 
     /// Returns the parts; the last one lacks `missing_bytes`. A part of nothing would be a failed transfer in the results,
-    /// which is true only if nothing has arrived at all.
+    /// which is true only if bytes are missing, or nothing has arrived at all.
     fn finish(mut self, missing_bytes: u64) -> Vec<TransferLine> {
         if self.part_bytes > 0 || missing_bytes > 0 || self.lines.is_empty() {
             self.end_part(missing_bytes);
@@ -176,7 +176,7 @@ fn serve_datagrams(socket: &UdpSocket) {
     }
 }
 
-/// Runs a client for `length`, and writes a line of JSON for each transfer.
+/// Runs a client for `length`, and writes a line of JSON for each transfer, or for each part of a long one.
 ///
 /// # Errors
 /// The server of a download or of datagrams cannot be reached, or the output is closed. Flows that fail are no error.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_nothing_is_reported_only_if_nothing_arrived() {
+    fn a_part_of_nothing_is_reported_only_if_nothing_arrived_or_bytes_are_missing() {
         let length = Duration::from_secs(5);
         let parts = || TransferParts {
             part_start: Duration::ZERO,

@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_acknowledges_nothing_causes_few_wake_ups() {
-        // At the lowest rate of a path of 10 Mbit/s: a piece is earned each 75 ms.
+        // At the lowest rate of a path of 10 Mbit/s: a piece, one packet, is earned each 37 ms.
         let bounds = Bounds { max_outstanding: 50_000, ..at_rate(RATE / 8) };
         let (_, turns) = send_while_full(bounds, 200_000);
         assert!(turns <= 60, "{turns}");

@@ -352,7 +352,7 @@ mod tests {
         let first_test = Duration::from_millis(500);
         let queue = Duration::from_millis(60);
         let mut sharing = Sharing::new(now, queue, first_test, Experience::default());
-        // 650 ms instead of 110 from the first round on, with ten packets in flight: half of that is too little for a test.
+        // 650 ms instead of 110 from the first round on, with ten packets in flight. Here no test shortens the queue.
         let mut in_flight = 15_000.0;
         for number in 1..600 {
             let is_testing = sharing.is_testing();

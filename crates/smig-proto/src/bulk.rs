@@ -12,7 +12,8 @@ use crate::priority::Priority;
 pub struct BulkPolicy {
     /// A body of known length is bulk from this length, one of unknown length if at least this is left.
     pub min_size: u64,
-    /// Minimum of the other thresholds in bytes for a stream whose urgency is higher than the default.
+    /// Minimum of the other thresholds except [`Self::migrated_after`], in bytes, for a stream whose urgency is higher than the
+    /// default.
     /// A script that a page waits for must not yield to its pictures, but some clients request large
     /// files with a high urgency too.
     pub urgent_min_size: u64,
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_has_migrated_is_bulk_however_short() {
+    fn a_body_that_has_migrated_is_bulk_however_short_if_its_length_is_known() {
         let migrated = BulkInput { has_migrated: true, ..PICTURE };
         assert_eq!(decide(migrated), Some(BulkReason::Migrated));
         let messages = BulkInput { length: None, ..migrated };

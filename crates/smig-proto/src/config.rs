@@ -94,10 +94,11 @@ impl Default for SmigConfig {
 /// Upper bound for [`SmigConfig::max_connections`], whatever the configuration says.
 pub const MAX_CONNECTIONS: usize = 16;
 
-/// Limits on what a peer may cause. Exceeding one emits [`crate::Event::LimitHit`].
+/// Limits on what a peer may cause. Exceeding one emits [`crate::Event::LimitHit`], except for
+/// [`Self::max_buffered_output`].
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Burst of a client's budget: a reset, a refused frame or a timeout costs 1; causing this side
+    /// Burst of a client's budget: a reset before the complete response was sent, a refused frame or a timeout costs 1; causing this side
     /// to reset a stream costs 2.
     pub reset_burst: u32,
     /// Sustained rate of the same budget, per second (CVE-2023-44487, CVE-2025-8671).

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::Schema;
 
 impl<T: Default> Schema<T> {
-    /// Returns every key with its default, commented out; if `with_flags`, also the equivalent flag.
+    /// Returns every key with its default, or an example value if it has none, commented out; if `with_flags`, also the equivalent flag.
     #[must_use]
     pub fn example(&self, with_flags: bool) -> String {
         let defaults = T::default();

@@ -71,7 +71,7 @@ pub struct Measurement {
     pub bulk_rate: f64,
     /// From the request to the last byte.
     pub bulk_time: Option<Duration>,
-    /// Bytes per second of others' downloads.
+    /// Bytes per second of others' [`CrossTraffic::Download`]s. Short flows and datagrams are not counted.
     pub cross_rate: f64,
     /// Mean queue in packets, over the whole run.
     pub queue: f64,

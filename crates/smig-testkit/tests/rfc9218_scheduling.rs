@@ -113,7 +113,7 @@ fn a_priority_update_reorders_responses() {
 }
 
 #[test]
-fn a_flood_of_priority_updates_leaves_one_schedule_entry() {
+fn a_flood_of_priority_updates_leaves_the_last_one_in_force() {
     // CVE-2019-9513: also for streams that wait for the connection's window.
     let (mut peer, _) = server_with_responses(&["u=3", "u=3"], 20_000);
     for n in 0..1_000 {

@@ -131,7 +131,7 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     peer.open_transport();
     peer.take_preface(C2);
     peer.expect_silence_on(C2);
-    // SMIG-3.4/settings-first: a server that does not know the client's SETTINGS migrates nothing.
+    // SMIG-3.4/settings-first: a server whose client's SETTINGS lack the extension migrates nothing.
     let mut peer = server_with_peer_settings(&[]);
     peer.take_preface(C1);
     let key = peer.get(C1, 1);

@@ -1,6 +1,6 @@
 //! spec/smig.md section 4: joining a connection to a session.
 //!
-//! The TLS driver must not send JOIN in early data; the crate `smig` tests that.
+//! The crate `smig` disables early data at both ends, and tests that at its server.
 
 use core::time::Duration;
 

@@ -67,7 +67,7 @@ fn a_complete_response_survives_an_open_migration_of_its_upload() {
     peer.send(C1, reset(1, ErrorCode::NoError));
     peer.expect(C2, reset(1, ErrorCode::Cancel));
     assert_eq!(&peer.read_to_end(key)[..], b"end");
-    // SMIG-8.6/c1-ends-unanswered: the same without the answer.
+    // SMIG-8.8/c1-ends-at-mover: the same without the answer.
     peer.lose(C1);
     peer.expect_not_failed(key);
     assert!(!peer.session().has_obligations());

@@ -42,8 +42,8 @@ pub struct MigrationConfig {
 /// What decides that a stream migrates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MigrationMode {
-    /// Nothing but [`MigrationHint::Migrate`]: this endpoint migrates no other stream. The peer may
-    /// migrate any.
+    /// Only the application, by [`MigrationHint::Migrate`] or [`StreamInfo::migrate`](crate::StreamInfo::migrate): the rules of
+    /// this endpoint migrate no stream. The peer may migrate any, and a client accepts a server's offers.
     Never,
     /// The policy and its thresholds.
     #[default]

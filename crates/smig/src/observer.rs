@@ -1,4 +1,4 @@
-//! Events and counters for operators: one observer per server or client, called on the session's task.
+//! Events and counters for operators: one observer per server or client, called on the task where the event occurs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub enum ObserverEvent {
         /// The connection.
         addrs: Option<ConnectionAddrs>,
     },
-    /// A handshake failed or took too long.
+    /// Server: a client's handshake, or its first bytes on cleartext, failed or took too long. A client does not report its own.
     HandshakeFailed,
     /// A session between two SMig endpoints has its key.
     SessionEstablished,

@@ -31,7 +31,7 @@ pub struct TelemetrySpec {
     /// `smig-agent`.
     pub service_name: Option<String>,
     /// The sampling ratio of traces that start here, 0 to 1; unless set, `OTEL_TRACES_SAMPLER`, or all of them.
-    /// For all others the client's sampling decision applies.
+    /// For all others the client's sampling decision applies, unless `OTEL_TRACES_SAMPLER` names a sampler that ignores it.
     #[serde(default, deserialize_with = "deserialize_ratio")]
     pub sample_ratio: Option<f64>,
     /// CA certificates for the collector, PEM; the system's unless set.

@@ -100,7 +100,7 @@ pub(crate) struct AgentArgs {
     /// Timeout of connecting by TCP, and again of the TLS handshake
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Gateway")]
     connect_timeout: Duration,
-    /// Use plain HTTP/2 over one connection: streams do not migrate
+    /// Use plain HTTP/2: streams do not migrate; over one connection unless --plain-connections says otherwise
     #[arg(long, help_heading = "Gateway")]
     no_migrate: bool,
     /// Maximum number of connections with a gateway that speaks plain HTTP/2 [default: 2; 1 with --no-migrate]

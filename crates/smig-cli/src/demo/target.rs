@@ -76,7 +76,7 @@ fn write_error(path: &Path, error: &io::Error) -> CliError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "; create its directory first",
         io::ErrorKind::IsADirectory => "; name a file in it",
-        io::ErrorKind::PermissionDenied => "; choose another file with --output or --json",
+        io::ErrorKind::PermissionDenied => "; choose another file with --output, --json or --svg",
         _ => "",
     };
     CliError::new(Exit::Write, format!("cannot write {}: {error}{hint}", path.display()))

@@ -17,8 +17,8 @@ use smig_settings::value::{parse_seconds, parse_size};
         requests avoid a connection that carries a large response, by a second connection; if requests \
         still wait on the first one, the rest of the large response is requested on the second by a range \
         request, and verified. --json and -v show which connection each range of bytes took, and \
-        why.\n\nWithout -o, -O and \
-        --output-dir, a single URL is written to standard output, unless that is a terminal; \
+        why.\n\nWithout -o, -O, \
+        --output-dir and --json, a single URL is written to standard output, unless that is a terminal; \
         otherwise each URL is written to a file in the current directory, named after the end of \
         its path. A file is written as NAME.part and renamed when it is complete.",
     after_help = exit::EXIT_CODES_HELP,
@@ -101,7 +101,7 @@ pub(crate) struct GetArgs {
     #[arg(long, help_heading = "Connection")]
     pub(super) http2_prior_knowledge: bool,
 
-    /// Use plain HTTP/2 over one connection: streams do not migrate
+    /// Use plain HTTP/2: streams do not migrate; over one connection unless --plain-connections says otherwise
     #[arg(long, help_heading = "Migration")]
     pub(super) no_migrate: bool,
     /// Maximum number of connections with a server over HTTP/2 that does not support SMig [default: 2; 1 with --no-migrate]

@@ -239,7 +239,7 @@ impl FetchOptions {
             partial if status.is_success() => {
                 if partial.is_some() {
                     self.screen.print_info(&format!(
-                        "{}: the server's file has changed; starting again",
+                        "{}: the server sent the whole file (it has changed, or cannot be resumed); starting again",
                         job.url
                     ));
                 }

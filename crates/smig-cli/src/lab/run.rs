@@ -39,9 +39,9 @@ use crate::stdout::outln;
     after_help = "\
 Examples:
   smig lab run scenarios/smoke.toml
-  smig lab run scenarios/paper.toml --out paper --filter buffer=large --repetitions 2
-  smig lab run scenarios/paper.toml --out shard-3 --shard 3/8     (then: smig lab merge all shard-*)
-  smig lab run scenarios/paper.toml --show-config --filter scheme=nginx
+  smig lab run scenarios/small-beside-big.toml --out paper --filter buffer=large --repetitions 2
+  smig lab run scenarios/small-beside-big.toml --out shard-3 --shard 3/8     (then: smig lab merge all shard-*)
+  smig lab run scenarios/small-beside-big.toml --show-config --filter scheme=nginx
 
 Exit codes: 0 each run has a result, or needs a server that is not installed; 1 some have none, or no run has;
 2 usage error, or an invalid scenario; 130 stopped."

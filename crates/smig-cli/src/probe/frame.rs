@@ -12,7 +12,7 @@ use super::wire::{
     SETTINGS, SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE, name_of,
 };
 
-/// Longest part of a payload that is printed, in bytes.
+/// Longest excerpt of a payload without fields of its own, such as DATA, in bytes; JSON has the whole payload as well.
 const MAX_EXCERPT_BYTES: usize = 48;
 
 /// A received frame.

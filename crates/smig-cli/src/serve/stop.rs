@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Verbosity;
 
-/// Shortest time that shutdown waits to flush the access log, even if the drain used up its own limit.
+/// Least time limit of flushing the access log at shutdown, even if the drain used up its own limit.
 const MIN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Signals that stop a server.

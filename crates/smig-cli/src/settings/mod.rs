@@ -50,10 +50,10 @@ pub(crate) fn check(text: &str) -> Result<(), Vec<Diagnostic>> {
     SCHEMA.apply_text(text, &mut Settings::default())
 }
 
-/// Returns an example file: every key with its default, each commented out.
+/// Returns an example file: every key with its default, or an example value if it has none, each commented out.
 pub(crate) fn example() -> String {
     let head = "# Settings of `smig serve`: smig serve --config FILE; smig config check FILE.\n\
-         # Every key is listed with its default; remove the # to change one. Command-line flags\n\
-         # take precedence over the file. Unknown keys are errors.\n";
+         # Every key is listed with its default (root, cert and key have none: an example); remove the #\n\
+         # to change one. Command-line flags take precedence over the file. Unknown keys are errors.\n";
     format!("{head}{}", SCHEMA.example(true)).replace(". Flag: --root", ".")
 }

@@ -113,7 +113,7 @@ fn an_interrupted_campaign_ends_its_runs_and_cleans_up() {
 }
 
 #[test]
-fn shards_are_merged() {
+fn shards_in_one_directory_are_a_complete_campaign_and_a_second_measurement_conflicts() {
     if !can_run() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Every installed server serves every kind of client.
+//! Every installed server delivers, to one kind of client; and smig serve serves http1, h2 and smig clients.
 
 use smig_lab::scenario::TransferDirection;
 use smig_lab::workload::Outcome;

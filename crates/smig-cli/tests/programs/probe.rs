@@ -37,7 +37,7 @@ fn a_scripted_request_gets_its_response() {
 }
 
 #[test]
-fn illegal_frames_are_answered_with_the_specified_error() {
+fn illegal_frames_are_answered_with_the_specified_error_and_unknown_ones_ignored() {
     let sandbox = Sandbox::new();
     let server = sandbox.serve(&[]);
     let open_headers = "headers stream=1 open :method=GET :scheme=https :path=/ :authority=a";

@@ -277,7 +277,7 @@ fn agent_facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         ),
         (
             "Plain HTTP/2",
-            "the same programs without the extension, and with the system's send buffers".into(),
+            "the same programs without the extension, and the gateway without pacing and with the system's send buffers".into(),
         ),
     ];
     if setup.variants.contains(&BrowserVariant::NotsentLowat) {

@@ -25,7 +25,7 @@ pub enum BrowserVariant {
     PlainHttp2,
     /// The same with `TCP_NOTSENT_LOWAT` on the socket of the server, or of the gateway.
     NotsentLowat,
-    /// Agent and gateway as they are by default, with the extension.
+    /// Agent and gateway with the extension; as they are by default, except that the gateway's paced streams move.
     Smig,
     /// `smig serve` as it is by default, for a browser without the extension.
     Serve,

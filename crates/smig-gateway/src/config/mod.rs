@@ -27,7 +27,7 @@ pub use crate::ip_net::IpNet;
 use crate::forward_proxy::ForwardProxySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
-/// The top-level keys of the file that are not shared with other servers.
+/// The top-level keys of the file other than the sections of the shared settings.
 pub const KEYS: [&str; 10] = [
     "listen",
     "certificate",
@@ -248,7 +248,7 @@ const fn raise_defaults_for_agents(engine: &mut smig::Config) {
     engine.connection_window = 16 << 20;
 }
 
-/// Returns whether a file configures a gateway: it has a top-level key that only gateways have.
+/// Returns whether a file that is not an agent's configures a gateway: it has a top-level key that files of `smig serve` do not have.
 #[must_use]
 pub fn is_gateway_file(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -34,7 +34,7 @@ enum BodyKind {
 /// A body received over HTTP/1.1, and its connection.
 struct Http1Body {
     incoming: hyper::body::Incoming,
-    /// `None` once the connection is checked in.
+    /// `None` once the connection is checked in, or was closed after a failure.
     lease: Option<Lease>,
     active_request: ActiveRequest,
     /// What may remain of the request.

@@ -27,7 +27,7 @@ pub struct ForwardProxySpec {
     /// Allowed destinations; empty: all public ones. A network that is not public (private,
     /// loopback, link-local with cloud metadata, and so on) is allowed only by an entry for that
     /// network or a part of it, not by a wider one: `0.0.0.0/0` is everything public. This
-    /// machine's own addresses are allowed one by one.
+    /// machine's own addresses other than loopback are allowed one by one.
     pub allow: Vec<DestinationPattern>,
     /// Denied destinations, whatever `allow` contains.
     pub deny: Vec<DestinationPattern>,
@@ -46,7 +46,7 @@ pub struct ForwardProxySpec {
     /// Timeout of connecting to the destination.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// From the request to the header section of the origin's response.
+    /// From the end of the request (as far as the origin accepts it) to the header section of its response; not for gRPC.
     #[serde(deserialize_with = "deserialize_time")]
     pub response_timeout: Duration,
     /// Idle timeout of a tunnel, after which it is reset; `"never"`: no timeout.

@@ -60,7 +60,7 @@ pub struct ServerStatus {
     pub is_healthy: bool,
     /// Active requests.
     pub load: usize,
-    /// Requests that wait for a connection.
+    /// Requests that wait for an HTTP/1.1 connection; those that wait in the HTTP/2 client are not counted.
     pub pending_requests: usize,
     /// Attempts since the start: the times that a request was given this server.
     pub attempts: u64,

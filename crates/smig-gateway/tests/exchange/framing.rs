@@ -169,7 +169,7 @@ async fn bytes_after_a_response_are_not_the_next_response() {
             "{case}"
         );
     }
-    // Content where none is allowed, and not sent yet.
+    // Responses whose end is uncertain, and nothing after them yet.
     for (case, answer) in [
         ("204", "HTTP/1.1 204 No Content\r\ncontent-length: 39\r\n\r\n"),
         ("204, chunked", "HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n"),

@@ -17,7 +17,7 @@ pub(crate) enum RequestOutcome {
 }
 
 impl RequestOutcome {
-    /// Returns whether the request was rejected as malformed (RFC 9113 section 8.1.1).
+    /// Returns whether the request was rejected: as malformed (RFC 9113 section 8.1.1), or as one that is not supported.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(400 | 417 | 501) | Self::Reset(1) | Self::Closed(Some(1)))
     }

@@ -62,7 +62,7 @@ pub fn result_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Reads all results of a file, or of all result files in a directory.
 ///
 /// # Errors
-/// A file cannot be read or a line cannot be parsed; the error has the path and the beginning of the line.
+/// A file cannot be read, or a line cannot be parsed: then the error has the path and the beginning of the line.
 pub fn read_results(path: &Path) -> io::Result<Vec<TrialResult>> {
     let files = if path.is_dir() { result_files(path)? } else { vec![path.to_owned()] };
     let mut results = Vec::new();

@@ -48,7 +48,7 @@ pub struct SideSummary {
 /// The comparison of one metric on two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Levels that both sides have in common; empty if there is nothing to distinguish.
+    /// Levels that both sides have in common; empty if there are none.
     pub setting: String,
     /// Name of the metric.
     pub metric: String,

@@ -41,7 +41,7 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     let min_run_count = a.runs.min(b.runs);
     if min_run_count < MIN_RUNS {
         text += &format!(
-            ". With {} per side there is no interval; {MIN_RUNS} are needed",
+            ". With {} on a side there is no interval; {MIN_RUNS} are needed",
             format_count(min_run_count, "run")
         );
     }

@@ -114,14 +114,14 @@ fn few_runs_have_no_interval() {
     assert!(
         comparison_of_two_runs
             .sentence
-            .ends_with("With 2 runs per side there is no interval; 5 are needed.")
+            .ends_with("With 2 runs on a side there is no interval; 5 are needed.")
     );
     let row_text = table(std::slice::from_ref(&comparison_of_two_runs)).rows[0].join("|");
     assert!(row_text.ends_with("|-"), "{row_text}");
     let comparison_of_four_runs = compare_sides(&first_runs(&slow, 4), &slow);
     assert!(
         comparison_of_four_runs.ratio_interval.is_none()
-            && comparison_of_four_runs.sentence.contains("With 4 runs per side")
+            && comparison_of_four_runs.sentence.contains("With 4 runs on a side")
     );
 }
 
@@ -140,7 +140,7 @@ fn a_side_without_values_cannot_be_compared() {
 }
 
 #[test]
-fn a_setting_column_is_shown_only_if_settings_differ() {
+fn a_setting_column_is_shown_only_if_a_comparison_has_a_setting() {
     let (slow, fast) = slow_and_fast();
     let mut comparison = compare_sides(&slow, &fast);
     let without_setting = table(std::slice::from_ref(&comparison));

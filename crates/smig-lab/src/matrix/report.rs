@@ -11,7 +11,7 @@ use super::measurement::Measurement;
 use crate::scenario::{Campaign, Cell};
 use crate::trial::TrialResult;
 
-/// How much longer a download may take than with the best baseline, as a share.
+/// How much longer all bytes, those of the bulk and the objects, may take than with the best baseline, as a share.
 const MAX_BULK_LOSS: f64 = 0.03;
 /// How much longer the 95th percentile of the objects may take than with the best baseline, as a share.
 const MAX_P95_LOSS: f64 = 0.05;
@@ -139,7 +139,7 @@ pub struct CellReport {
 pub struct MatrixReport {
     /// The cells that have results.
     pub cells: Vec<CellReport>,
-    /// Number of selected cells without any result.
+    /// Number of selected cells without a result of any arm other than the reference.
     pub missing_cells: usize,
     /// The builds that measured them, in words; published results have one, with a known commit.
     pub builds: Vec<String>,
@@ -174,7 +174,7 @@ impl MatrixReport {
 }
 
 impl CellReport {
-    /// Evaluates a cell; `None` if there is no result of an arm.
+    /// Evaluates a cell; `None` if there is no result of an arm other than the reference.
     pub(super) fn new(cell: &Cell, measure: &dyn Fn(&Arm) -> Option<Measurement>) -> Option<Self> {
         let mut alone = None;
         let mut measured = Vec::new();

@@ -54,7 +54,7 @@ pub struct TcpSamples {
 #[derive(Debug, Default)]
 struct ConnectionSamples {
     states: Vec<(Time, TcpState)>,
-    /// Time of the latest sample without a change; recorded when a change follows.
+    /// Time of the latest sample without a change; recorded when a change follows, or at the end.
     unchanged_until: Option<Time>,
 }
 

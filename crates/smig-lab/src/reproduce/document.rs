@@ -106,7 +106,7 @@ fn lead_text(findings: &[Finding]) -> String {
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
         "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in \
-         part, {} not; {} are undecided, {} not judged, {} could not be measured.",
+         part, {} not; {} are undecided, {} not judged, {} not measured.",
         rows().count(),
         count(ClaimResult::Reproduced),
         count(ClaimResult::InPart),

@@ -27,7 +27,7 @@ pub struct Finding {
     pub source_file: &'static str,
     /// Number of runs.
     pub run_count: usize,
-    /// Runs of the full campaign that are still missing.
+    /// Runs of a full campaign that are still missing; 0 for a quick one.
     pub missing_runs: usize,
     /// What a quick campaign omits; empty for a full one.
     pub omissions: Vec<String>,

@@ -43,8 +43,8 @@ const SIZE_QUANTILES: [(f64, f64); 5] =
 /// Why the survey of the test sites failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TestWebError {
-    /// Writing the sites' files failed.
-    #[error("cannot create the test sites: {0}")]
+    /// A file of the sites or of their survey cannot be read or written, or the survey cannot be started.
+    #[error("the test sites or their survey: {0}")]
     Io(#[from] io::Error),
     /// The sites' server failed.
     #[error("cannot serve the test sites: {0}")]
@@ -61,8 +61,8 @@ pub enum TestWebError {
 struct Site {
     small_object_sizes: Vec<u64>,
     large_object_size: Option<u64>,
-    /// The level of the page that links the large object.
-    linking_level: Level,
+    /// The level of the large object: one below that of the page that links it.
+    large_object_level: Level,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ fn plan_sites() -> Vec<Site> {
                 .map(|index| size_at(share(index)))
                 .collect(),
             large_object_size: large_object_sizes.get(number).copied(),
-            linking_level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
+            large_object_level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
         }
     };
     (0..SITE_COUNT).map(site).collect()
@@ -108,7 +108,7 @@ fn pages(site: &Site) -> [(&'static str, String); 3] {
         range.map(|index| format!("<img src=\"{index}.bin\">")).collect()
     };
     let large_link = |level| {
-        let is_linked = site.large_object_size.is_some() && site.linking_level == level;
+        let is_linked = site.large_object_size.is_some() && site.large_object_level == level;
         if is_linked { "<a href=\"large.bin\">large</a>" } else { "" }
     };
     let head = "<!doctype html><title>A test site</title>";

@@ -303,7 +303,7 @@ fn verdicts_follow_their_rules() {
     }
 }
 
-/// Recorded runs of one setting, repeated with other seeds.
+/// All recorded runs, repeated with other seeds.
 fn repeat_recorded(times: u64) -> Vec<TrialResult> {
     let with_seed = |seed: u64| {
         recorded_results().into_iter().map(move |mut result| {

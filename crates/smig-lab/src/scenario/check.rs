@@ -310,10 +310,13 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     if client.kind != ClientKind::H2 && client.assignment.is_some() {
         conflicts.push(only_for("assignment", "\"h2\""));
     }
-    if (client.kind == ClientKind::Http1 || has_own_stack)
-        && (client.stream_window.is_some() || client.connection_window.is_some())
-    {
-        conflicts.push(only_for("stream_window", "\"smig\" or \"h2\""));
+    if client.kind == ClientKind::Http1 || has_own_stack {
+        let windows = [
+            client.stream_window.map(|_| "stream_window"),
+            client.connection_window.map(|_| "connection_window"),
+        ];
+        let keys = windows.into_iter().flatten();
+        conflicts.extend(keys.map(|key| only_for(key, "\"smig\" or \"h2\"")));
     }
     for (path, what) in conflicts {
         faults.add(&path, what);

@@ -245,7 +245,7 @@ fn wait_for_end(child: &mut Child, stop_receiver: &mpsc::Receiver<()>) -> Option
     None
 }
 
-/// As [`wait_for_end`], but the server's processes are stopped (`SIGSTOP`) most of the time. They run when this
+/// As [`wait_for_end`], but the server's processes are stopped (`SIGSTOP`) for a part of each period. They run when this
 /// returns. If this process is killed meanwhile, the kernel kills them, stopped or not.
 fn starve_until_end(
     child: &mut Child,

@@ -145,7 +145,7 @@ impl WorkloadClient {
         }
     }
 
-    /// Returns the local address of a connection if it belongs to this client.
+    /// Returns the local address of a connection. One of HTTP/1.1 may be that of another client.
     pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
         match (&self.backend, connection) {
             (ClientBackend::Sessions { sessions, .. }, ConnectionKey::Session(number, id)) => {

@@ -66,7 +66,7 @@ pub struct ObjectResult {
     /// Traffic after the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRecord>,
-    /// For big objects: bytes so far, at intervals.
+    /// For big downloads of the lab's own clients: bytes so far, at intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<ProgressPoint>,
 }
@@ -114,7 +114,7 @@ pub struct ProgressPoint(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// All bytes arrived, and match the content.
+    /// All bytes were transferred; those of a download by the lab's own clients match the content.
     Complete,
     /// Cancelled as the scenario specifies.
     Cancelled,
@@ -134,7 +134,8 @@ pub struct CancelRecord {
     /// IP bytes that the client's devices received from then until there was no traffic for half a
     /// second, for at most ten seconds: includes headers and other transfers.
     pub wire_bytes: u64,
-    /// Of these, bytes of other transfers' bodies.
+    /// Bytes of the bodies of other downloads that were read meanwhile, also of the same transfer; not those of clients that
+    /// are commands.
     pub other_bytes: u64,
     /// Arrival of the last of these bytes.
     pub last_ns: u64,

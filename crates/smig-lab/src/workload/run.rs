@@ -74,7 +74,7 @@ pub(super) struct WorkloadRun {
     clients: BTreeMap<String, WorkloadClient>,
     command_clients: BTreeMap<String, CommandClient>,
     pub(super) connections: ConnectionNumbers,
-    /// Bytes of all downloads' bodies so far.
+    /// Bytes of the bodies of all downloads so far, except those of clients that are commands.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
     pub(super) events: EventSink,

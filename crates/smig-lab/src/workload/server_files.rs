@@ -1,4 +1,4 @@
-//! Content for servers: files of every size in the workload, and a certificate for their address.
+//! Content for servers: files of every size that is downloaded, and a certificate for their address.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -16,7 +16,7 @@ pub(super) const WARM_UP_BYTES: u64 = 1_000;
 /// A directory with files, a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Directory to serve: `SIZE.bin` for every size.
+    /// Directory to serve: `SIZE.bin` for every size that is downloaded.
     pub files_dir: PathBuf,
     /// The certificate, PEM; clients trust it directly.
     pub certificate: PathBuf,

@@ -127,7 +127,7 @@ impl WorkloadRun {
         })
     }
 
-    /// Cancels by dropping the response, and counts what still arrives.
+    /// Cancels by dropping the response, after closing all connections to the server if the scenario says so, and counts what still arrives.
     async fn cancel(
         &self,
         result: &mut ObjectResult,

@@ -183,7 +183,7 @@ pub(crate) struct Connection {
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
-    /// Server: the last request, if it repeats.
+    /// Server: the newest request that was repeated; others may have followed it.
     pub(crate) repeated_request: RepeatedRequest,
     pub(crate) field_block: Option<FieldBlockAssembly>,
     pub(crate) input_tracker: BufferTracker,

@@ -18,7 +18,7 @@ const MAX_SHORT_QUEUE_BYTES: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
     pub(crate) frames: BytesMut,
-    /// Number of replies to the peer among them: acknowledgements and resets.
+    /// Number of replies to the peer among them: acknowledgements, answers to JOIN and MIGRATE, and resets (at a server only those of unbound carriers).
     pub(crate) replies: u32,
     /// Bytes of requests among them, which the application caused, not the peer.
     request_bytes: usize,

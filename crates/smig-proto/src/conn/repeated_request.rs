@@ -71,7 +71,7 @@ impl RepeatedRequest {
         (decoder.is_at_version(known.version) && *known.block == *block).then_some(known)
     }
 
-    /// Returns the request that the last block was decoded to.
+    /// Returns the known request: the newest whose block arrived twice in a row. The last block may be another one.
     pub(crate) fn known(&self) -> Option<&KnownRequest> {
         self.0.as_deref()?.known.as_deref()
     }

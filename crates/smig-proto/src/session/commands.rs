@@ -117,8 +117,9 @@ impl Session {
         if self.side != Side::Client {
             return Err(OpenError::NotClient);
         }
-        let length = content_length(&head.headers)
-            .map_err(|_| OpenError::Invalid("the content-length is not a number"))?;
+        let length = content_length(&head.headers).map_err(|_| {
+            OpenError::Invalid("the content-length is not a single number below 2^63")
+        })?;
         if head.method == Method::CONNECT && head.uri.authority().is_none() {
             return Err(OpenError::Invalid("CONNECT needs host:port"));
         }

@@ -251,7 +251,7 @@ impl Session {
         let earlier_last_id = conn.goaway.received_last_id;
         let last_id = earlier_last_id.map_or(last_id, |earlier| earlier.min(last_id));
         conn.goaway.received_last_id = Some(last_id);
-        // A graceful shutdown sends two. More are permitted, but count as frames without effect.
+        // A graceful shutdown sends two. More are permitted; all but the first count as frames without effect.
         if earlier_last_id.is_some() {
             self.count_empty_frame(conn_id)?;
         }

@@ -33,7 +33,8 @@ impl Session {
         {
             let streams = opened_by(opener);
             if streams != count as usize {
-                violations.push(format!("{count} streams of {opener:?}, not {streams}"));
+                violations
+                    .push(format!("{streams} streams of {opener:?}, but {count} are counted"));
             }
         }
     }

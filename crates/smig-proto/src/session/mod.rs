@@ -241,7 +241,7 @@ mod tests {
     /// An arena, which has no size classes, stores the streams; their limit detects silent growth.
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn a_session_its_connections_and_streams_fit_their_size_classes() {
+    fn connections_fit_their_size_class_and_streams_and_sessions_do_not_grow() {
         assert!(size_of::<Connection>() <= 1792, "Connection: {}", size_of::<Connection>());
         assert!(size_of::<Stream>() <= 576, "Stream: {}", size_of::<Stream>());
         assert!(size_of::<Session>() <= 320, "Session: {}", size_of::<Session>());

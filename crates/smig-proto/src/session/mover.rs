@@ -90,8 +90,8 @@ impl Session {
         self.schedule(key);
     }
 
-    /// Returns the number of this side's unanswered migrations and offers in the session, including
-    /// those of streams that have ended since (SMIG-5.9/open-limit).
+    /// Returns the number of this side's unanswered migrations, including those of streams that have ended since, and of its
+    /// unanswered offers of streams that have not (SMIG-5.9/open-limit).
     pub(crate) fn open_migration_count(&self) -> usize {
         let is_open = |stream: &Stream| match stream.binding.migration() {
             MigrationState::Open(_) | MigrationState::Offered => true,

@@ -13,7 +13,8 @@ use crate::stream::{ExchangeKind, Stream, StreamKey};
 pub struct ConnectionView {
     /// Its handle.
     pub id: ConnId,
-    /// Its CID, if the extension is on.
+    /// Its CID. A client's connection keeps the one that it announced, even if the extension is not on or its JOIN was refused:
+    /// see [`Self::is_joined`].
     pub cid: Option<Cid>,
     /// Whether it belongs to the session: streams can move from and to it.
     pub is_joined: bool,

@@ -80,8 +80,8 @@ pub(crate) struct Stream {
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
     pub(crate) frame_received: bool,
-    /// The stream was offered (server), or an offer was declined (client): no second offer
-    /// (SMIG-6.4/offered-once).
+    /// Server: the stream was offered, and the client has not answered with a MIGRATE. Client: the application declined an
+    /// offer. No second offer (SMIG-6.4/offered-once).
     pub(crate) was_offered_or_declined: bool,
     pub(crate) key_state: KeyState,
     /// Server: request that the client stop sending, once the response is complete and no decline

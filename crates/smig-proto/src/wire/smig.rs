@@ -79,7 +79,7 @@ impl JoinRefusal {
             Self::BadProof => "bad proof",
             Self::DifferentIdentity => "not the same identity",
             Self::Limit => "limit reached",
-            Self::NotHere => "the session is on another server",
+            Self::NotHere => "the session cannot be reached from this server or worker",
         }
     }
 }

@@ -74,7 +74,7 @@ pub enum Op {
     RefuseJoin(JoinRefusal),
     /// Time passes.
     Sleep { millis: u32 },
-    /// Everything in flight arrives, and the applications read and write all they can.
+    /// Everything in flight arrives, and the applications that are not paused read all they can; they write nothing.
     Settle,
 }
 

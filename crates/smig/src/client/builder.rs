@@ -218,7 +218,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout from a request to its response's head; default: none.
+    /// Sets the timeout from each attempt to send a request, its time in the queue included, to its response's head; default:
+    /// none.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = Some(limit);

@@ -55,7 +55,7 @@ pub(super) struct OpenRequest {
     pub(super) send_state: BodySendState,
     pub(super) after_response: AfterResponse,
     pub(super) candidate: Option<Candidate>,
-    /// `None` if the client opens no second connection.
+    /// `None` if the client neither opens a second connection nor paces what it receives.
     pub(super) bulk_watch: Option<BulkWatch>,
     pub(super) continuation: ContinuationState,
     pub(super) on_informational: Option<OnInformational>,

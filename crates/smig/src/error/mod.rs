@@ -189,7 +189,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the request or the configuration itself was invalid. A repetition fails as well.
+    /// Returns whether the application is the cause: its request or configuration is invalid, its body failed, or it cancelled the
+    /// stream.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match &*self.0 {
@@ -310,7 +311,7 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Stream(error) => error.fmt(f),
             Self::Connection(Some(error)) => error.fmt(f),
-            Self::Connection(None) => f.write_str("the connection was closed by the peer"),
+            Self::Connection(None) => f.write_str("the session has ended"),
             Self::Body(error) => write!(f, "the body failed while it was sent: {error}"),
             Self::Refused(why) => {
                 write!(f, "the session accepts no requests now: {why}; retry the request")

@@ -34,7 +34,8 @@ use crate::observer::{EventSink, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
 
-/// Which component refuses (421) requests for names that neither SNI nor the certificate covers.
+/// Which component refuses (421) requests for names that neither SNI nor the certificate covers. A connection without SNI covers
+/// any name, and so does one whose certificate this crate does not know: cleartext, or [`ServerTls::from_rustls`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthorityCheck {
     /// The server, on HTTP/2 and except for CONNECT, before the service is called.
@@ -167,7 +168,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the HTTP/2 settings and limits of each session.
+    /// Sets the HTTP/2 settings of each session, and limits that also apply to HTTP/1.1: size and time of heads, stalled output,
+    /// and what is bulk.
     #[must_use]
     pub fn engine(mut self, config: Config) -> Self {
         self.engine_config = config;

@@ -138,7 +138,7 @@ where
     let result = local.block_on(&runtime, serve(listeners, worker));
     // This drops every task, and with it every connection.
     drop(local);
-    // Blocking threads of the runtime (name resolution, disk) may hang: they are not waited for.
+    // Blocking tasks that handlers have started in the runtime may hang: they are not waited for.
     runtime.shutdown_background();
     result
 }

@@ -22,7 +22,7 @@ pub(crate) use session_record::SessionRecord;
 
 use crate::socket::ConnectionAddrs;
 
-/// Maximum number of sessions in a [`Snapshot`]: of a server the youngest, of a client any.
+/// Maximum number of sessions in a [`Snapshot`]: of a server the youngest of its first worker, then those of the next ones, of a client any.
 pub const MAX_SNAPSHOT_SESSIONS: usize = 256;
 /// Maximum number of streams per session in a [`Snapshot`].
 pub const MAX_SNAPSHOT_STREAMS: usize = 256;

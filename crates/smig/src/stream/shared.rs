@@ -94,7 +94,7 @@ struct RestStream {
 pub(crate) struct HandleRequests {
     /// The application dropped the body.
     pub(crate) dropped: bool,
-    /// It waits for the first bytes of the body.
+    /// It has waited for bytes of the body, the first or later ones.
     pub(crate) awaits_body: bool,
     /// It requests a migration to another connection.
     pub(crate) migrate: bool,
@@ -180,7 +180,7 @@ impl SharedStream {
         state.reader_waker.is_some() && state.chunks.is_empty() && !state.requests.dropped
     }
 
-    /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
+    /// Returns whether the buffer has room. If not, the task is woken when at most half of it is in use.
     pub(crate) fn check_room(&self) -> bool {
         let mut state = self.lock();
         state.paused = state.buffered_cost >= MAX_READ_AHEAD_BYTES;

@@ -304,7 +304,7 @@ async fn a_server_with_its_own_threads_accepts_bound_listeners() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_listener_does_not_start() {
+async fn serve_needs_a_listener_and_connection_server_refuses_one() {
     let error = Server::builder().serve(service_fn(answer)).unwrap_err();
     assert!(error.to_string().contains("no addresses"), "{error}");
     let builder = Server::builder().listen_cleartext(loopback(), CleartextTrust::None);

@@ -37,7 +37,8 @@ impl http_body::Body for SharedBody {
     }
 }
 
-/// Answers with fields in the body, and with one in the head unless the path is `/`; without content if it is `/empty`.
+/// Answers with fields in the body unless the path is `/unshared`, and with a field in the head unless it is `/`, two if it is
+/// `/own`; without content if it is `/empty`.
 fn share_headers(path: &str, headers: &Arc<HeaderMap>) -> Response<SharedBody> {
     let data = if path == "/empty" { Full::default() } else { Full::new("hello".into()) };
     let headers = Some(Arc::clone(headers)).filter(|_| path != "/unshared");

@@ -16,7 +16,7 @@ use crate::support::{Body, full, loopback};
 /// Where a handler blocks until the test ends.
 #[derive(Clone, Copy, Debug)]
 enum BlockedThread {
-    /// In a thread of the runtime's blocking pool, like a name lookup.
+    /// In a thread of the runtime's blocking pool, as with `spawn_blocking`.
     BlockingPool,
     /// On the worker's thread.
     Worker,

@@ -14,7 +14,7 @@ pub(super) struct Connection {
     pub(super) colour: Colour,
     /// Congestion controls of its sender, in order.
     pub(super) congestion_controls: Vec<String>,
-    /// Bytes that it carried: acknowledged ones, or without kernel samples those of its streams.
+    /// Bytes that it carried: acknowledged ones, or those of its streams if these are more, as without kernel samples.
     pub(super) carried_bytes: u64,
 }
 

@@ -136,7 +136,7 @@ fn literals_refer_to_names_in_the_dynamic_table() {
 
 #[test]
 fn strings_are_huffman_coded_only_when_shorter() {
-    // 5 bits each: saves one byte of three. 28 bits each: raw.
+    // 5 bits each: saves one byte of three. 27 bits each: raw.
     assert_eq!(
         encode_block(&mut Encoder::new(), &[regular("etag", "aaa")]),
         parse_hex("0f13 8218c7")

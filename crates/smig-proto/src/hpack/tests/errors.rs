@@ -100,7 +100,7 @@ fn invalid_indexes_are_errors() {
     assert_error("1f2f 00", DecodeError::InvalidIndex);
     // The first entry exists, the second does not.
     assert_error("4001 6101 62 be bf", DecodeError::InvalidIndex);
-    // An evicted one.
+    // Two entries exist, the third does not.
     assert_error("4001 6101 62 be 4001 6101 62 bf c0", DecodeError::InvalidIndex);
 }
 

@@ -18,7 +18,7 @@ struct Path {
     demand: PacingDemand,
     /// The part of the round-trip time that the kernel does not see.
     hidden_rtt: Duration,
-    /// Whether some packet is lost in each round trip.
+    /// Whether a packet arrives out of order in each millisecond.
     is_lossy: bool,
     out_of_order: u32,
     granted: u64,

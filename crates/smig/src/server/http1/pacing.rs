@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 
 use crate::socket::{self, PacingRate, PathSample, RttCheck};
 
-/// Time without output after which a sample that is due is late because of the application, not of this process. The
-/// pacer ignores a shorter lateness.
+/// Time without output after which a sample that is due is late because of the application, not of this process. A
+/// shorter lateness makes no round of the pacer late.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// What decides whether a response is bulk.

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_checked_before_the_handler_reads_it() {
+    fn a_body_that_the_handler_does_not_read_yet_is_checked_again_and_never_late() {
         let timeouts = timeouts();
         let progress = ProgressClock::new(timeouts.time_limits.body, at(0));
         timeouts.on_request(Some(Arc::new(Http1RecvProgress::new(Some(progress), at(0)))));

@@ -205,7 +205,7 @@ where
         // stream is kept until all is sent.
         let is_complete = match (exchange.recv_state, exchange.send_state) {
             (_, BodySendState::Open) => false,
-            // While the rules may migrate it, or there is an observer, it is kept until all is sent.
+            // While the rules may migrate it, or if there is an observer or labels are recorded, it is kept until all is sent.
             (BodyRecvState::Ended, BodySendState::Ended) => {
                 exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end()
             }
