@@ -110,7 +110,7 @@ impl TransferParts {
 /// The address is in use, or the kernel does not have the congestion control.
 pub fn serve(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<()> {
     let (listener, datagrams) = bind(address, congestion_control)?;
-    accept(&listener, datagrams);
+    accept(&listener, datagrams, congestion_control.map(str::to_owned));
     Ok(())
 }
 
@@ -121,16 +121,22 @@ fn bind(
 ) -> io::Result<(TcpListener, UdpSocket)> {
     let listener = TcpListener::bind(address)?;
     if let Some(name) = congestion_control {
-        // Accepted connections inherit it.
+        // Whether the kernel has it. An accepted connection has that of its route instead, if there is one.
         set_tcp_congestion(&listener, name)?;
     }
     let datagrams = UdpSocket::bind(listener.local_addr()?)?;
     Ok((listener, datagrams))
 }
 
-fn accept(listener: &TcpListener, datagrams: UdpSocket) {
+fn accept(listener: &TcpListener, datagrams: UdpSocket, congestion_control: Option<String>) {
     thread::spawn(move || serve_datagrams(&datagrams));
     for stream in listener.incoming().flatten() {
+        if let Some(name) = &congestion_control
+            && set_tcp_congestion(&stream, name).is_err()
+        {
+            // The client has left.
+            continue;
+        }
         // A client that has left ends its thread with an error.
         thread::spawn(move || serve_stream(&stream));
     }
@@ -282,7 +288,8 @@ mod tests {
         let (listener, datagrams) =
             bind("127.0.0.1:0".parse().unwrap(), congestion_control).unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || accept(&listener, datagrams));
+        let congestion_control = congestion_control.map(str::to_owned);
+        thread::spawn(move || accept(&listener, datagrams, congestion_control));
         address
     }
 
