@@ -92,15 +92,13 @@ impl DeliveryRate {
         let longest = window * MAX_WINDOW_FACTOR;
         let is_near =
             |sample: &&DeliverySample| last.at.saturating_duration_since(sample.at) <= longest;
-        let earlier = self.samples.iter().rev().take_while(is_near);
-        let mut found = first;
-        for sample in earlier.filter(|sample| sample.at < first.at) {
-            found = sample;
-            if has_packets(sample) {
-                break;
-            }
-        }
-        found
+        let near = self.samples.iter().rev().take_while(is_near);
+        let earlier = near.filter(|sample| sample.at < first.at);
+        earlier
+            .clone()
+            .find(|sample| has_packets(sample))
+            .or_else(|| earlier.last())
+            .unwrap_or(first)
     }
 
     /// Returns the shortest round trip in the samples of the last `window`: not smoothed, and without the time

@@ -404,7 +404,7 @@ pub fn cells() -> Vec<Cell> {
         neighbour_cells(),
         size_cells(),
         warm_cells(),
-        stuck::cells(&wifi(50, Algorithm::Cubic)),
+        stuck::cells(),
     ]
     .concat()
 }

@@ -87,8 +87,10 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
     // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     let known = args.known.as_deref().map(read_known).transpose()?;
-    let mut learnt = args.learn.as_deref().filter(|path| path.exists()).map(read_known);
-    let mut learnt = learnt.take().transpose()?.unwrap_or_default();
+    let mut learnt = match &args.learn {
+        Some(path) if path.exists() => read_known(path)?,
+        _ => TrainingSet::default(),
+    };
     let defaults: Vec<Sender> =
         DEFAULT_SENDERS.iter().filter_map(|name| name.parse().ok()).collect();
     let is_default = args.senders.is_empty();

@@ -22,7 +22,6 @@ mod table;
 mod trace;
 mod training;
 
-pub use paper::{PaperQueue, paper_queue};
 pub use picture::render_svg;
 pub use probe::{IdentifyError, TRANSFER_TIMEOUT, probe};
 pub use rule::{Family, Rule};

@@ -3,11 +3,11 @@
 use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Rule, Shape};
 
 use super::sender::Sender;
+use super::spec::QUEUE_PACKETS;
 use super::trace::QueueTrace;
 
 const WIDTH: f64 = 720.0;
 const PANEL_HEIGHT: f64 = 150.0;
-const QUEUE_LIMIT: f64 = 100.0;
 
 /// Draws a panel for each probe: the queue as steps, the window as a line, and what was dropped. Returns an SVG file.
 #[must_use]
@@ -39,7 +39,8 @@ fn panel(sender: &Sender, trace: &QueueTrace, end_s: f64) -> Panel {
     }
     let window: Vec<_> =
         trace.windows.iter().map(|point| (point.at_s, f64::from(point.segments))).collect();
-    let most = window.iter().map(|(_, segments)| *segments).fold(QUEUE_LIMIT, f64::max);
+    let most =
+        window.iter().map(|(_, segments)| *segments).fold(f64::from(QUEUE_PACKETS), f64::max);
     let layer = |name: &str, colour, shape| Layer { name: name.to_owned(), colour, shape };
     Panel {
         title: format!("{sender}: packets"),
@@ -50,7 +51,7 @@ fn panel(sender: &Sender, trace: &QueueTrace, end_s: f64) -> Panel {
             layer("congestion window", Colour::Vermilion, Shape::Line(window)),
             layer("dropped", Colour::Purple, Shape::Rug(trace.drops_s.clone())),
         ],
-        rules: vec![Rule { y: QUEUE_LIMIT, label: "the queue is full".to_owned() }],
+        rules: vec![Rule { y: f64::from(QUEUE_PACKETS), label: "the queue is full".to_owned() }],
     }
 }
 

@@ -44,10 +44,6 @@ pub enum IdentifyError {
     },
 }
 
-/// Every event of the link to the client.
-#[derive(Debug, Clone, Default)]
-struct EventLog(Arc<Mutex<Vec<LinkEvent>>>);
-
 impl IdentifyError {
     /// Returns whether this machine cannot have the sender.
     #[must_use]
@@ -55,6 +51,10 @@ impl IdentifyError {
         matches!(self, Self::Hystart(_) | Self::Testbed(TestbedError::CongestionControl { .. }))
     }
 }
+
+/// Every event of the link to the client.
+#[derive(Debug, Clone, Default)]
+struct EventLog(Arc<Mutex<Vec<LinkEvent>>>);
 
 impl LinkLog for EventLog {
     fn record(&mut self, event: LinkEvent) {

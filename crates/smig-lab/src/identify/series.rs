@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::ProbeSpec;
+use super::spec::{ProbeSpec, QUEUE_PACKETS};
 use super::trace::QueueTrace;
 
 /// Steps per round trip. The link's rate and its round trip belong together, so in these units all links are the same.
@@ -12,7 +12,7 @@ const MAX_STEPS: usize = 400;
 /// How far a point of one series may be from its counterpart in the other, in steps.
 const BAND: usize = 8;
 
-/// The queue's length over time, in parts of a hundred packets, until the sender's last packet came.
+/// The queue's length over time, in parts of a full queue, until the sender's last packet came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Series(Vec<f32>);
@@ -38,7 +38,7 @@ impl Series {
             while let Some(point) = points.next_if(|point| point.at_s <= until_s) {
                 packets = point.packets;
             }
-            values.push(packets as f32 / 100.0);
+            values.push(packets as f32 / f32::from(QUEUE_PACKETS));
         }
         Self(values)
     }

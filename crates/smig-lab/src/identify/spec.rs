@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use smig_link::{LinkSpec, QueueLimit, Rate};
 
 /// Packets that the queue holds.
-const QUEUE_PACKETS: usize = 100;
+pub(super) const QUEUE_PACKETS: u16 = 100;
 /// Segments of an initial window (RFC 6928), which fill a round trip.
 const INITIAL_WINDOW: u64 = 10;
 /// Round trips are made longer, to the next multiple of the first, and to the second at least.
@@ -60,7 +60,7 @@ impl ProbeSpec {
     #[must_use]
     pub fn link(&self) -> LinkSpec {
         let round_trip = Duration::from_millis(self.rtt_ms);
-        let queue = QueueLimit::packets(QUEUE_PACKETS);
+        let queue = QueueLimit::packets(usize::from(QUEUE_PACKETS));
         let mut link = LinkSpec::symmetric(self.rate(), round_trip, queue);
         link.to_server.rate = smig_link::RateSpec::Constant(UPLINK);
         link.to_client.mtu = self.mtu;

@@ -2,7 +2,7 @@
 
 use smig_link::{DelayRamp, JitterSpec};
 
-use super::{NEVER, latecomer, ms, wired};
+use super::{NEVER, latecomer, ms, wifi, wired};
 use crate::cell::{Cell, Responses};
 use crate::congestion::Algorithm;
 use crate::cross::CrossTraffic;
@@ -30,7 +30,7 @@ fn slow_links() -> impl Iterator<Item = Cell> {
 }
 
 /// A path that is longer than the handshake was, without others.
-fn short_handshakes(jittery: &Cell) -> Vec<Cell> {
+fn short_handshakes() -> Vec<Cell> {
     let mut cells = Vec::new();
     for (rtt_ms, handshake_ms) in [(100, 60), (120, 20), (200, 50)] {
         let name = format!("handshake-{handshake_ms}-of-{rtt_ms}");
@@ -39,7 +39,7 @@ fn short_handshakes(jittery: &Cell) -> Vec<Cell> {
         cells.push(cell);
     }
     for handshake_ms in [10, 25] {
-        let mut cell = jittery.clone();
+        let mut cell = wifi(50, Algorithm::Cubic);
         cell.name = format!("handshake-{handshake_ms}-wifi/cubic");
         cell.handshake_rtt = Some(ms(handshake_ms));
         cells.push(cell);
@@ -111,9 +111,9 @@ fn restless_others() -> Vec<Cell> {
     cells
 }
 
-pub(super) fn cells(jittery: &Cell) -> Vec<Cell> {
+pub(super) fn cells() -> Vec<Cell> {
     let mut cells: Vec<_> = slow_links().collect();
-    cells.extend(short_handshakes(jittery));
+    cells.extend(short_handshakes());
     cells.extend(much_longer_paths());
     cells.extend(beside_for_long());
     cells.extend(restless_others());
