@@ -28,7 +28,7 @@ pub(crate) fn start(level: Level) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| crate::stderr::StderrLines)
-        .with_ansi(crate::paint::uses_color())
+        .with_ansi(crate::paint::STDERR.uses_color())
         .with_target(false)
         .try_init();
 }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args, Cli::command()),
     };
     result.unwrap_or_else(|error| {
-        stderr::print_line(&format!("{} {error:#}", paint::error("error:")));
+        stderr::print_line(&format!("{} {error:#}", paint::STDERR.error("error:")));
         stderr::flush();
         let exit = error.downcast_ref::<CliError>().map_or(Exit::Failure, |failure| failure.exit);
         exit.into()

@@ -1,39 +1,52 @@
-//! Colours on standard error, if it is a terminal, NO_COLOR is empty or unset, and TERM is not dumb.
+//! Colours: on a terminal, if NO_COLOR is empty or unset, and TERM is not dumb.
 
-use std::io::IsTerminal as _;
+use std::io::IsTerminal;
 use std::sync::LazyLock;
 
-static USES_COLOR: LazyLock<bool> = LazyLock::new(|| {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !no_color && !is_dumb && std::io::stderr().is_terminal()
-});
+/// For what is printed on standard error.
+pub(crate) static STDERR: LazyLock<Painter> = LazyLock::new(|| Painter::of(&std::io::stderr()));
+/// For what is printed on standard output.
+pub(crate) static STDOUT: LazyLock<Painter> = LazyLock::new(|| Painter::of(&std::io::stdout()));
 
-/// Returns whether standard error shows colours.
-pub(crate) fn uses_color() -> bool {
-    *USES_COLOR
+/// Colours text for one stream, or leaves it as it is.
+#[derive(Debug)]
+pub(crate) struct Painter {
+    uses_color: bool,
 }
 
-fn paint(text: &str, code: &str) -> String {
-    if uses_color() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-}
+impl Painter {
+    fn of(stream: &impl IsTerminal) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { uses_color: !no_color && !is_dumb && stream.is_terminal() }
+    }
 
-/// Colours an error.
-pub(crate) fn error(text: &str) -> String {
-    paint(text, "1;31")
-}
+    /// Returns whether the stream shows colours.
+    pub(crate) const fn uses_color(&self) -> bool {
+        self.uses_color
+    }
 
-/// Colours a success.
-pub(crate) fn success(text: &str) -> String {
-    paint(text, "32")
-}
+    fn paint(&self, text: &str, code: &str) -> String {
+        if self.uses_color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
 
-/// Dims secondary text.
-pub(crate) fn dim(text: &str) -> String {
-    paint(text, "2")
-}
+    /// Colours an error.
+    pub(crate) fn error(&self, text: &str) -> String {
+        self.paint(text, "1;31")
+    }
 
-/// Emphasizes text.
-pub(crate) fn bold(text: &str) -> String {
-    paint(text, "1")
+    /// Colours a success.
+    pub(crate) fn success(&self, text: &str) -> String {
+        self.paint(text, "32")
+    }
+
+    /// Dims secondary text.
+    pub(crate) fn dim(&self, text: &str) -> String {
+        self.paint(text, "2")
+    }
+
+    /// Emphasizes text.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        self.paint(text, "1")
+    }
 }

@@ -146,7 +146,6 @@ impl Sharing {
         probe: &mut AloneProbe,
     ) -> Verdict {
         self.rounds += 1;
-        self.tests.begin_round();
         self.highest_rate = self.highest_rate.max(round.rate);
         self.limit_in_flight(round);
         // While the path's rate is unknown, a small share of a fast path would pass for a slow path, on which a few packets
@@ -156,7 +155,7 @@ impl Sharing {
         self.short_rounds = if round.queue() <= short { self.short_rounds + 1 } else { 0 };
         if self.short_rounds >= SHORT_ROUNDS {
             // A queue that a test drains was bulk's, and its rate nearly the path's.
-            let is_tested = self.tests.may_show();
+            let is_tested = self.tests.may_show(self.rounds);
             let shown = self.path_rate().filter(|_| !is_tested);
             let carried = shown.unwrap_or(self.highest_rate);
             if carried > alone.value() || (is_tested && !alone.is_certain()) {
@@ -196,11 +195,11 @@ impl Sharing {
             return;
         }
         let most = (round.base + self.first_queue) * MAX_QUEUE_GROWTH;
-        if round.rtt <= most && !self.tests.may_show() {
+        if round.rtt <= most && !self.tests.may_show(self.rounds) {
             self.most_in_flight = round.rate * most.as_secs_f64();
         } else if self.most_in_flight == f64::INFINITY {
             self.most_in_flight = round.in_flight;
-        } else if round.in_flight > self.last_bound / 2.0 && !self.tests.may_show() {
+        } else if round.in_flight > self.last_bound / 2.0 && !self.tests.may_show(self.rounds) {
             // In a queue that others make longer, as many bytes would be an ever smaller share.
             self.most_in_flight *= QUEUED_GROWTH;
         }
@@ -208,7 +207,7 @@ impl Sharing {
 
     /// Beside others, more in flight is a larger share. Where it is not, the path itself is slower.
     fn note_answer(&mut self, round: &SharedRound, fair: f64, alone: &mut AloneRate) {
-        if self.tests.may_show() {
+        if self.tests.may_show(self.rounds) {
             // It has less by itself.
             self.unanswered_rounds = 0;
             return;
@@ -255,7 +254,7 @@ impl Sharing {
 
     fn advance_test(&mut self, round: &SharedRound, alone: &mut AloneRate) {
         let is_doubtful = self.is_rate_doubtful(round, alone);
-        if self.tests.on_round(round, is_doubtful)
+        if self.tests.on_round(self.rounds, round, is_doubtful)
             && self.tests.are_enough()
             && let Some(rate) = self.path_rate()
         {

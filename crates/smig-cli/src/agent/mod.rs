@@ -198,7 +198,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         let agent = Agent::start(options, client).await.map_err(|error| usage_error(error.to_string()))?;
         print_listeners(&agent, &listen.forward, print_line);
         if let Some(collector) = &collector {
-            print_line(format!("sending traces to {}", paint::bold(collector)));
+            print_line(format!("sending traces to {}", paint::STDERR.bold(collector)));
         }
         let name = tokio::select! {
             (name, _) = signals.next() => name,
@@ -314,23 +314,30 @@ fn print_listeners(agent: &Agent, forwards: &[PortForward], print_line: impl Fn(
     for addr in agent.http_addrs() {
         print_line(format!(
             "HTTP proxy on {} (browsers: http://{addr}/proxy.pac)",
-            paint::bold(&format!("http://{addr}"))
+            paint::STDERR.bold(&format!("http://{addr}"))
         ));
     }
     for addr in agent.socks_addrs() {
-        print_line(format!("SOCKS5 proxy on {}", paint::bold(&addr.to_string())));
+        print_line(format!("SOCKS5 proxy on {}", paint::STDERR.bold(&addr.to_string())));
     }
     for (addr, forward) in agent.forward_addrs().iter().zip(forwards) {
-        print_line(format!("forwarding {} to {}", paint::bold(&addr.to_string()), forward.target));
+        print_line(format!(
+            "forwarding {} to {}",
+            paint::STDERR.bold(&addr.to_string()),
+            forward.target
+        ));
     }
     if let Some(addr) = agent.admin_addr() {
-        print_line(format!("live page, metrics: {}", paint::bold(&format!("http://{addr}"))));
+        print_line(format!(
+            "live page, metrics: {}",
+            paint::STDERR.bold(&format!("http://{addr}"))
+        ));
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {
         print_line(format!(
             "{} anyone who can reach {addr} can use the gateway as you; listen on 127.0.0.1 unless you intend that",
-            paint::error("warning:")
+            paint::STDERR.error("warning:")
         ));
     }
 }
@@ -353,9 +360,10 @@ async fn print_uplink_changes(
             UplinkState::Up(_) => Some(format!(
                 "gateway {via}: plain HTTP/2; everything works, but no stream migrates"
             )),
-            UplinkState::Unreachable(why) => {
-                Some(format!("{} gateway {via}: {why}; retrying", paint::error("unreachable:")))
-            }
+            UplinkState::Unreachable(why) => Some(format!(
+                "{} gateway {via}: {why}; retrying",
+                paint::STDERR.error("unreachable:")
+            )),
         };
         if let Some(message) = message {
             print_line(message);

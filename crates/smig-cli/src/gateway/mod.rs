@@ -127,7 +127,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let result = runtime.block_on(async {
         let mut signals = Signals::new()?;
         // A client's connection takes a descriptor, and its upstream connection another.
-        print_line(&paint::dim(&open_files.describe(config.server.max_connections, 2)));
+        print_line(&paint::STDERR.dim(&open_files.describe(config.server.max_connections, 2)));
         let mut gateway = Gateway::start(config).map_err(to_cli_error)?;
         for line in listener_lines(&gateway) {
             print_line(&line);
@@ -135,11 +135,11 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
         if let Some(address) = gateway.admin_addr() {
             print_line(&format!(
                 "live page, metrics: {}",
-                paint::bold(&format!("http://{address}"))
+                paint::STDERR.bold(&format!("http://{address}"))
             ));
         }
         if let Some(collector) = collector {
-            print_line(&format!("sending traces to {}", paint::bold(&collector)));
+            print_line(&format!("sending traces to {}", paint::STDERR.bold(&collector)));
         }
         let (name, _) = loop {
             match signals.next().await {
@@ -227,9 +227,10 @@ fn print_dev_cert(cert: &DevCert, print_line: &dyn Fn(&str)) {
              curl --cacert {path}"
         )),
         AuthorityState::Existing => {
-            print_line(&paint::dim(&format!(
-                "development certificate; for clients: --cacert {path}"
-            )));
+            print_line(
+                &paint::STDERR
+                    .dim(&format!("development certificate; for clients: --cacert {path}")),
+            );
         }
     }
 }
@@ -237,7 +238,7 @@ fn print_dev_cert(cert: &DevCert, print_line: &dyn Fn(&str)) {
 fn listener_lines(gateway: &Gateway) -> Vec<String> {
     let line = |(address, protocol)| {
         let scheme = if protocol == ListenSecurity::Tls { "https" } else { "http" };
-        format!("listening on {}", paint::bold(&format!("{scheme}://{address}")))
+        format!("listening on {}", paint::STDERR.bold(&format!("{scheme}://{address}")))
     };
     gateway.listeners().map(line).collect()
 }
@@ -270,7 +271,7 @@ fn reload(
         Err(error) => {
             let error =
                 format!("SIGHUP: not reloaded, the old configuration stays in effect: {error:#}");
-            stderr::print_line(&format!("{} {error}", paint::error("error:")));
+            stderr::print_line(&format!("{} {error}", paint::STDERR.error("error:")));
             None
         }
     }

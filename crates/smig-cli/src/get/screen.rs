@@ -46,7 +46,7 @@ impl Screen {
 
     /// Prints an error at every verbosity.
     pub(super) fn print_error(&self, text: &str) {
-        self.print_line(&format!("{} {text}", paint::error("error:")));
+        self.print_line(&format!("{} {text}", paint::STDERR.error("error:")));
     }
 
     /// Prints a message unless quiet.
@@ -59,14 +59,14 @@ impl Screen {
     /// Prints a message with -v.
     pub(super) fn print_detail(&self, text: &str) {
         if self.verbosity == Verbosity::Detailed {
-            self.print_line(&paint::dim(&format!("* {text}")));
+            self.print_line(&paint::STDERR.dim(&format!("* {text}")));
         }
     }
 
     /// Reports a completed URL, on a terminal or with -v.
     pub(super) fn print_done(&self, text: &str) {
         if self.bars.is_some() || self.verbosity == Verbosity::Detailed {
-            self.print_line(&format!("{} {text}", paint::success("done:")));
+            self.print_line(&format!("{} {text}", paint::STDERR.success("done:")));
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         let profile_check = check::check(name, link, &options)?;
         bar.suspend(|| {
             if results.is_empty() && !args.json {
-                outln!("{}", paint::bold(&check::table_header()));
+                outln!("{}", paint::STDOUT.bold(&check::table_header()));
             }
             show(args, &profile_check)
         })?;
@@ -101,8 +101,8 @@ fn show(args: &CheckArgs, profile_check: &ProfileCheck) -> Result<()> {
     for line in check::table_rows(profile_check) {
         match profile_check.result() {
             CheckResult::Good => outln!("{line}"),
-            CheckResult::Disturbed => outln!("{}", paint::dim(&line)),
-            CheckResult::OutOfBounds => outln!("{}", paint::error(&line)),
+            CheckResult::Disturbed => outln!("{}", paint::STDOUT.dim(&line)),
+            CheckResult::OutOfBounds => outln!("{}", paint::STDOUT.error(&line)),
         }
     }
     Ok(())

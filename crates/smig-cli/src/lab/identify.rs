@@ -11,7 +11,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use smig_chart::table;
 use smig_lab::identify::{
-    self, Identification, IdentifyError, ProbeSpec, QueueTrace, Sample, Sender, Series, TrainingSet,
+    self, Identification, IdentifyError, KnownSenders, ProbeSpec, QueueTrace, Sample, Sender,
+    Series,
 };
 use smig_settings::value::{parse_size, parse_time};
 use smig_testbed::netns::enter_user_namespace;
@@ -89,7 +90,7 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
     let known = args.known.as_deref().map(read_known).transpose()?;
     let mut learnt = match &args.learn {
         Some(path) if path.exists() => read_known(path)?,
-        _ => TrainingSet::default(),
+        _ => KnownSenders::default(),
     };
     let defaults: Vec<Sender> =
         DEFAULT_SENDERS.iter().filter_map(|name| name.parse().ok()).collect();
@@ -140,7 +141,7 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
     failure.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
 }
 
-fn read_known(path: &Path) -> Result<TrainingSet> {
+fn read_known(path: &Path) -> Result<KnownSenders> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let what = || format!("{} is no file of known senders (--learn writes one)", path.display());

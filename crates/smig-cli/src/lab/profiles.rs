@@ -51,8 +51,8 @@ pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
         }
         None => {
             for Profile { name, about, spec } in Profile::all() {
-                outln!("{}  {spec}", paint::bold(&format!("{name:<22}")));
-                outln!("{:<22}  {}", "", paint::dim(about));
+                outln!("{}  {spec}", paint::STDOUT.bold(&format!("{name:<22}")));
+                outln!("{:<22}  {}", "", paint::STDOUT.dim(about));
             }
         }
     }

@@ -166,7 +166,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
     };
     for condition in campaign.conditions.iter().filter(|condition| filter.matches(&condition.name))
     {
-        outln!("{}", paint::bold(&format!("== {}", condition.name)));
+        outln!("{}", paint::STDOUT.bold(&format!("== {}", condition.name)));
         outln!("link: {}", condition.scenario.link);
         let program = |_: &str, server: &ServerSpec| {
             let command = server.command.as_ref().and_then(|command| command.argv.first());
@@ -198,12 +198,12 @@ impl CampaignProgress {
         let view = Self { is_drawn: !bar.is_hidden(), bar };
         view.println(&format!("{name}: {} to run, {} done already", total, plan.done_count));
         for missing in &plan.missing_servers {
-            view.println(&format!("{} {missing}", paint::error("warning:")));
+            view.println(&format!("{} {missing}", paint::STDERR.error("warning:")));
         }
         let estimated_time: Duration =
             plan.trials.iter().map(|trial| estimated_duration(&trial.scenario)).sum();
         if total > 0 {
-            view.println(&paint::dim(&format!(
+            view.println(&paint::STDERR.dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
                 format_duration(estimated_time / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
             )));
@@ -234,7 +234,7 @@ impl CampaignProgress {
             }
             CampaignEvent::GivenUp { id, reason } => {
                 self.bar.inc(1);
-                self.println(&format!("{} {id}: {reason}", paint::error("no result:")));
+                self.println(&format!("{} {id}: {reason}", paint::STDERR.error("no result:")));
             }
             CampaignEvent::Finished { result, time_left } => {
                 self.bar.inc(1);

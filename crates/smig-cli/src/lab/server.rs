@@ -1,9 +1,8 @@
 //! `smig lab server`: `smig serve` for scenarios. Also accepts uploads by POST, and logs session events on
 //! standard output with the clock of all measurements.
 //!
-//! Apart from that, from the default of one worker, and from what `smig serve` does to save CPU time (shared header fields,
-//! one reading of the clock per turn), it must set nothing that the configuration file does not set: what is measured is to
-//! send as `smig serve` does.
+//! Apart from that and from the default of one worker, it must do what `smig serve` does with this configuration file and no
+//! access log: what is measured is to cost and to send the same.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,7 +42,9 @@ pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
     let mut settings = Settings::default();
     settings::load(&args.config, &mut settings).map_err(usage_error)?;
     let root = settings.root.clone().ok_or_else(|| usage_error("server.root is missing"))?;
-    let files = Files::new(&root, settings.files.clone())?;
+    let files = Files::new(&root, settings.files.clone())?
+        .with_clock(smig::turn_time)
+        .with_shared_headers();
     let server = start(&settings, files)?;
     // Runs until a signal kills the process: there is nothing to finish.
     loop {
@@ -74,8 +75,11 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             }
         };
     }
-    // Of `smig serve` without an access log. Not as there: each response has header fields and a time of its own.
     builder
+        .shared_headers(|body: &LabBody| match body {
+            Either::Left(file) => file.shared_headers(),
+            Either::Right(_) => None,
+        })
         .request_extensions(RequestExtensions::Protocol)
         .start(UploadService(files))
         .context("cannot start the scenario's server")
@@ -89,7 +93,8 @@ fn usage_error(message: impl Into<String>) -> anyhow::Error {
 #[derive(Clone, Debug)]
 struct UploadService(Files);
 
-type LabResponse = Response<Either<FileBody, Empty<Bytes>>>;
+type LabBody = Either<FileBody, Empty<Bytes>>;
+type LabResponse = Response<LabBody>;
 
 impl Service<Request<Incoming>> for UploadService {
     type Response = LabResponse;

@@ -309,7 +309,7 @@ impl CrawlProgress {
             "{remaining_sites} sites to crawl as {PRODUCT_TOKEN}, {done_sites} done already: {}",
             out.display()
         ));
-        view.println(&paint::dim("Ctrl-C stops, the same command resumes"));
+        view.println(&paint::STDERR.dim("Ctrl-C stops, the same command resumes"));
         view.bar.enable_steady_tick(Duration::from_secs(1));
         view
     }
@@ -322,7 +322,11 @@ impl CrawlProgress {
         match event {
             CrawlEvent::Visited(visit) => {
                 if let VisitOutcome::Failed { why } = &visit.outcome {
-                    self.println(&format!("{} {}: {why}", paint::error("no response:"), visit.url));
+                    self.println(&format!(
+                        "{} {}: {why}",
+                        paint::STDERR.error("no response:"),
+                        visit.url
+                    ));
                 }
                 self.bar.set_message(visit.url.to_string());
             }
@@ -344,7 +348,7 @@ fn progress_bar(length: u64, template: &str) -> ProgressBar {
 }
 
 fn print_skipped(bar: &ProgressBar, input: &DamagedInput) {
-    bar.suspend(|| stderr::print_line(&format!("{} {input}", paint::error("skipped:"))));
+    bar.suspend(|| stderr::print_line(&format!("{} {input}", paint::STDERR.error("skipped:"))));
 }
 
 fn open(path: &Path) -> Result<File, CliError> {

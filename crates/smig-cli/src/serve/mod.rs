@@ -92,7 +92,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let result = runtime.block_on(async {
         let mut signals = stop::StopSignals::new()?;
         let server = start(&settings, files, Arc::clone(&log), verbosity)?;
-        verbosity.print_line(&paint::dim(&open_files.describe(settings.max_connections, 1)));
+        verbosity.print_line(&paint::STDERR.dim(&open_files.describe(settings.max_connections, 1)));
         print_listeners(&server, &settings, &root, verbosity);
         signals.run_until_drained(server, &log, settings.drain_timeout, verbosity).await
     });
@@ -219,9 +219,9 @@ fn print_dev_cert(cert: &DevCert, verbosity: Verbosity) {
             "created a development certificate authority for this machine: {path}\n\
              \x20 `smig get` trusts it for localhost; for other clients: curl --cacert {path}"
         )),
-        AuthorityState::Existing => verbosity.print_line(&paint::dim(&format!(
-            "development certificate; for clients: --cacert {path}"
-        ))),
+        AuthorityState::Existing => verbosity.print_line(
+            &paint::STDERR.dim(&format!("development certificate; for clients: --cacert {path}")),
+        ),
     }
 }
 
@@ -230,9 +230,11 @@ fn print_listeners(server: &Server, settings: &Settings, root: &Path, verbosity:
         ListenSecurity::Tls => "https",
         ListenSecurity::Cleartext | ListenSecurity::TrustedCleartext => "http",
     };
-    verbosity.print_line(&paint::dim(&format!("serving {}", root.display())));
+    verbosity.print_line(&paint::STDERR.dim(&format!("serving {}", root.display())));
     for addr in server.local_addrs() {
-        verbosity
-            .print_line(&format!("listening on {}", paint::bold(&format!("{scheme}://{addr}"))));
+        verbosity.print_line(&format!(
+            "listening on {}",
+            paint::STDERR.bold(&format!("{scheme}://{addr}"))
+        ));
     }
 }

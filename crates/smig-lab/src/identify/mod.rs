@@ -8,9 +8,10 @@
 //! - [`ProbeSpec`]: the link and the object; [`Sender`]: who sends, on this machine; [`probe`] runs one transfer;
 //! - [`QueueTrace`]: what was seen;
 //! - [`Rule`]: what follows from it, by the paper and by its program;
-//! - [`TrainingSet`]: which known sender it is like, by the whole [`Series`];
+//! - [`KnownSenders`]: which known sender it is like, by the whole [`Series`];
 //! - [`table`], [`render_svg`]: for readers.
 
+mod known;
 mod paper;
 mod picture;
 mod probe;
@@ -20,8 +21,8 @@ mod series;
 mod spec;
 mod table;
 mod trace;
-mod training;
 
+pub use known::{Classification, KnownSenders, Sample};
 pub use picture::render_svg;
 pub use probe::{IdentifyError, TRANSFER_TIMEOUT, probe};
 pub use rule::{Family, Rule};
@@ -30,4 +31,3 @@ pub use series::Series;
 pub use spec::ProbeSpec;
 pub use table::{Identification, confusion, table};
 pub use trace::{QueuePoint, QueueTrace, WindowPoint};
-pub use training::{Classification, Sample, TrainingSet};

@@ -16,10 +16,11 @@ use super::sender::Sender;
 use super::spec::ProbeSpec;
 use super::trace::{QueuePoint, QueueTrace, WindowPoint};
 use crate::recording::{HostSide, TcpSampler};
+use crate::workload::Content;
 
 /// Igor's limit of a transfer.
 pub const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
-const CHUNK_BYTES: u64 = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// As often as the paper samples the window.
 const WINDOW_PERIOD: Duration = Duration::from_millis(4);
 
@@ -107,12 +108,13 @@ fn transfer(testbed: &Testbed, bytes: u64) -> io::Result<u64> {
         port_sender.send(listener.local_addr()?.port()).map_err(io::Error::other)?;
         let mut stream = listener.accept()?.0;
         stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
-        let mut sent = 0;
-        while sent < bytes {
-            let end = bytes.min(sent + CHUNK_BYTES);
-            let chunk: Vec<u8> = (sent..end).map(byte_at).collect();
-            stream.write_all(&chunk)?;
-            sent = end;
+        let (mut content, mut chunk) = (Content::new(), [0; CHUNK_BYTES]);
+        let mut left = bytes;
+        while left > 0 {
+            let length = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            content.fill(&mut chunk[..length]);
+            stream.write_all(&chunk[..length])?;
+            left -= length as u64;
         }
         stream.shutdown(Shutdown::Write)?;
         // Until the client has read all, and closes.
@@ -132,7 +134,7 @@ fn receive(address: SocketAddr) -> io::Result<u64> {
     let deadline = Instant::now() + TRANSFER_TIMEOUT;
     let mut stream = TcpStream::connect_timeout(&address, TRANSFER_TIMEOUT)?;
     let mut received = 0;
-    let mut chunk = [0; 4096];
+    let (mut content, mut chunk) = (Content::new(), [0; 4096]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -143,16 +145,12 @@ fn receive(address: SocketAddr) -> io::Result<u64> {
         if length == 0 {
             return Ok(received);
         }
-        if !chunk[..length].iter().zip(received..).all(|(byte, at)| *byte == byte_at(at)) {
+        if !content.verify_next(&chunk[..length]) {
             let what = format!("wrong bytes after {received}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         received += length as u64;
     }
-}
-
-fn byte_at(offset: u64) -> u8 {
-    (offset % 251) as u8
 }
 
 fn queue_trace(

@@ -3,13 +3,13 @@
 use serde::Serialize;
 use smig_chart::html::{Align, Table};
 
+use super::known::{Classification, KnownSenders};
 use super::paper::paper_queue;
 use super::rule::{Family, Rule};
 use super::sender::Sender;
 use super::series::Series;
 use super::spec::ProbeSpec;
 use super::trace::QueueTrace;
-use super::training::{Classification, TrainingSet};
 
 /// A probe of a known sender, and what follows from it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Identification {
     pub paper_rule: Family,
     /// By the rule of its program.
     pub program_rule: Family,
-    /// Which known senders it is like, if there is a training set.
+    /// Which known senders it is like, if there are probes of known senders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub like: Option<Classification>,
 }
@@ -41,7 +41,7 @@ impl Identification {
         sender: Sender,
         spec: ProbeSpec,
         trace: &QueueTrace,
-        known: Option<&TrainingSet>,
+        known: Option<&KnownSenders>,
     ) -> Self {
         let longest = trace.longest();
         Self {

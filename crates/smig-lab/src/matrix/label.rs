@@ -36,7 +36,7 @@ const AXES: [&str; 9] =
     ["queue", "control", "loss", "access", "hystart", "window", "process", "cross", "work"];
 
 /// Returns a cell's levels in words: rate in Mbit/s, round-trip time, queue in bandwidth-delay products, congestion control,
-/// and what else differs from the first cell.
+/// and the other levels that have words.
 pub(super) fn label(levels: &BTreeMap<String, String>) -> String {
     let level = |axis: &str| levels.get(axis).map_or("", String::as_str);
     let rate = level("rate").trim_start_matches('r');

@@ -88,8 +88,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
 struct Faults(Vec<KeyFault>);
 
 impl Faults {
-    /// Adds a fault at a path with dots between its keys; names that contain dots are rejected
-    /// earlier.
+    /// Adds a fault at a path with dots between its keys. Names that contain dots have a fault of their own.
     fn add(&mut self, path: &str, message: impl Into<String>) {
         self.0.push((path.split('.').map(str::to_owned).collect(), message.into()));
     }

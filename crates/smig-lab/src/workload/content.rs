@@ -5,19 +5,19 @@ use bytes::Bytes;
 
 /// Generator of the byte stream from its start.
 #[derive(Debug, Clone)]
-pub(super) struct Content {
+pub(crate) struct Content {
     state: u64,
     word: [u8; 8],
     used_bytes: usize,
 }
 
 impl Content {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { state: 0x9e37_79b9_7f4a_7c15, word: [0; 8], used_bytes: 8 }
     }
 
     /// Fills `out` with the next bytes.
-    pub(super) fn fill(&mut self, out: &mut [u8]) {
+    pub(crate) fn fill(&mut self, out: &mut [u8]) {
         let mut out = out;
         while !out.is_empty() {
             if self.used_bytes == 8 {
@@ -33,7 +33,7 @@ impl Content {
     }
 
     /// Returns whether these are the next bytes.
-    pub(super) fn verify_next(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn verify_next(&mut self, bytes: &[u8]) -> bool {
         let mut expected = [0; 4096];
         bytes.chunks(expected.len()).all(|part| {
             self.fill(&mut expected[..part.len()]);
@@ -42,7 +42,7 @@ impl Content {
     }
 
     /// Returns the next `length` bytes.
-    pub(super) fn next_bytes(&mut self, length: usize) -> Bytes {
+    pub(crate) fn next_bytes(&mut self, length: usize) -> Bytes {
         let mut piece = vec![0; length];
         self.fill(&mut piece);
         piece.into()

@@ -27,7 +27,7 @@ pub enum EventKind {
         /// Time of the request.
         at_ns: u64,
     },
-    /// For big downloads: the bytes that arrived so far, at the scenario's `record.progress` interval from
+    /// For large downloads: the bytes that arrived so far, at the scenario's `record.progress` interval from
     /// the response's header section on.
     Progress {
         /// Time of the observation.

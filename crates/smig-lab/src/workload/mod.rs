@@ -23,6 +23,7 @@ mod tests;
 mod transfer;
 
 pub(crate) use command::CommandEnv;
+pub(crate) use content::Content;
 pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::build_connector;
 pub use result::{

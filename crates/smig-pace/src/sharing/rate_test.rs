@@ -30,8 +30,8 @@ pub(super) struct RateTests {
     /// What the tests have shown, and how many have shown something, since [`Self::forget`].
     experience: Experience,
     results: u32,
-    /// The rounds after a test that may still show what it has changed.
-    after_rounds: u32,
+    /// The last round that may still show what a test has changed.
+    last_shown: u32,
     next: Instant,
     interval: Duration,
 }
@@ -52,7 +52,7 @@ impl RateTests {
             running: None,
             experience,
             results: 0,
-            after_rounds: 0,
+            last_shown: 0,
             next: now + first_test,
             interval: MIN_INTERVAL,
         }
@@ -67,9 +67,9 @@ impl RateTests {
         self.running.map(|test| test.rate / 2.0)
     }
 
-    /// Returns whether a round may show what a test has changed.
-    pub(super) const fn may_show(&self) -> bool {
-        self.running.is_some() || self.after_rounds > 0
+    /// Returns whether the round of this number may show what a test has changed.
+    pub(super) const fn may_show(&self, number: u32) -> bool {
+        self.running.is_some() || number <= self.last_shown
     }
 
     /// Returns whether there are enough results for a rate.
@@ -81,16 +81,9 @@ impl RateTests {
         (self.experience, self.results) = (Experience::default(), 0);
     }
 
-    /// Begins a round that ends with the next [`Self::on_round`].
-    pub(super) const fn begin_round(&mut self) {
-        if self.running.is_none() {
-            self.after_rounds = self.after_rounds.saturating_sub(1);
-        }
-    }
-
-    /// Ends a round. `is_doubtful`: the path's rate is worth a test. Returns whether one has ended with a
-    /// result.
-    pub(super) fn on_round(&mut self, round: &SharedRound, is_doubtful: bool) -> bool {
+    /// Ends the round of this number. `is_doubtful`: the path's rate is worth a test. Returns whether one has ended
+    /// with a result.
+    pub(super) fn on_round(&mut self, number: u32, round: &SharedRound, is_doubtful: bool) -> bool {
         match &mut self.running {
             None if round.now >= self.next && is_doubtful => {
                 let (rate, in_flight) = (round.rate, round.in_flight);
@@ -103,15 +96,15 @@ impl RateTests {
             }
             Some(test) => {
                 let test = *test;
-                self.end(round, test)
+                self.end(number, round, test)
             }
             None => false,
         }
     }
 
-    fn end(&mut self, round: &SharedRound, test: Running) -> bool {
+    fn end(&mut self, number: u32, round: &SharedRound, test: Running) -> bool {
         self.running = None;
-        self.after_rounds = SHORT_ROUNDS + 1;
+        self.last_shown = number + SHORT_ROUNDS;
         self.next = round.now + self.interval;
         self.interval = (self.interval * 2).min(MAX_INTERVAL);
         let less = test.in_flight - round.in_flight;

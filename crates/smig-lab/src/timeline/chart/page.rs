@@ -73,7 +73,7 @@ fn table(timeline: &Timeline) -> Table {
         ("connection", Align::Left),
         ("client address", Align::Left),
         ("congestion control", Align::Left),
-        ("acknowledged", Align::Right),
+        ("carried", Align::Right),
         ("retransmitted", Align::Right),
         ("minimum round-trip time", Align::Right),
         ("busy", Align::Right),

@@ -167,17 +167,6 @@ fn a_name_outlives_the_eviction_that_its_literal_causes() {
 }
 
 #[test]
-fn decoded_values_outlive_the_block() {
-    let mut decoder = Decoder::new(4096);
-    let mut block = literal(b"x", b"small");
-    block[0] = 0x40;
-    let received = bytes::Bytes::from(block);
-    let decoded = decode_fields(&mut decoder, &received).unwrap();
-    drop(received);
-    assert_eq!(format_field(&decoded[0]), "x: small");
-}
-
-#[test]
 fn a_fields_size_includes_32_bytes_of_overhead() {
     assert_eq!(Field::Pseudo(Pseudo::Path, bytes::Bytes::from_static(b"/")).size(), 5 + 1 + 32);
     let regular = Field::Regular(http::header::TE, HeaderValue::from_static("trailers"));

@@ -32,7 +32,7 @@ pub struct Sample {
 
 /// Probes of known senders, as a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrainingSet {
+pub struct KnownSenders {
     /// All of them.
     pub samples: Vec<Sample>,
 }
@@ -60,7 +60,7 @@ struct Class<'a> {
     members: Vec<&'a Sample>,
 }
 
-impl TrainingSet {
+impl KnownSenders {
     /// Compares a series with each known sender by its nearest probe; `None` without any.
     #[must_use]
     pub fn classify(&self, series: &Series) -> Option<Classification> {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_nearest_known_sender_is_named_and_what_is_far_from_all_is_unknown() {
-        let set = TrainingSet {
+        let set = KnownSenders {
             samples: [("reno", 90.0), ("reno", 94.0), ("bbr", 20.0), ("bbr", 23.0), ("bbr", 25.0)]
                 .map(|(name, level)| sample(name, level))
                 .to_vec(),
@@ -142,26 +142,26 @@ mod tests {
         assert_eq!(classify(21.0).to_string(), "bbr");
         assert_eq!(classify(55.0).to_string(), "unknown");
         let others = set.samples.iter().filter(|sample| sample.sender.to_string() != "reno");
-        let left_out = TrainingSet { samples: others.cloned().collect() };
+        let left_out = KnownSenders { samples: others.cloned().collect() };
         let unknown = left_out.classify(&sample("reno", 92.0).series).unwrap();
         assert_eq!(
             (unknown.to_string().as_str(), unknown.nearest.to_string().as_str()),
             ("unknown", "bbr")
         );
-        let one_each = TrainingSet { samples: vec![sample("reno", 90.0), sample("bbr", 20.0)] };
+        let one_each = KnownSenders { samples: vec![sample("reno", 90.0), sample("bbr", 20.0)] };
         let known = one_each.classify(&sample("vegas", 90.0).series).unwrap();
         assert_eq!(known.to_string(), "reno", "one probe is enough");
-        let same = TrainingSet { samples: vec![sample("reno", 20.0), sample("bbr", 20.0)] };
+        let same = KnownSenders { samples: vec![sample("reno", 20.0), sample("bbr", 20.0)] };
         let both = same.classify(&sample("bbr", 20.0).series).unwrap();
         assert_eq!(both.to_string(), "bbr or reno", "they do not differ");
-        assert_eq!(TrainingSet::default().classify(&sample("bbr", 20.0).series), None);
+        assert_eq!(KnownSenders::default().classify(&sample("bbr", 20.0).series), None);
     }
 
     #[test]
     fn a_file_can_be_read_again() {
-        let set = TrainingSet { samples: vec![sample("cubic-hystart", 50.0)] };
+        let set = KnownSenders { samples: vec![sample("cubic-hystart", 50.0)] };
         let text = serde_json::to_string(&set).unwrap();
-        assert_eq!(serde_json::from_str::<TrainingSet>(&text).unwrap(), set);
-        assert!(serde_json::from_str::<TrainingSet>(&text.replace("cubic-", "../")).is_err());
+        assert_eq!(serde_json::from_str::<KnownSenders>(&text).unwrap(), set);
+        assert!(serde_json::from_str::<KnownSenders>(&text.replace("cubic-", "../")).is_err());
     }
 }
