@@ -22,7 +22,7 @@ use crate::suffix::with_suffix;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * 86_400);
-/// Longest validity that Apple's programs accept.
+/// Just below 398 days, the longest validity that browsers accept from authorities of their own.
 const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(397 * 86_400);
 /// A certificate whose remaining validity is less than this is replaced when a server starts.
 const MIN_REMAINING_VALIDITY: Duration = Duration::from_secs(60 * 86_400);

@@ -1,7 +1,8 @@
-//! Migration of running streams: feeds the engine's policy with what the sockets report.
+//! Migration of running streams: feeds the engine's policy with what the sockets report, and does what it decides.
 //!
-//! The decision is that of the policy. The server uses this module for what it sends, the client for what it
-//! sends or receives. [`path`] samples the sockets.
+//! The policy of each end decides about what that end sends: a server's about responses, a client's about request bodies,
+//! that of both about tunnels. [`MigrationHint::Migrate`] and [`MigrationMode::At`] migrate a stream whichever end sends on
+//! it, and the application's own requests ([`migrate`]) do not pass through the policy. [`path`] samples the sockets.
 
 mod path;
 

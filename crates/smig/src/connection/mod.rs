@@ -43,8 +43,9 @@ impl ListenerId {
     }
 }
 
-/// A connection's addresses and its TLS parameters. Each request carries one as an extension
-/// (`http::Request::extensions`), in an [`std::sync::Arc`].
+/// A connection's addresses and its TLS parameters. A server's requests carry one as an extension
+/// (`http::Request::extensions`), in an [`std::sync::Arc`]; those over HTTP/2 do not with
+/// [`RequestExtensions::Protocol`](crate::RequestExtensions::Protocol).
 #[derive(Debug)]
 pub struct ConnectionInfo {
     peer: SocketAddr,

@@ -15,10 +15,12 @@ use super::conn::{DriverConn, Progress, Release};
 use super::conn_set::ConnOptions;
 use crate::socket::RttCheck;
 
-/// Whether bulk is limited to the measured rate of the path.
+/// Whether bulk is limited to the measured rate of the path. What is sent on a path with a round-trip time below 2 ms, or
+/// with more than 1 Gbit/s, is never paced: such a path has no queue that a person notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// It is sent as fast as congestion control allows.
+    /// It is sent as fast as congestion control allows; a bulk upload gets the credit of any stream
+    /// ([`upload_pacing`](crate::ServerBuilder::upload_pacing)).
     Off,
     /// It is limited, on connections that carry other data too and on those that streams have migrated to.
     #[default]
@@ -54,13 +56,14 @@ impl BulkPacing {
         self.pacer.is_limiting()
     }
 
-    /// Returns whether bulk is paced, or will be when there is some: beside others it may have no limit for a moment.
+    /// Returns whether bulk is paced, or will be when there is some. Also true while it has no limit for a moment, beside
+    /// other users of the path.
     fn is_paced(&self) -> bool {
         let is_too_fast = self.pacer.pacer().is_some_and(Pacer::is_path_too_fast);
         self.options.pacing == Pacing::On && !is_too_fast
     }
 
-    /// Returns how paced bulk affects the other streams of its connection.
+    /// Returns how bulk affects the other streams of its connection: unpaced, they wait in its queue.
     pub(super) fn interference(&self) -> Interference {
         if self.is_paced() { self.pacer.interference() } else { Interference::Queue }
     }

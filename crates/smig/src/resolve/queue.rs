@@ -2,8 +2,9 @@
 //!
 //! Lookups occupy threads for half a minute if no nameserver answers, and their number is limited. A client may
 //! have as many lookups running as threads are free: half of the threads if it is alone, a third each if there
-//! are two. One thread is always left for the next client. Each client has its own lookups, even for a name that
-//! others resolve, so that no client waits in another's queue.
+//! are two. So the next client finds a free thread, unless several have used up all; then it is the next to get one,
+//! since the clients with the fewest running lookups are first. Each client has its own lookups, even for a name
+//! that others resolve, so that no client waits in another's queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl LookupQueue {
             return Ok(lookup.outcome.subscribe());
         }
         let client_lookups = self.clients.entry(Arc::clone(client)).or_default();
-        // A lookup that may begin at once does not wait.
+        // A client has waiting lookups only while none of them may begin, so none that could begin at once is refused.
         if client_lookups.waiting_hosts.len() >= MAX_WAITING_LOOKUPS_PER_CLIENT {
             return Err(QueueFull);
         }
@@ -132,6 +133,7 @@ impl LookupQueue {
     }
 
     /// Requeues a lookup for which there is no thread, if another one is running, whose thread can take it later.
+    /// Otherwise removes it, and its waiters get an error.
     pub(super) fn requeue(&mut self, running: &RunningLookup) -> Result<(), NoneRunning> {
         if self.running_count == 1 {
             self.finish(running);
@@ -201,7 +203,7 @@ mod tests {
         /// Finishes the first lookup of `client`.
         fn finish(&mut self, client: &str) {
             let index =
-                self.running_lookups.iter().position(|turn| &*turn.client == client).unwrap();
+                self.running_lookups.iter().position(|lookup| &*lookup.client == client).unwrap();
             let running = self.running_lookups.remove(index);
             self.queue.finish(&running).unwrap();
             self.running_lookups.extend(self.queue.start_next());
@@ -209,7 +211,7 @@ mod tests {
         }
 
         fn running_of(&self, client: &str) -> usize {
-            self.running_lookups.iter().filter(|turn| &*turn.client == client).count()
+            self.running_lookups.iter().filter(|lookup| &*lookup.client == client).count()
         }
     }
 

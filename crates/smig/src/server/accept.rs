@@ -31,10 +31,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 const MAX_LINE_BYTES: usize = 16 << 10;
 /// Pause of the accept loop after accept(2) failed, usually because there are no more file descriptors.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum number of connections accepted at shutdown: the length of the backlog of a socket that the server has bound.
-/// One that the application has bound may have a longer backlog. What waits there beyond this is reset, unless another
-/// process has the socket too.
-const MAX_SHUTDOWN_ACCEPTS: i32 = BACKLOG;
+/// Maximum number of connections accepted when a listener is closed, as at shutdown: the length of the backlog of a
+/// socket that the server has bound. One that the application has bound may have a longer backlog. What waits there
+/// beyond this is reset, unless another process has the socket too.
+const MAX_CLOSING_ACCEPTS: i32 = BACKLOG;
 
 /// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) async fn accept_all<S, B>(
     // Bypass the runtime, whose readiness may be out of date. The number of connections is limited, so that
     // new ones cannot keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
-    for _ in 0..MAX_SHUTDOWN_ACCEPTS {
+    for _ in 0..MAX_CLOSING_ACCEPTS {
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {

@@ -42,19 +42,21 @@ pub enum AuthorityCheck {
     #[default]
     Server,
     /// The service, with [`ConnectionInfo::serves`](crate::ConnectionInfo::serves): it also gets requests
-    /// for other hosts, as a forward proxy does.
+    /// for other hosts, as a forward proxy does. Needs [`RequestExtensions::All`].
     Service,
 }
 
 /// What the extensions of a request over HTTP/2 contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestExtensions {
-    /// All that the server knows: [`ConnectionInfo`](crate::ConnectionInfo),
-    /// [`InformationalSender`](crate::InformationalSender), and the stream for an observer.
+    /// All that the server knows: also [`ConnectionInfo`](crate::ConnectionInfo),
+    /// [`InformationalSender`](crate::InformationalSender), and with an observer [`StreamRef`](crate::StreamRef).
     #[default]
     All,
     /// Only what belongs to the request itself, the `:protocol` of an extended CONNECT: saves four
-    /// allocations a request for a service that reads nothing else.
+    /// allocations a request for a service that reads nothing else. Not for a service that checks authorities
+    /// ([`AuthorityCheck::Service`]), which needs the connection's information. Requests over HTTP/1.1 have
+    /// [`ConnectionInfo`](crate::ConnectionInfo) and [`InformationalSender`](crate::InformationalSender) all the same.
     Protocol,
 }
 
@@ -137,8 +139,8 @@ impl ServerBuilder {
     /// by tokio (`listener.into_std()?`). All workers accept from its one queue; with [`listen`](Self::listen) each has
     /// its own. The socket is set to non-blocking.
     ///
-    /// At a graceful shutdown each worker still accepts up to 1024 connections that wait in the socket's backlog; this
-    /// takes them from another process that has the socket too.
+    /// At a graceful shutdown, and when the listener is [closed](Server::close), each worker still accepts up to 1024
+    /// connections that wait in the socket's backlog; this takes them from another process that has the socket too.
     #[must_use]
     pub fn listen_on(self, listener: TcpListener, tls: ServerTls) -> Self {
         self.add_listener(ListenTarget::Bound(listener), ListenSecurity::Tls(tls))
@@ -332,11 +334,12 @@ impl ServerBuilder {
         let (state, state_receiver) = watch::channel(ServerState::Running);
         let (mut threads, mut listener_changes, mut session_lists) =
             (Vec::new(), Vec::new(), Vec::new());
+        let next_session_number = Arc::default();
         for (number, listeners) in worker_listeners.into_iter().enumerate() {
             let (service, state_receiver) = (service.clone(), state_receiver.clone());
             let (change_sender, receiver) = mpsc::unbounded_channel();
             let listeners = WorkerListeners { listeners, changes: receiver };
-            let sessions = Arc::new(SessionList::default());
+            let sessions = Arc::new(SessionList::numbered_by(&next_session_number));
             let worker_state = (Arc::clone(&shared), Arc::clone(&sessions));
             listener_changes.push(change_sender);
             session_lists.push(sessions);

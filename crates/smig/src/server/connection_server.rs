@@ -102,19 +102,22 @@ where
 {
     /// Serves a connection that was accepted: TLS handshake, then HTTP/2 or HTTP/1.1 by ALPN. The future completes when
     /// the connection, and each connection that joined its session, has ended; also those that a handler has taken over
-    /// ([`UpgradedIo`](crate::UpgradedIo)).
+    /// ([`UpgradedIo`](crate::UpgradedIo)). If this connection joins the session of another one, the
+    /// future completes then.
     ///
     /// The future is not `Send`: see [`Serve`](super::Serve). Nothing of the connection runs while it is not polled.
     ///
     /// # Errors
     /// The handshake failed or took too long, or a limit of connections is reached
-    /// ([`is_busy`](Error::is_busy)). The connection is closed. What happens later is no error.
+    /// ([`is_busy`](Error::is_busy)), or [`shared_headers`](super::ServerBuilder::shared_headers) is set for bodies of
+    /// another type. The connection is closed. What happens later is no error.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection and drops its handlers, and those of its session.
     ///
     /// A task that a handler has started by [`tokio::task::spawn_local`] ends with the future, also when that completes:
-    /// it runs in a [`LocalSet`] of the connection's own. A task of [`tokio::spawn`] goes on.
+    /// it runs in a [`LocalSet`] of the connection's own. A task of [`tokio::spawn`] goes on, with a connection that it
+    /// has taken over.
     pub async fn serve_connection(&self, tcp: TcpStream, tls: &ServerTls) -> Result<(), Error> {
         self.run(tcp, ListenSecurity::Tls(tls.clone())).await
     }

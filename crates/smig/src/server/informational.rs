@@ -10,8 +10,9 @@ use super::http1::Http1ConnState;
 use crate::driver::TurnCx;
 use crate::mailbox::{Notifier, Slot};
 
-/// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request that may have
-/// informational responses carries one as an extension.
+/// Sends informational responses, such as 103 (Early Hints), while a request is handled. A request carries one as an
+/// extension, unless it is of HTTP/1.0, which has no informational responses, or of HTTP/2 with
+/// [`RequestExtensions::Protocol`](crate::RequestExtensions::Protocol).
 #[derive(Clone, Debug)]
 pub struct InformationalSender(InformationalSink);
 

@@ -56,7 +56,7 @@ where
     /// Handles a JOIN of this session's connection to another session.
     pub(super) fn on_join_requested(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, cid: Cid) {
         let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
-        // A connection that has started this session itself finds it: no other session has its AppID.
+        // If the AppID is that of this connection's own session, no other session can be meant.
         let Some(owner) = owner.filter(|owner| !Arc::ptr_eq(owner, &self.mailbox)) else {
             return self.refuse_join(turn, conn, JoinRefusal::UnknownSession);
         };

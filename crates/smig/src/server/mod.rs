@@ -92,10 +92,11 @@ impl ServerView {
         self.events.stats()
     }
 
-    /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
-    /// cost without a request. Must be called inside a tokio runtime.
+    /// Returns a snapshot of the HTTP/2 sessions of all workers, the youngest first, which it requests from each
+    /// session's task: at most [`MAX_SNAPSHOT_SESSIONS`](crate::MAX_SNAPSHOT_SESSIONS) in all, within a second. There is
+    /// no cost without a request. Must be called inside a tokio runtime with time enabled.
     pub async fn sessions(&self) -> Snapshot {
-        let mailboxes = self.session_lists.iter().flat_map(|list| list.mailboxes()).collect();
+        let mailboxes = session_list::youngest_first(&self.session_lists);
         snapshot::collect(mailboxes, Command::Snapshot).await
     }
 }
@@ -159,7 +160,8 @@ impl Server {
         Ok(listener_info)
     }
 
-    /// Closes one of the [listeners](Self::listeners). Connections that it has accepted stay open.
+    /// Closes one of the [listeners](Self::listeners). Connections that it has accepted stay open; those that wait in its
+    /// backlog are still accepted, up to 1024 by each worker.
     pub fn close(&mut self, id: ListenerId) {
         self.open_listeners.remove(id);
         for worker in &self.listener_changes {
@@ -174,7 +176,7 @@ impl Server {
     }
 
     /// Returns a snapshot of the HTTP/2 sessions: their connections, their streams, and the rules' decision on
-    /// each. There is no cost without a request. Must be called inside a tokio runtime.
+    /// each. Limits and conditions are those of [`ServerView::sessions`].
     ///
     /// ```no_run
     /// # async fn run(server: smig::Server) {

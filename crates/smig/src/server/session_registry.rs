@@ -2,9 +2,9 @@
 //!
 //! Accessed when a session gets its key, when it ends, and when a connection requests to join.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
 use smig_proto::AppId;
 
 use super::session::Command;
@@ -12,7 +12,8 @@ use crate::mailbox::Mailbox;
 
 const SHARD_COUNT: usize = 16;
 
-type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
+/// Clients choose their AppIDs, so the map's hash is keyed against collisions.
+type Shard = HashMap<AppId, Arc<Mailbox<Command>>>;
 
 /// Result of [`Registry::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(super) struct Registry([Mutex<Shard>; SHARD_COUNT]);
 
 impl Registry {
     fn shard(&self, app: AppId) -> Option<MutexGuard<'_, Shard>> {
-        // AppIDs are random, so any byte distributes them.
+        // AppIDs are random, so any byte distributes them. Clients that choose others only wait for one lock.
         let index = usize::from(app.to_bytes()[7]) % SHARD_COUNT;
         self.0.get(index).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }

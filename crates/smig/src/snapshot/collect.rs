@@ -15,8 +15,8 @@ const COLLECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Where a session's task sends its snapshot.
 pub(crate) type SnapshotSender = oneshot::Sender<Box<SessionSnapshot>>;
 
-/// Requests snapshots of the sessions behind `mailboxes`, of the first ones if there are too many. A server passes the
-/// youngest first, a client passes them in no order.
+/// Requests snapshots of the sessions behind `mailboxes`, of the first ones if there are too many, and returns them in the
+/// same order. A server passes the youngest first, a client passes them in no order.
 pub(crate) async fn collect<C>(
     mailboxes: Vec<Arc<Mailbox<C>>>,
     command: impl Fn(SnapshotSender) -> C,
@@ -37,7 +37,7 @@ pub(crate) async fn collect<C>(
     for answer in answers {
         match timeout_at(deadline, answer).await {
             Ok(Ok(session)) => snapshot.sessions.push(*session),
-            // The session ended meanwhile, or speaks HTTP/1.1.
+            // The session ended meanwhile, has no connection open, or is a client's that speaks HTTP/1.1.
             Ok(Err(_)) => {}
             Err(_) => snapshot.sessions_omitted += 1,
         }

@@ -1,6 +1,6 @@
 //! Snapshots of running sessions, for operators, taken on request.
 //!
-//! Each session's own task takes its snapshot between two turns: nothing is shared, and nothing is counted
+//! Each session's own task takes its snapshot in one of its turns: nothing is shared, and nothing is counted
 //! for it. Only the labels of streams must be recorded when they are opened, and that is off by default.
 
 mod capture;
@@ -22,18 +22,19 @@ pub(crate) use session_record::SessionRecord;
 
 use crate::socket::ConnectionAddrs;
 
-/// Maximum number of sessions in a [`Snapshot`]: of a server the youngest of its first worker, then those of the next ones, of a client any.
+/// Maximum number of sessions in a [`Snapshot`]: of a server the youngest of all its workers together, of a client any.
 pub const MAX_SNAPSHOT_SESSIONS: usize = 256;
 /// Maximum number of streams per session in a [`Snapshot`].
 pub const MAX_SNAPSHOT_STREAMS: usize = 256;
 
-/// The sessions of a server or a client at one moment.
+/// The sessions of a server or a client. Each is a picture of its own moment, all within a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// HTTP/2 sessions, at most [`MAX_SNAPSHOT_SESSIONS`].
+    /// HTTP/2 sessions, at most [`MAX_SNAPSHOT_SESSIONS`]: of a server the youngest first, of a client in no order.
     pub sessions: Vec<SessionSnapshot>,
-    /// Number of sessions beyond the maximum, or that did not answer within a second.
+    /// Number of sessions beyond the maximum, or that did not answer within a second. A client counts those over
+    /// HTTP/1.1 beyond the maximum too.
     pub sessions_omitted: usize,
 }
 
@@ -51,7 +52,7 @@ pub struct SessionSnapshot {
     pub age: Duration,
     /// Its connections, the oldest first.
     pub connections: Vec<ConnectionSnapshot>,
-    /// Its streams, at most [`MAX_SNAPSHOT_STREAMS`].
+    /// Its streams, at most [`MAX_SNAPSHOT_STREAMS`], in no order.
     pub streams: Vec<StreamSnapshot>,
     /// Number of open streams, including those beyond the maximum.
     pub open_streams: usize,
@@ -108,14 +109,15 @@ pub struct StreamSnapshot {
     pub received: u64,
     /// The announced length of the longer body in bytes, if any.
     pub length: Option<u64>,
-    /// Time since it was opened; `None` if only output is left of it, and streams were not recorded from
-    /// their beginning.
+    /// Time since it was opened; `None` if its exchange is over but for queued output. A server keeps the record until
+    /// that is sent if it has an observer, records labels, or may still migrate the stream.
     pub age: Option<Duration>,
-    /// Number of its migrations.
+    /// Number of its migrations: those that this end began, even if unanswered or declined, and those of the peer.
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
     pub migrating: bool,
-    /// The last decision of the rules; `None` if they do not track it: it is small, or they are off.
+    /// The last decision of the rules; `None` if there is none yet, or if they do not track it: what this end sends on it
+    /// is small, the application's hint excludes it, the session cannot migrate, or the rules are off.
     pub decision: Option<PolicyDecision>,
     /// Why what this end sends on it is bulk, if it is: its connection then sends it no faster than
     /// [`ConnectionSnapshot::pacing_cap`].
@@ -164,7 +166,8 @@ impl fmt::Debug for SessionId {
 }
 
 /// A stream and where it is. A server that has an observer adds it to each HTTP/2 request
-/// (`http::Request::extensions`), so that later events can be related to the request.
+/// (`http::Request::extensions`), so that later events can be related to the request; not with
+/// [`RequestExtensions::Protocol`](crate::RequestExtensions::Protocol).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRef {
     /// Its session.

@@ -1,6 +1,8 @@
 //! Data for operators: snapshots of sessions, and events that name their stream.
 
-use crate::support::{EventRecorder, answer, digest, get, pair, url, wait_for_event};
+use std::num::NonZeroUsize;
+
+use crate::support::{EventRecorder, answer, digest, get, loopback, pair, url, wait_for_event};
 use http::{Request, Response};
 use smig::{
     BoxError, BulkHint, BulkReason, ConnectionRole, Incoming, MigrationCause, MigrationConfig,
@@ -92,6 +94,31 @@ async fn both_endpoints_show_a_stream_and_its_migration() {
     let bulk = session_after.connections.iter().find(|conn| conn.id == to).unwrap();
     assert_eq!((bulk.role, bulk.streams), (ConnectionRole::Bulk, 1));
     assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
+}
+
+/// A snapshot has a maximum number of sessions: those of one worker must not take all the places.
+#[tokio::test]
+async fn the_youngest_session_is_the_first_of_a_snapshot_whichever_worker_has_it() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = smig::Server::builder()
+        .listen_cleartext(loopback(), smig::CleartextTrust::None)
+        .workers(NonZeroUsize::new(4).unwrap())
+        .start(service_fn(answer))
+        .unwrap();
+    // The kernel distributes the connections among the workers.
+    let mut connections = Vec::new();
+    for _ in 0..32 {
+        let mut tcp = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        // The session has begun when its SETTINGS arrive.
+        tcp.read_u8().await.unwrap();
+        connections.push(tcp);
+    }
+    let snapshot = server.sessions().await;
+    let peers: Vec<_> = snapshot.sessions.iter().map(|session| session.peer).collect();
+    let youngest_first: Vec<_> =
+        connections.iter().rev().map(|tcp| tcp.local_addr().unwrap()).collect();
+    assert_eq!(peers, youngest_first);
 }
 
 /// Serves the path with the hint that the query names.

@@ -67,6 +67,7 @@ where
     stream_slots: StreamSlots,
     /// Allocations of ended streams, for reuse.
     free_work: Vec<PinnedWork<S, B>>,
+    /// `None` until SMig is established; without it, no stream can migrate.
     pub(super) app_id: Option<AppId>,
     pub(super) recent_streams: RecentStreams,
     /// Informational responses that handlers send.
@@ -76,9 +77,9 @@ where
     /// The session's number in the worker's list.
     list_number: usize,
     pub(super) session_record: SessionRecord,
-    /// Since when no stream is open; `None` while one is.
+    /// Since when no stream is open; `None` while one is, or until the next turn sets it.
     idle_since: Option<Instant>,
-    /// Whether it holds more memory than an idle session should.
+    /// Whether it may hold more memory than an idle session should.
     has_burst_memory: bool,
     state: SessionState,
     /// Connections that other sessions may still return.
@@ -282,7 +283,7 @@ where
     }
 
     fn is_settled(&self) -> bool {
-        // What the rules decide depends on what was sent. Without work, the time without any has to begin.
+        // What the rules decide depends on what was sent. Without streams, the idle time has to begin.
         self.candidates.is_empty() && (self.slots.len() > 0 || self.idle_since.is_some())
     }
 
