@@ -6,7 +6,7 @@
 //! - [`spans`]: one span per request, for subscribers in this process and, by [`telemetry`], for a collector.
 //!
 //! The admin interface is read-only. Snapshots of the sessions are taken only while a client reads them, a few times a
-//! second at most; all else is counters. Start it after its target, with the [`AdminObserver`] that
+//! second at most; all else is counters, the latest events and, if spans are enabled, those of open requests. Start it after its target, with the [`AdminObserver`] that
 //! observes the target:
 //!
 //! ```no_run

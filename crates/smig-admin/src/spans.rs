@@ -38,7 +38,7 @@ pub struct RequestSpan {
     tracing_span: Span,
     /// For the exporter.
     otel_span: Option<OtelSpan>,
-    /// The request has a stream. The span ends with it, unless too many spans were open: then with the response's head.
+    /// The span is enabled, and its request has a stream. The span ends with it, unless too many spans were open: then with the response's head.
     has_stream: bool,
 }
 
@@ -230,7 +230,7 @@ impl RequestSpan {
         self.otel_span.is_some() || !self.tracing_span.is_disabled()
     }
 
-    /// Returns whether the request has a stream. The span ends with it, unless too many spans were open: then with
+    /// Returns whether the span is enabled and its request has a stream. The span ends with it, unless too many spans were open: then with
     /// the response's head.
     #[must_use]
     pub const fn has_stream(&self) -> bool {

@@ -38,7 +38,7 @@ pub struct AgentConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewaySpec {
-    /// `https://host:port`.
+    /// `https://host`, or `https://host:port`; the default port is 443.
     #[serde(deserialize_with = "deserialize_gateway_url")]
     pub url: Origin,
     /// A file with the token for the gateway.
@@ -156,7 +156,7 @@ impl GatewaySpec {
     /// Returns the gateway's origin from its URL.
     ///
     /// # Errors
-    /// The URL is not `https://host:port`.
+    /// The URL is not `https://host` or `https://host:port`.
     pub fn origin_from_uri(uri: &Uri) -> Result<Origin, String> {
         if uri.scheme_str() != Some("https") {
             return Err("the gateway's URL must begin with https://".to_owned());

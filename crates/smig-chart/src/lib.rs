@@ -3,7 +3,7 @@
 //!
 //! Owns presentation and the notation of numbers; independent of measurements.
 //!
-//! - [`svg`]: time series and distributions as SVG;
+//! - [`svg`]: time series, distributions and heat maps as SVG;
 //! - [`html`]: one self-contained page;
 //! - [`table`]: tables as text, Markdown and CSV;
 //! - [`terminal`]: charts in a terminal, redrawn in place.

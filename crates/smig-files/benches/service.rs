@@ -32,11 +32,11 @@ fn main() -> std::io::Result<()> {
     runtime.block_on(async {
         println!("{:<44} {:>12} {:>10} {:>9}", "case", "requests/s", "ns each", "GB/s");
         measure_baseline(&cases()[0]);
-        let memory = Files::new(directory.path(), FileOptions::default())?;
-        run("memory", &memory, &cases()).await;
+        let with_defaults = Files::new(directory.path(), FileOptions::default())?;
+        run("default options", &with_defaults, &cases()).await;
         let options = FileOptions { cache_memory_bytes: 0, ..FileOptions::default() };
-        let disk = Files::new(directory.path(), options)?;
-        run("page cache", &disk, &cases()[..3]).await;
+        let page_cache = Files::new(directory.path(), options)?;
+        run("page cache", &page_cache, &cases()[..3]).await;
         let options = FileOptions { cache_entries: 0, ..FileOptions::default() };
         let uncached = Files::new(directory.path(), options)?;
         run("no cache", &uncached, &cases()[..3]).await;
@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
         case("50 MB", "/50m", &minimal_headers),
         case("1 KB, a browser's headers", "/1k", &browser_headers),
         case("1 KB, conditional", "/1k", &revalidation_headers),
-        case("10 KB, siblings", "/coded.js", &browser_headers),
+        case("2 KB, a sibling of 10 KB", "/coded.js", &browser_headers),
         case("10 KB, a range", "/10k", &headers(&[(RANGE, "bytes=100-199")])),
         case("404", "/missing", &minimal_headers),
     ]

@@ -1,4 +1,4 @@
-//! Selection of a precompressed sibling (RFC 9110 sections 12.4.2 and 12.5.3).
+//! Selection of a precompressed sibling (RFC 9110 sections 12.4.1, 12.4.2 and 12.5.3).
 //!
 //! Owns the content codings of siblings and the choice among the existing ones.
 
@@ -68,7 +68,7 @@ struct AcceptEncoding {
 ///
 /// The highest weight wins, then the server's preference. The uncoded file wins only if its weight is
 /// explicitly higher, or if nothing else is acceptable: it is sent even if the request excludes it, as
-/// section 12.5.3 allows.
+/// section 12.4.1 allows.
 pub(crate) fn choose(
     headers: &HeaderMap,
     existing_codings: impl Iterator<Item = Coding>,

@@ -59,7 +59,8 @@ impl OpenFile {
         Ok(version)
     }
 
-    /// Reads data that is in the page cache; `None` if the read would block.
+    /// Reads data that is in the page cache; `None` if the read would block, or if the file
+    /// system cannot tell.
     pub(crate) fn read_cached(&self, offset: u64, buf: &mut [u8]) -> Result<Option<usize>, Errno> {
         if !self.supports_nowait.load(Ordering::Relaxed) {
             return Ok(None);
@@ -123,13 +124,14 @@ pub(crate) struct Reader {
     pending_read: Option<Offload<io::Result<Vec<Bytes>>>>,
 }
 
-/// Where the last bytes were read from.
+/// How the last bytes were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadSource {
     /// The page cache: one chunk is read on demand.
     PageCache,
-    /// The disk: one read is kept ahead of the demand.
-    Disk,
+    /// On a blocking thread, since the data was not in the page cache, or the file system cannot tell. One read is kept ahead of
+    /// the demand.
+    BlockingThread,
 }
 
 impl Reader {
@@ -200,7 +202,7 @@ impl Reader {
     fn read_cached(&mut self) -> io::Result<Option<Bytes>> {
         let mut buffer = Buffer::take(self.remaining());
         let Some(count) = self.file.read_cached(self.offset, buffer.space())? else {
-            self.last_source = ReadSource::Disk;
+            self.last_source = ReadSource::BlockingThread;
             return Ok(None);
         };
         self.last_source = ReadSource::PageCache;

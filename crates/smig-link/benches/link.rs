@@ -53,7 +53,7 @@ fn run(name: &str, spec: &DirectionSpec, load: f64) {
 }
 
 fn round(spec: &DirectionSpec, load: f64) -> Duration {
-    let mut link = Link::with_log(spec, 1, ByteCountLog::default()).expect("a valid spec");
+    let mut link = Link::with_log(spec, 1, QueueBytesSum::default()).expect("a valid spec");
     let gap = Duration::from_secs_f64(1.0 / GIGABIT_PACKETS_PER_S / load);
     // Packet buffers are reused, as in the thread that forwards real packets.
     let mut free_packets: Vec<Vec<u8>> = (0..64).map(packet).collect();
@@ -75,11 +75,11 @@ fn round(spec: &DirectionSpec, load: f64) -> Duration {
     took
 }
 
-/// Receives every event, like the log of a recorded run.
+/// Receives every event, like the log of a recorded run, and adds up something, so that none is optimised away.
 #[derive(Default)]
-struct ByteCountLog(u64);
+struct QueueBytesSum(u64);
 
-impl smig_link::LinkLog for ByteCountLog {
+impl smig_link::LinkLog for QueueBytesSum {
     fn record(&mut self, event: LinkEvent) {
         self.0 = self.0.wrapping_add(event.queue_bytes);
     }

@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkSpec, A::Error> {
         let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-        let missing = || Error::custom("a link needs to_client and to_server, or both");
+        let missing = || Error::custom("a link needs [to_client] and [to_server], or [both]");
         let both = table.both;
         let mut to_client = table.to_client.or_else(|| both.clone()).ok_or_else(missing)?;
         let mut to_server = table.to_server.or(both).ok_or_else(missing)?;

@@ -22,7 +22,7 @@ pub struct RateSample {
     pub rtt_deviation: Duration,
     /// The minimum round-trip time of all connections.
     pub min_rtt: Duration,
-    /// Packets retransmitted on all connections since any fixed time.
+    /// Packets retransmitted since any fixed time, on all connections whose peers acknowledge.
     pub retransmitted: u64,
     /// Bytes per packet.
     pub mss: u32,

@@ -21,7 +21,7 @@ const MAX_LOSS_AGE: Duration = Duration::from_secs(30);
 /// Paces all bulk of one session.
 #[derive(Debug)]
 pub struct SessionPacer {
-    /// `None` while there is no bulk, or the path's round-trip time is short.
+    /// `None` before the first bulk, when there has been none for some time, and where the path's round-trip time is short.
     pacer: Option<Box<Pacer>>,
     bucket: BulkBucket,
     /// What the last pacer knew of recurring losses, and when it ended, for the next one: the path is the same.
@@ -30,7 +30,7 @@ pub struct SessionPacer {
     last_bulk_at: Option<Instant>,
     has_bulk: bool,
     max_deferral: Duration,
-    /// Bytes acknowledged, and packets retransmitted, on all connections.
+    /// Bytes acknowledged on all connections, and packets retransmitted on those whose peers acknowledge.
     acknowledged: u64,
     retransmitted: u64,
     /// Where the search for a connection with bulk begins: they take turns.

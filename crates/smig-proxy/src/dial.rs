@@ -21,7 +21,7 @@ use crate::tunnel::ResetOnClose;
 
 /// How long a peer may be silent until its connection is closed; TCP keep-alive probes are sent in the second half of
 /// that time. Exchanges that may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
-pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+pub const TCP_KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +129,9 @@ pub async fn connect(
 
 fn enable_keepalive(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
-    let keepalive =
-        TcpKeepalive::new().with_time(KEEPALIVE_TIMEOUT / 2).with_interval(KEEPALIVE_TIMEOUT / 8);
+    let keepalive = TcpKeepalive::new()
+        .with_time(TCP_KEEPALIVE_TIMEOUT / 2)
+        .with_interval(TCP_KEEPALIVE_TIMEOUT / 8);
     // Best effort. TCP_USER_TIMEOUT would also close connections to peers with a full receive buffer.
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }
@@ -234,7 +235,7 @@ mod tests {
         };
         let socket = SockRef::from(&tcp);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_TIMEOUT / 2);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), TCP_KEEPALIVE_TIMEOUT / 2);
         assert_eq!(socket.tcp_user_timeout().unwrap(), None, "peers may stop reading");
     }
 }

@@ -2,7 +2,7 @@
 //! reports its own errors to their clients.
 //!
 //! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's
-//! timeouts do not apply.
+//! timeouts for the response and for an idle body do not apply, those for connecting and for waiting in the queue do.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};

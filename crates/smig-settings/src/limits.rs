@@ -43,12 +43,6 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "Maximum number of fields in a field section"
         ),
         integer!(
-            "limits.max_informational",
-            "limit-informational",
-            engine.limits.max_informational,
-            "Maximum number of 1xx responses to a request"
-        ),
-        integer!(
             "limits.max_consecutive_empty_frames",
             "limit-consecutive-empty-frames",
             engine.limits.max_consecutive_empty_frames,

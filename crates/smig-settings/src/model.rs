@@ -28,7 +28,8 @@ pub struct ServerSettings {
     pub handshake_timeout: Duration,
     /// How long a session without streams stays open.
     pub idle_timeout: Duration,
-    /// How long a handler that has not responded yet may wait for 1 KiB of its request's body.
+    /// How long a handler that has not responded yet may wait for 1 KiB of its request's body; CONNECT and gRPC may
+    /// idle.
     pub body_timeout: Duration,
     /// How long running transfers may take after the server begins to shut down.
     pub drain_timeout: Duration,

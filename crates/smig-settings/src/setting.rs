@@ -48,7 +48,7 @@ impl<T> Setting<T> {
 pub struct Schema<T> {
     /// The sections with their descriptions, in the order of the example file.
     pub sections: Vec<(&'static str, &'static str)>,
-    /// The settings, section by section.
+    /// The settings; those of one section need not be neighbours.
     pub settings: Vec<Setting<T>>,
     /// The command that prints an example, for messages.
     pub example_command: &'static str,

@@ -5,7 +5,7 @@ use crate::{limits, table, transport};
 
 /// The sections of the shared settings with their descriptions, in the order of an example file.
 pub const SECTIONS: [(&str, &str); 7] = [
-    ("server", "Addresses, workers, connections and timeouts"),
+    ("server", "Workers, connections and timeouts"),
     (
         "migration",
         "When a running stream migrates to another connection; and the pacing of large bodies, which needs no extension",

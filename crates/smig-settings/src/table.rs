@@ -84,7 +84,7 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "server.body_timeout",
             "body-timeout",
             body_timeout,
-            "Reset a request without a response if less than 1 KiB of its body arrives within this time"
+            "Reset a request without a response if less than 1 KiB of its body arrives within this time; not CONNECT and gRPC, which may idle"
         ),
         time!(
             "server.drain_timeout",

@@ -5,7 +5,7 @@
 //! Columns: mean and 95th percentile of small responses over those with nothing else on the link; the download's rate in
 //! Mbit/s (its time in seconds, if it ends), and the same over that of one unbounded connection; the share of others'
 //! downloads, its least and its most; the mean queue in packets; the number of responses that did not arrive. `--sending
-//! own,own/rate` selects rows by their second column, beside plain. With `--step 131` each seed's download begins 131 ms later: beside a
+//! own/lowat,own/rate` selects rows by their second column, beside plain. With `--step 131` each seed's download begins 131 ms later: beside a
 //! download of others, seeds alone change nothing on wired links.
 
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ use smig_tcp_sim::{BulkConnection, BulkLimit, Cell, Measurement, Sending, matrix
 
 const SENDINGS: [(&str, BulkConnection, BulkLimit); 6] = [
     ("plain", BulkConnection::Shared, BulkLimit::Unbounded),
-    ("lowat", BulkConnection::Shared, BulkLimit::LowUnsent),
-    ("own", BulkConnection::Own, BulkLimit::LowUnsent),
+    ("shared/lowat", BulkConnection::Shared, BulkLimit::LowUnsent),
+    ("own/lowat", BulkConnection::Own, BulkLimit::LowUnsent),
     ("own/rate", BulkConnection::Own, BulkLimit::Rate),
     ("own/bounded", BulkConnection::Own, BulkLimit::Bounded),
     ("shared/bounded", BulkConnection::Shared, BulkLimit::Bounded),

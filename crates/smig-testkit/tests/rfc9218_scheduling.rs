@@ -74,8 +74,8 @@ fn mixed_responses_of_one_urgency_do_not_starve() {
 
 #[test]
 fn responses_without_a_priority_take_turns() {
-    // RFC 9218 section 8 leaves this to the server: behind a long response, another must not appear
-    // to hang.
+    // A deviation from RFC 9218 section 4, by which a server SHOULD apply the defaults, one after the other
+    // (`Priority::UNSIGNALLED`): behind a long response, another must not appear to hang.
     let (mut peer, keys) = server_with_responses(&["", ""], 40_000);
     assert_eq!(take_send_order(&mut peer), [1, 3, 1, 3, 1, 3]);
     assert_eq!(peer.session().stream(keys[0]).unwrap().priority.urgency(), 3);
@@ -139,7 +139,7 @@ fn a_flood_of_priority_updates_leaves_the_last_one_in_force() {
 
 #[test]
 fn a_priority_update_may_come_before_its_request() {
-    // RFC 9218 section 7.1: it overrides the request's own field.
+    // RFC 9218 section 7: it overrides the request's own field.
     let mut peer = Peer::connected_to_server(Config::server());
     peer.send(C1, priority_update(1, "u=1, i"));
     peer.send(C1, priority_update(1, "u=2, i"));

@@ -90,13 +90,13 @@ enum CandidateState {
 
 /// State of the session that the rules take into account.
 #[derive(Debug, Default)]
-pub(crate) struct RecentStreams {
+pub(crate) struct RulesContext {
     open_times: [Option<Instant>; 4],
     next_index: usize,
     path: PathWatch,
 }
 
-impl RecentStreams {
+impl RulesContext {
     /// Records that a stream was opened.
     pub(crate) fn on_open(&mut self, now: Instant) {
         if let Some(entry) = self.open_times.get_mut(self.next_index) {
@@ -186,7 +186,7 @@ impl Candidate {
         &mut self,
         turn: &mut TurnCx<'_>,
         rules: &MigrationConfig,
-        recent_streams: &mut RecentStreams,
+        rules_context: &mut RulesContext,
         key: StreamKey,
         open_streams: usize,
         record: &mut StreamRecord,
@@ -199,7 +199,7 @@ impl Candidate {
         if let MigrationMode::At(offsets) = &rules.mode {
             if offsets.get(self.next_offset_index).is_some_and(|&at| transferred >= at) {
                 match migrate(turn, key, rules.offers, MigrationCause::Offset, record) {
-                    MigrationAttempt::Migrated => {
+                    MigrationAttempt::Begun => {
                         self.next_offset_index += 1;
                         self.state = CandidateState::Initial;
                     }
@@ -214,7 +214,7 @@ impl Candidate {
         {
             return None;
         }
-        let other_streams = recent_streams.count_other_streams(turn.now, open_streams);
+        let other_streams = rules_context.count_other_streams(turn.now, open_streams);
         if other_streams < rules.policy.min_concurrent_for(self.transfer)
             && self.hint != MigrationHint::Migrate
         {
@@ -225,7 +225,7 @@ impl Candidate {
             return None;
         }
         self.next_evaluation_offset = transferred + EVALUATION_STEP_BYTES;
-        let path = recent_streams.path.get(turn, view.connection);
+        let path = rules_context.path.get(turn, view.connection);
         let input = self.policy_input(turn.now, &view, other_streams, path);
         let why = match rules.policy.decide(&input) {
             Decision::Migrate(why) => why,
@@ -238,10 +238,10 @@ impl Candidate {
         let offers =
             if self.state == CandidateState::Initial { rules.offers } else { Offers::Never };
         match migrate(turn, key, offers, MigrationCause::Policy(why), record) {
-            MigrationAttempt::Migrated => {
+            MigrationAttempt::Begun => {
                 tracing::debug!(?key, why = why.as_str(), transferred, "stream migrates");
                 self.state = CandidateState::Migrating;
-                recent_streams.path.forget_sample();
+                rules_context.path.forget_sample();
                 record.record_decision(PolicyDecision::Migrates(why))
             }
             MigrationAttempt::Offered => {
@@ -288,7 +288,8 @@ impl Candidate {
 /// Result of an attempt to migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MigrationAttempt {
-    Migrated,
+    /// MIGRATE was sent; the peer may still decline.
+    Begun,
     Offered,
     NotNow,
 }
@@ -304,7 +305,7 @@ pub(crate) fn migrate(
     let offset = turn.session.stream(key).map(|view| view.sent_bytes + view.received_bytes);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
         record.pending_migration = Some(PendingMigration { why, offset });
-        return MigrationAttempt::Migrated;
+        return MigrationAttempt::Begun;
     }
     if offers == Offers::WhenNoSpare
         && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()
@@ -337,7 +338,7 @@ mod tests {
     struct Upload {
         session: Session,
         conns: ConnSet,
-        recent_streams: RecentStreams,
+        rules_context: RulesContext,
         key: StreamKey,
         record: StreamRecord,
     }
@@ -376,9 +377,9 @@ mod tests {
             Self {
                 session,
                 conns: ConnSet::new(Arc::new(options)),
-                recent_streams: RecentStreams {
+                rules_context: RulesContext {
                     path: PathWatch::measured(conn, NOW, path),
-                    ..RecentStreams::default()
+                    ..RulesContext::default()
                 },
                 key,
                 record: StreamRecord::new(NOW, None),
@@ -387,10 +388,10 @@ mod tests {
 
         /// Evaluates the rules beside another stream.
         fn evaluate(&mut self, candidate: &mut Candidate) -> Option<PolicyDecision> {
-            let Self { session, conns, recent_streams, key, record } = self;
+            let Self { session, conns, rules_context, key, record } = self;
             let mut turn = TurnCx { session, conns, now: NOW };
             let rules = MigrationConfig::default();
-            candidate.evaluate(&mut turn, &rules, recent_streams, *key, 2, record)
+            candidate.evaluate(&mut turn, &rules, rules_context, *key, 2, record)
         }
     }
 
@@ -427,7 +428,7 @@ mod tests {
         assert!(upload.evaluate(&mut candidate).is_some());
         let conn = upload.session.stream(upload.key).unwrap().connection;
         let lossy = MeasuredPath { interference: Some(Interference::Loss), ..PACED };
-        upload.recent_streams.path = PathWatch::measured(conn, NOW, lossy);
+        upload.rules_context.path = PathWatch::measured(conn, NOW, lossy);
         candidate.next_evaluation_offset = 0;
         let waits = PolicyDecision::Waits(MigrationReason::Loss);
         assert_eq!(upload.evaluate(&mut candidate), Some(waits), "there is no spare yet");

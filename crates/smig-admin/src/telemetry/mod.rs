@@ -23,7 +23,7 @@ pub(crate) use absent::OtelSpan;
 #[cfg(feature = "opentelemetry")]
 pub(crate) use otlp::OtelSpan;
 
-/// Timeout of the last batch at shutdown.
+/// How long sending the queued spans may take at shutdown.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why telemetry did not start.

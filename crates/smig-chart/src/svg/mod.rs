@@ -1,4 +1,4 @@
-//! Charts as SVG: stacked panels that share an x axis.
+//! Charts as SVG: stacked panels that share an x axis, and heat maps.
 //!
 //! Owns layout and drawing; independent of the data. Colours are CSS variables with a light and a
 //! dark value each, so a chart follows the reader's colour scheme, both inside a page and as a

@@ -32,7 +32,7 @@ use crate::stdout::outln;
 Examples:
   smig lab check                            all profiles, about seven seconds each
   smig lab check paper-wired fiber --seconds 10
-  smig lab check my-link.toml --json        a file with to_client and to_server, or both
+  smig lab check my-link.toml --json        a file with [to_client] and [to_server], or with [both]
 
 Exit codes: 0 all links match their profiles, or were disturbed; 1 a link does not match; 2 usage
 error, or an invalid file."

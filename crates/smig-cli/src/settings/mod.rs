@@ -22,6 +22,7 @@ type Setting = smig_settings::Setting<Settings>;
 
 static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     let mut sections = smig_settings::SECTIONS.to_vec();
+    sections[0].1 = "Addresses, workers, connections and timeouts";
     sections.insert(3, ("files", "How files are served"));
     let mut settings = table::SERVE_SETTINGS.to_vec();
     settings.extend_from_slice(files::FILE_SETTINGS);
@@ -29,7 +30,7 @@ static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     Schema { sections, settings, example_command: "smig config example" }
 });
 
-/// Returns every setting, section by section.
+/// Returns every setting.
 fn all_settings() -> impl Iterator<Item = &'static Setting> {
     SCHEMA.settings.iter()
 }

@@ -152,7 +152,7 @@ pub(super) fn progress_texts(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     texts
 }
 
-/// Wraps a text at spaces so that no line is longer than `width`.
+/// Wraps a text at spaces into lines of at most `width` characters; a longer word gets a line of its own.
 pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -30,9 +30,19 @@ async fn a_file_has_all_its_headers() {
 
 #[tokio::test]
 async fn files_of_every_size_are_complete() {
-    const KB: usize = 1024;
-    let sizes =
-        [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 128 * KB + 1, 1100 * KB];
+    const KIB: usize = 1024;
+    let sizes = [
+        0,
+        1,
+        KIB,
+        16 * KIB,
+        16 * KIB + 1,
+        64 * KIB,
+        64 * KIB + 1,
+        128 * KIB,
+        128 * KIB + 1,
+        1100 * KIB,
+    ];
     let without_memory = FileOptions { cache_memory_bytes: 0, ..FileOptions::default() };
     for site in [Site::new(), Site::with_zero_ttl(), Site::with_options(without_memory)] {
         for size in sizes {

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 
 use crate::site::{Site, pattern, request};
 
-const MB: u64 = 1 << 20;
+const MIB: u64 = 1 << 20;
 const HUGE_FILE_BYTES: u64 = 10 << 30;
 
 #[tokio::test]
@@ -24,17 +24,17 @@ async fn ranges_of_a_huge_file_are_sent() {
     let head = site.fetch(Method::HEAD, "/huge", &[]).await;
     assert_eq!(head.header(CONTENT_LENGTH), HUGE_FILE_BYTES.to_string());
 
-    let first = site.get_with("/huge", &[(RANGE, &format!("bytes=0-{}", MB - 1))]).await;
+    let first = site.get_with("/huge", &[(RANGE, &format!("bytes=0-{}", MIB - 1))]).await;
     assert_eq!(first.status, StatusCode::PARTIAL_CONTENT);
-    assert_eq!(first.header(CONTENT_RANGE), format!("bytes 0-{}/{HUGE_FILE_BYTES}", MB - 1));
-    assert_eq!((first.body.len() as u64, &first.body[..6]), (MB, &b"first\0"[..]));
+    assert_eq!(first.header(CONTENT_RANGE), format!("bytes 0-{}/{HUGE_FILE_BYTES}", MIB - 1));
+    assert_eq!((first.body.len() as u64, &first.body[..6]), (MIB, &b"first\0"[..]));
 
-    let last = site.get_with("/huge", &[(RANGE, &format!("bytes=-{MB}"))]).await;
+    let last = site.get_with("/huge", &[(RANGE, &format!("bytes=-{MIB}"))]).await;
     assert_eq!(
         last.header(CONTENT_RANGE),
-        format!("bytes {}-{}/{HUGE_FILE_BYTES}", HUGE_FILE_BYTES - MB, HUGE_FILE_BYTES - 1)
+        format!("bytes {}-{}/{HUGE_FILE_BYTES}", HUGE_FILE_BYTES - MIB, HUGE_FILE_BYTES - 1)
     );
-    assert!(last.body.len() as u64 == MB && last.body.ends_with(b"\0last"));
+    assert!(last.body.len() as u64 == MIB && last.body.ends_with(b"\0last"));
 
     let both_ranges = format!("bytes=0-4,{}-", HUGE_FILE_BYTES - 4);
     let both_response = site.get_with("/huge", &[(RANGE, &both_ranges)]).await;

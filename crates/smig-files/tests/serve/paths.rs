@@ -1,4 +1,4 @@
-//! Paths that must be refused.
+//! Paths: which are refused, and which are served.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;

@@ -22,7 +22,7 @@ pub struct ForwardProxySpec {
     /// A file of further users, one per line: `ann sha256:9f86d0...`. Empty lines and lines that begin with # are
     /// skipped. A user may have several lines.
     pub users_file: Option<PathBuf>,
-    /// Names in client certificates that authenticate users.
+    /// Common names (in the subjects) of client certificates whose holders are users; alternative names do not count.
     pub certificate_subjects: Vec<String>,
     /// Allowed destinations; empty: all public ones. A network that is not public (private,
     /// loopback, link-local with cloud metadata, and so on) is allowed only by an entry for that
@@ -43,7 +43,7 @@ pub struct ForwardProxySpec {
     /// Maximum number of requests per user to one origin that wait for a connection; further ones are answered with
     /// 503.
     pub max_pending_requests: usize,
-    /// Timeout of connecting to the destination.
+    /// Timeout of connecting to the destination; also of waiting for a connection or a stream to it while all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
     /// From the end of the request (as far as the origin accepts it) to the header section of its response; not for gRPC.

@@ -14,7 +14,7 @@ use smig::{AuthorityCheck, ListenerId, Server, ServerTls, ServerView, Stats};
 use smig_admin::access_log::AccessLog;
 use smig_admin::telemetry::{self, Telemetry, TelemetryError, TelemetrySpec};
 use smig_admin::{self as admin, Admin, AdminObserver, AdminTarget};
-use smig_proxy::dial::KEEPALIVE_TIMEOUT;
+use smig_proxy::dial::TCP_KEEPALIVE_TIMEOUT;
 use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
@@ -84,7 +84,7 @@ impl Gateway {
         let mut server = config.server.clone();
         // While a response idles, nothing else detects a dead client.
         for options in [&mut server.interactive, &mut server.bulk] {
-            options.keepalive_timeout.get_or_insert(KEEPALIVE_TIMEOUT);
+            options.keepalive_timeout.get_or_insert(TCP_KEEPALIVE_TIMEOUT);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &ConfiguredAddr { address, protocol, .. } in &configured_addrs {

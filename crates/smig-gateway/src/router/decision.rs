@@ -130,11 +130,11 @@ pub(super) fn decide(
         Action::Upstream { upstream, name, prefix_rewrite } => {
             let scheme = scheme_of(&info);
             let host = authority.as_ref().and_then(|authority| field_cache.host(authority));
-            let Some(client) = field_cache.client(info.peer_addr()) else {
+            let Some(peer) = field_cache.peer(info.peer_addr()) else {
                 return Decision::text(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
             let set_fields = |headers: &mut HeaderMap| {
-                forwarded::set_forwarded(&config.forwarded, headers, client, scheme, host.as_ref());
+                forwarded::set_forwarded(&config.forwarded, headers, peer, scheme, host.as_ref());
                 if let Some(span) = &span {
                     span.inject(headers);
                 }

@@ -25,26 +25,26 @@ pub(super) fn is_forwarding_field(field: &str) -> bool {
 /// than everything else here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldCache {
-    client: Option<ClientAddr>,
+    peer: Option<PeerAddr>,
     host: Option<(Authority, HeaderValue)>,
 }
 
-/// A client's address, and its text.
+/// The address of a connection's peer (the client, or a proxy in front of this one), and its text.
 #[derive(Clone, Debug)]
-pub(super) struct ClientAddr {
+pub(super) struct PeerAddr {
     ip: IpAddr,
     text: HeaderValue,
 }
 
 impl FieldCache {
-    /// Returns the client at `peer`.
-    pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&ClientAddr> {
+    /// Returns the address of this peer.
+    pub(super) fn peer(&mut self, peer: SocketAddr) -> Option<&PeerAddr> {
         let ip = peer.ip().to_canonical();
-        if self.client.as_ref().is_none_or(|client| client.ip != ip) {
+        if self.peer.as_ref().is_none_or(|peer| peer.ip != ip) {
             let text = HeaderValue::try_from(ip.to_string()).ok()?;
-            self.client = Some(ClientAddr { ip, text });
+            self.peer = Some(PeerAddr { ip, text });
         }
-        self.client.as_ref()
+        self.peer.as_ref()
     }
 
     /// Returns the authority, byte for byte, as a field value.
@@ -63,12 +63,12 @@ impl FieldCache {
 pub(super) fn set_forwarded(
     spec: &ForwardedSpec,
     headers: &mut HeaderMap,
-    client: &ClientAddr,
+    peer: &PeerAddr,
     scheme: &'static str,
     host: Option<&HeaderValue>,
 ) {
     let has_fields = headers.keys().any(|name| is_forwarding_field(name.as_str()));
-    if has_fields && !spec.trusted_proxies.iter().any(|network| network.contains(client.ip)) {
+    if has_fields && !spec.trusted_proxies.iter().any(|network| network.contains(peer.ip)) {
         let names: Vec<_> =
             headers.keys().filter(|name| is_forwarding_field(name.as_str())).cloned().collect();
         for name in names {
@@ -76,7 +76,7 @@ pub(super) fn set_forwarded(
         }
     }
     if matches!(spec.fields, ForwardedFields::XForwarded | ForwardedFields::Both) {
-        append_element(headers, &X_FORWARDED_FOR, &client.text);
+        append_element(headers, &X_FORWARDED_FOR, &peer.text);
         // The value from the first proxy describes the client: keep it.
         if !has_fields || !headers.contains_key(X_FORWARDED_PROTO) {
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
@@ -89,7 +89,7 @@ pub(super) fn set_forwarded(
     }
     if matches!(spec.fields, ForwardedFields::Forwarded | ForwardedFields::Both)
         && let Ok(element) = HeaderValue::try_from(format_element(
-            client.ip,
+            peer.ip,
             scheme,
             host.and_then(|host| host.to_str().ok()),
         ))
@@ -145,8 +145,8 @@ mod tests {
         }
         let mut cache = FieldCache::default();
         let host = cache.host(&Authority::from_static("a.example")).unwrap();
-        let client = cache.client(peer.parse().unwrap()).unwrap();
-        set_forwarded(&spec, &mut headers, client, "https", Some(&host));
+        let peer = cache.peer(peer.parse().unwrap()).unwrap();
+        set_forwarded(&spec, &mut headers, peer, "https", Some(&host));
         headers
     }
 
@@ -177,8 +177,8 @@ mod tests {
         }
         for peer in ["10.0.0.1:1", "10.0.0.1:2", "[::ffff:10.0.0.2]:1", "10.0.0.1:1"] {
             let peer: SocketAddr = peer.parse().unwrap();
-            let client = cache.client(peer).unwrap();
-            assert_eq!(client.text, peer.ip().to_canonical().to_string());
+            let cached = cache.peer(peer).unwrap();
+            assert_eq!(cached.text, peer.ip().to_canonical().to_string());
         }
     }
 

@@ -254,7 +254,7 @@ pub struct Timeouts {
     /// Idle timeout of a tunnel (WebSocket, CONNECT).
     #[serde(deserialize_with = "deserialize_time")]
     pub tunnel: Duration,
-    /// Idle timeout of pooled connections.
+    /// Idle timeout of pooled connections (HTTP keep-alive, not TCP's probes).
     #[serde(deserialize_with = "deserialize_time")]
     pub keepalive: Duration,
 }

@@ -14,7 +14,7 @@ use smig::{
 };
 use smig_proxy::ProxyError;
 use smig_proxy::conn_pool::{ConnOrPermit, Http1Conn, Lease, Pool};
-use smig_proxy::dial::{AlpnOffer, Io, KEEPALIVE_TIMEOUT, ServerAddr, Tls, connect};
+use smig_proxy::dial::{AlpnOffer, Io, ServerAddr, TCP_KEEPALIVE_TIMEOUT, Tls, connect};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
@@ -322,7 +322,7 @@ impl Http2Client {
         let url = server.url();
         let timeouts = &upstream.timeouts;
         let with_keepalive = |mut options: SocketOptions| {
-            options.keepalive_timeout = Some(KEEPALIVE_TIMEOUT);
+            options.keepalive_timeout = Some(TCP_KEEPALIVE_TIMEOUT);
             options
         };
         let mut builder = Client::builder();

@@ -120,7 +120,7 @@ fn single_stream_server(name: &'static str) -> Server {
         .unwrap()
 }
 
-/// Begins a gRPC call, which has no timeouts in the gateway: it occupies a stream of its server
+/// Begins a gRPC call, whose response has no timeouts in the gateway: it occupies a stream of its server
 /// until the response is dropped.
 async fn begin_grpc_call(client: &Client, url: String) -> Response<Incoming> {
     let call =

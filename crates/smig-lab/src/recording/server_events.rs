@@ -19,6 +19,7 @@ struct ServerEvent {
     from: Option<serde_json::Value>,
     #[serde(default)]
     to: Option<serde_json::Value>,
+    /// `server` or `client`: the end that migrated the stream.
     #[serde(default)]
     by: Option<String>,
     /// Client's end of the connection; for a migration that of the target connection.
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn events_become_annotations_and_other_lines_are_counted() {
         let text =
-            b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\",\"peer\":\"10.99.0.2:5001\"}\n\
+            b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"server\",\"peer\":\"10.99.0.2:5001\"}\n\
             listening on 10.99.0.1:443\n\
             {\"at_ns\":2000000,\"event\":\"joined\",\"peer\":\"10.99.0.2:5000\"}\n\
             {\"at_ns\":4000000,\"event\":\"limit\",\"limit\":\"x\"}\n\n\
@@ -120,7 +121,7 @@ mod tests {
             annotations,
             [
                 (1_000, AnnotationKind::Join, ""),
-                (2_000, AnnotationKind::Migrate, "a → 7 local"),
+                (2_000, AnnotationKind::Migrate, "a → 7 server"),
                 (3_000, AnnotationKind::Note, "limit"),
             ]
         );

@@ -79,7 +79,7 @@ impl DataTable {
     pub fn to_csv(&self) -> String {
         let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
         smig_chart::table::to_csv(
-            &self.build_table(columns.collect(), |_, value| format_exact(value)),
+            &self.build_table(columns.collect(), |_, value| format_rounded(value)),
         )
     }
 
@@ -122,7 +122,7 @@ fn round_to_six_decimals(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-fn format_exact(value: f64) -> String {
+fn format_rounded(value: f64) -> String {
     format!("{}", round_to_six_decimals(value))
 }
 

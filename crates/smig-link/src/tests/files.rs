@@ -21,7 +21,7 @@ fn a_link_is_a_name_or_a_table() {
     let same = symmetric_link(r#""rate": "10 Mbit/s""#).unwrap();
     assert_eq!(same.to_client, same.to_server);
     let error = read(r#"{"to_client": {"rate": 1, "delay_ms": 5, "queue": {"packets": 9}}}"#);
-    assert!(error.unwrap_err().contains("to_client and to_server, or both"));
+    assert!(error.unwrap_err().contains("[to_client] and [to_server], or [both]"));
 }
 
 #[test]

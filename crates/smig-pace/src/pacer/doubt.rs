@@ -49,7 +49,7 @@ struct Doubt {
     retransmitted: u64,
     /// The sample with the most in flight, and the shortest round trip with less.
     most: Option<Trip>,
-    least: Option<Trip>,
+    shortest: Option<Trip>,
     /// The number of samples with less.
     samples: u32,
     rounds: u32,
@@ -59,28 +59,28 @@ struct Doubt {
 
 impl Doubt {
     const fn new(retransmitted: u64, patience: u32) -> Self {
-        Self { retransmitted, most: None, least: None, samples: 0, rounds: 0, patience }
+        Self { retransmitted, most: None, shortest: None, samples: 0, rounds: 0, patience }
     }
 
     fn on_trip(&mut self, rtt: Duration, in_flight: f64) {
         match self.most {
             Some((_, most)) if in_flight < most * LESS => {
                 self.samples += 1;
-                if self.least.is_none_or(|(least, _)| rtt < least) {
-                    self.least = Some((rtt, in_flight));
+                if self.shortest.is_none_or(|(shortest, _)| rtt < shortest) {
+                    self.shortest = Some((rtt, in_flight));
                 }
             }
             Some((_, most)) if in_flight <= most => {}
             _ => {
                 self.most = Some((rtt, in_flight));
-                (self.samples, self.least) = (0, None);
+                (self.samples, self.shortest) = (0, None);
             }
         }
     }
 
     /// Returns whether the queue is others'; `None` while that is open.
     fn answer(&self, base: Duration, jitter: Duration) -> Option<bool> {
-        let ((most_rtt, most), (rtt, in_flight)) = (self.most?, self.least?);
+        let ((most_rtt, most), (rtt, in_flight)) = (self.most?, self.shortest?);
         // Without others, and with a queue, it is what is in flight over the path's rate.
         let alone = most_rtt.mul_f64(in_flight / most).max(base);
         let expected = most_rtt.saturating_sub(alone);
@@ -94,7 +94,7 @@ impl Doubt {
     /// Returns what that shows of the whole path's rate.
     fn experience(&self) -> Experience {
         let mut experience = Experience::default();
-        if let (Some((most_rtt, most)), Some((rtt, in_flight))) = (self.most, self.least) {
+        if let (Some((most_rtt, most)), Some((rtt, in_flight))) = (self.most, self.shortest) {
             experience.add(most - in_flight, most_rtt.as_secs_f64() - rtt.as_secs_f64());
         }
         experience

@@ -144,7 +144,7 @@ pub enum Event {
         /// The stream.
         stream: StreamKey,
     },
-    /// The peer opens or accepts no more streams on this connection.
+    /// The peer accepts no more streams on this connection. It may still open some.
     GoingAway {
         /// The connection.
         conn: ConnId,

@@ -14,10 +14,10 @@ use crate::Site;
 /// Maximum number of redirects in a row.
 const MAX_REDIRECTS: u8 = 5;
 
-/// Number of consecutive "retry later" responses after which the site is abandoned.
+/// Number of consecutive URLs, each requested twice, that were answered with "retry later" after which the site is abandoned.
 const MAX_CONSECUTIVE_RETRY_LATER: u8 = 3;
 
-/// Number of consecutive failed requests after which the site is abandoned.
+/// Number of consecutive URLs with a failed request after which the site is abandoned.
 const MAX_CONSECUTIVE_FAILURES: u8 = 5;
 
 /// Limits of a walk.
@@ -118,7 +118,7 @@ pub enum WalkEnd {
     Disallowed,
     /// The landing page could not be loaded.
     Unreachable,
-    /// Too many requests in a row failed, or were to be sent again later (429, 503).
+    /// Too many URLs in a row failed, or were to be requested again later (429, 503) even when repeated.
     #[serde(rename = "turned-away")]
     Abandoned,
 }

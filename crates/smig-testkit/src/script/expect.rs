@@ -14,7 +14,7 @@ impl Peer {
     /// If there is none.
     #[track_caller]
     pub fn next(&mut self, handle: ConnHandle) -> Frame {
-        match self.link_mut(handle).frames.pop_front() {
+        match self.connection_mut(handle).frames.pop_front() {
             Some(frame) => frame,
             None => panic!("{handle:?}: expected a frame, but the engine sent none"),
         }
@@ -22,19 +22,19 @@ impl Peer {
 
     /// Takes the engine's next frame, if there is one.
     pub fn next_if_any(&mut self, handle: ConnHandle) -> Option<Frame> {
-        self.link_mut(handle).frames.pop_front()
+        self.connection_mut(handle).frames.pop_front()
     }
 
     /// Drops the engine's next frame if it is DATA. Returns whether it was.
     pub fn skip_data(&mut self, handle: ConnHandle) -> bool {
-        let frames = &mut self.link_mut(handle).frames;
+        let frames = &mut self.connection_mut(handle).frames;
         let is_data = matches!(frames.front(), Some(Frame::Data { .. }));
         is_data && frames.pop_front().is_some()
     }
 
     /// Takes the engine's next frame if it is WINDOW_UPDATE. Returns its stream and increment.
     pub fn skip_window_update(&mut self, handle: ConnHandle) -> Option<(u32, u32)> {
-        match self.link(handle).frames.front() {
+        match self.connection(handle).frames.front() {
             Some(&Frame::WindowUpdate { stream, increment }) => {
                 self.next(handle);
                 Some((stream, increment))
@@ -51,10 +51,10 @@ impl Peer {
     #[track_caller]
     pub fn expect(&mut self, handle: ConnHandle, expected: impl Into<Frame>) {
         let expected = expected.into();
-        let Some(frame) = self.link_mut(handle).frames.pop_front() else {
+        let Some(frame) = self.connection_mut(handle).frames.pop_front() else {
             panic!("{handle:?}: expected {expected:?}, but the engine sent nothing");
         };
-        let rest = &self.link(handle).frames;
+        let rest = &self.connection(handle).frames;
         assert!(
             frame == expected,
             "{handle:?}:\nexpected {expected:?}\n     got {frame:?}\n    then {rest:?}"
@@ -68,9 +68,17 @@ impl Peer {
     /// If it did.
     #[track_caller]
     pub fn expect_silence_on(&mut self, handle: ConnHandle) {
-        let link = self.link(handle);
-        assert!(link.frames.is_empty(), "{handle:?}: expected nothing more, got {:?}", link.frames);
-        assert!(link.output.is_empty(), "{handle:?}: a partial frame is left: {:?}", link.output);
+        let connection = self.connection(handle);
+        assert!(
+            connection.frames.is_empty(),
+            "{handle:?}: expected nothing more, got {:?}",
+            connection.frames
+        );
+        assert!(
+            connection.output.is_empty(),
+            "{handle:?}: a partial frame is left: {:?}",
+            connection.output
+        );
     }
 
     /// Asserts that the engine sent nothing more on any connection.
@@ -80,7 +88,7 @@ impl Peer {
     /// If it did.
     #[track_caller]
     pub fn expect_silence(&mut self) {
-        for handle in (0..self.links.len()).map(ConnHandle) {
+        for handle in (0..self.connections.len()).map(ConnHandle) {
             self.expect_silence_on(handle);
         }
     }
@@ -117,7 +125,7 @@ impl Peer {
         handle: ConnHandle,
         pick: impl FnMut(&Event) -> Option<T>,
     ) -> Option<T> {
-        self.try_take_event_of(self.link(handle).session, pick)
+        self.try_take_event_of(self.connection(handle).session, pick)
     }
 
     fn try_take_event_of<T>(

@@ -99,16 +99,16 @@ impl Peer {
 
     /// Opens a transport on which the peer has sent nothing.
     pub fn open_transport(&mut self) -> ConnHandle {
-        let session = if self.engine_side == Side::Server && !self.links.is_empty() {
+        let session = if self.engine_side == Side::Server && !self.connections.is_empty() {
             self.sessions.push(Session::server(self.setup.config.clone(), self.now));
             self.sessions.len() - 1
         } else {
             0
         };
-        let handle = self.add_link(session);
+        let handle = self.add_connection(session);
         if self.engine_side == Side::Server {
             let number = u32::try_from(handle.0).expect("few connections") + 1;
-            self.link_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
+            self.connection_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
         }
         self.pump();
         handle
@@ -146,12 +146,15 @@ impl Peer {
             panic!("the engine's first frame is not SETTINGS");
         };
         if self.engine_side == Side::Client {
-            self.link_mut(handle).cid = cid_from_settings(&entries);
+            self.connection_mut(handle).cid = cid_from_settings(&entries);
             if handle != C1 && self.is_smig_enabled() {
                 self.take_join(handle);
             }
         }
-        if matches!(self.link(handle).frames.front(), Some(Frame::WindowUpdate { stream: 0, .. })) {
+        if matches!(
+            self.connection(handle).frames.front(),
+            Some(Frame::WindowUpdate { stream: 0, .. })
+        ) {
             self.next(handle);
         }
         if self.engine_side == Side::Server {
@@ -174,7 +177,7 @@ impl Peer {
             mac, expected_mac,
             "{handle:?}: the client's proof is wrong (SMIG-4.1/client-proof)"
         );
-        self.link_mut(handle).nonce = nonce;
+        self.connection_mut(handle).nonce = nonce;
     }
 
     /// Sends a JOIN constructed by the script, and stores its nonce.
@@ -188,17 +191,17 @@ impl Peer {
 
     /// Sets the ConnNo that the client chose for a connection.
     pub fn set_conn_no(&mut self, handle: ConnHandle, number: u32) {
-        self.link_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
+        self.connection_mut(handle).cid = Some(Cid { app: self.setup.app_id, number });
     }
 
     /// Sets the nonce of the engine's JOIN.
     pub fn set_join_nonce(&mut self, handle: ConnHandle, nonce: [u8; 16]) {
-        self.link_mut(handle).nonce = nonce;
+        self.connection_mut(handle).nonce = nonce;
     }
 
     /// Sets the connection's CID from the engine's SETTINGS.
     pub fn set_cid_from_settings(&mut self, handle: ConnHandle, entries: &[(u16, u32)]) {
-        self.link_mut(handle).cid = cid_from_settings(entries);
+        self.connection_mut(handle).cid = cid_from_settings(entries);
     }
 
     /// Returns K of the session.
@@ -222,7 +225,7 @@ impl Peer {
     #[track_caller]
     pub fn join_request(&mut self, handle: ConnHandle) -> Frame {
         let (nonce, cid) = (self.next_nonce(), self.cid(handle));
-        self.link_mut(handle).nonce = nonce;
+        self.connection_mut(handle).nonce = nonce;
         let mac = proof::client_proof(self.session_key(), cid, nonce, self.join_exporter(handle));
         Frame::Join { nonce, mac, ack: Ack::No }
     }
@@ -231,7 +234,7 @@ impl Peer {
     #[track_caller]
     pub fn join_answer(&mut self, handle: ConnHandle) -> Frame {
         let (server_nonce, cid, nonce) =
-            (self.next_nonce(), self.cid(handle), self.link(handle).nonce);
+            (self.next_nonce(), self.cid(handle), self.connection(handle).nonce);
         let mac = proof::server_proof(
             self.session_key(),
             cid,
@@ -244,7 +247,7 @@ impl Peer {
     /// Asserts that the engine accepts the peer's JOIN, with a valid proof (SMIG-4.3/server-proof).
     #[track_caller]
     pub fn expect_joined(&mut self, handle: ConnHandle) {
-        let (cid, nonce) = (self.cid(handle), self.link(handle).nonce);
+        let (cid, nonce) = (self.cid(handle), self.connection(handle).nonce);
         let Frame::Join { nonce: server_nonce, mac, ack: Ack::Yes } = self.next(handle) else {
             panic!("{handle:?}: expected JOIN(ACK)");
         };
@@ -298,7 +301,7 @@ impl Peer {
     /// Verifies a JOIN as the driver: the session registered for its AppID decides.
     #[track_caller]
     pub fn decide_join(&mut self, handle: ConnHandle) {
-        let (session, conn) = (self.link(handle).session, self.conn_id(handle));
+        let (session, conn) = (self.connection(handle).session, self.conn_id(handle));
         let app = self.session_of(handle).app_id().expect("a JOIN needs an AppID");
         match self.owner(app).filter(|&owner| owner != session) {
             None => {
@@ -311,7 +314,8 @@ impl Peer {
     }
 
     fn hand_over(&mut self, handle: ConnHandle, owner: usize) {
-        let (session, conn, now) = (self.link(handle).session, self.conn_id(handle), self.now);
+        let (session, conn, now) =
+            (self.connection(handle).session, self.conn_id(handle), self.now);
         let detached_conn = self.sessions[session].detach(conn).expect("a JOIN is undecided");
         let exporter = self.keying_material(handle, &detached_conn.exporter_request());
         let nonce = self.next_nonce();
@@ -324,14 +328,14 @@ impl Peer {
                 (self.sessions.len() - 1, conn)
             }
         };
-        let link = self.link_mut(handle);
-        (link.session, link.conn) = (session, conn);
+        let connection = self.connection_mut(handle);
+        (connection.session, connection.conn) = (session, conn);
     }
 
     /// Refuses a JOIN as the driver.
     #[track_caller]
     pub fn refuse_join(&mut self, handle: ConnHandle, reason: JoinRefusal) {
-        let (session, conn) = (self.link(handle).session, self.conn_id(handle));
+        let (session, conn) = (self.connection(handle).session, self.conn_id(handle));
         assert!(self.sessions[session].refuse_join(self.now, conn, reason), "no JOIN is undecided");
         self.feed(handle);
         self.pump();

@@ -37,7 +37,7 @@ pub(super) enum OutputState {
     Closed,
 }
 
-pub(super) struct Link {
+pub(super) struct PeerConnection {
     /// Index of the engine session that has the connection, and its id there.
     pub(super) session: usize,
     pub(super) conn: ConnId,
@@ -63,7 +63,7 @@ pub struct Peer {
     /// The session under test is the first; a server has another one for each connection that has
     /// not joined.
     pub(super) sessions: Vec<Session>,
-    pub(super) links: Vec<Link>,
+    pub(super) connections: Vec<PeerConnection>,
     pub(super) events: VecDeque<(usize, Event)>,
     pub(super) registry: Vec<(AppId, usize)>,
     /// K, if it is not derived from the exporter of the session's first connection.
@@ -92,7 +92,7 @@ impl Peer {
             setup,
             now,
             sessions: vec![session],
-            links: Vec::new(),
+            connections: Vec::new(),
             events: VecDeque::new(),
             registry: Vec::new(),
             session_key: None,
@@ -117,13 +117,13 @@ impl Peer {
     /// its own.
     #[must_use]
     pub fn session_of(&self, handle: ConnHandle) -> &Session {
-        &self.sessions[self.link(handle).session]
+        &self.sessions[self.connection(handle).session]
     }
 
     /// Returns the engine's id of a connection.
     #[must_use]
     pub fn conn_id(&self, handle: ConnHandle) -> ConnId {
-        self.link(handle).conn
+        self.connection(handle).conn
     }
 
     /// Returns a connection's CID.
@@ -134,19 +134,22 @@ impl Peer {
     #[must_use]
     #[track_caller]
     pub fn cid(&self, handle: ConnHandle) -> Cid {
-        self.link(handle).cid.expect("the connection has a CID")
+        self.connection(handle).cid.expect("the connection has a CID")
     }
 
-    pub(super) fn link(&self, handle: ConnHandle) -> &Link {
-        &self.links[handle.0]
+    pub(super) fn connection(&self, handle: ConnHandle) -> &PeerConnection {
+        &self.connections[handle.0]
     }
 
-    pub(super) fn link_mut(&mut self, handle: ConnHandle) -> &mut Link {
-        &mut self.links[handle.0]
+    pub(super) fn connection_mut(&mut self, handle: ConnHandle) -> &mut PeerConnection {
+        &mut self.connections[handle.0]
     }
 
     pub(super) fn handle_of(&self, session: usize, conn: ConnId) -> Option<ConnHandle> {
-        self.links.iter().position(|l| l.session == session && l.conn == conn).map(ConnHandle)
+        self.connections
+            .iter()
+            .position(|other| other.session == session && other.conn == conn)
+            .map(ConnHandle)
     }
 
     /// Returns the session registered for this AppID.
@@ -154,11 +157,11 @@ impl Peer {
         self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at)
     }
 
-    pub(super) fn add_link(&mut self, session: usize) -> ConnHandle {
+    pub(super) fn add_connection(&mut self, session: usize) -> ConnHandle {
         let spec = ConnectionSpec { security: self.setup.security, identity: self.setup.identity };
         let now = self.now;
         let conn = self.sessions[session].add_connection(now, spec);
-        self.links.push(Link {
+        self.connections.push(PeerConnection {
             session,
             conn,
             cid: None,
@@ -171,7 +174,7 @@ impl Peer {
             preface_bytes_due: if self.engine_side == Side::Client { 24 } else { 0 },
             closed_by_engine: false,
         });
-        ConnHandle(self.links.len() - 1)
+        ConnHandle(self.connections.len() - 1)
     }
 
     // Sending.
@@ -208,16 +211,24 @@ impl Peer {
     /// Sends bytes unchanged.
     #[track_caller]
     pub fn send_bytes(&mut self, handle: ConnHandle, bytes: &[u8]) {
-        assert_ne!(self.link(handle).output_state, OutputState::Closed, "{handle:?} is closed");
-        self.link_mut(handle).unread_input.extend_from_slice(bytes);
+        assert_ne!(
+            self.connection(handle).output_state,
+            OutputState::Closed,
+            "{handle:?} is closed"
+        );
+        self.connection_mut(handle).unread_input.extend_from_slice(bytes);
         self.feed(handle);
         self.pump();
     }
 
     /// Passes the peer's bytes to the engine.
     pub(super) fn feed(&mut self, handle: ConnHandle) {
-        let (now, link) = (self.now, &mut self.links[handle.0]);
-        self.sessions[link.session].handle_input(now, link.conn, &mut link.unread_input);
+        let (now, connection) = (self.now, &mut self.connections[handle.0]);
+        self.sessions[connection.session].handle_input(
+            now,
+            connection.conn,
+            &mut connection.unread_input,
+        );
     }
 
     /// Calls the session under test as the application.
@@ -238,9 +249,9 @@ impl Peer {
     }
 
     fn end_transport(&mut self, handle: ConnHandle, reason: LostReason) {
-        let (now, link) = (self.now, &mut self.links[handle.0]);
-        link.output_state = OutputState::Closed;
-        self.sessions[link.session].handle_lost(now, link.conn, reason);
+        let (now, connection) = (self.now, &mut self.connections[handle.0]);
+        connection.output_state = OutputState::Closed;
+        self.sessions[connection.session].handle_lost(now, connection.conn, reason);
         self.pump();
     }
 
@@ -253,17 +264,17 @@ impl Peer {
     /// Returns whether the connection is closed, by either end.
     #[must_use]
     pub fn is_closed(&self, handle: ConnHandle) -> bool {
-        self.link(handle).output_state == OutputState::Closed
+        self.connection(handle).output_state == OutputState::Closed
     }
 
     /// Stops reading the engine's output.
     pub fn pause(&mut self, handle: ConnHandle) {
-        self.link_mut(handle).output_state = OutputState::Paused;
+        self.connection_mut(handle).output_state = OutputState::Paused;
     }
 
     /// Resumes reading the engine's output.
     pub fn resume(&mut self, handle: ConnHandle) {
-        self.link_mut(handle).output_state = OutputState::Running;
+        self.connection_mut(handle).output_state = OutputState::Running;
         self.pump();
     }
 
@@ -314,8 +325,8 @@ impl Peer {
                     self.on_event(session, event);
                 }
             }
-            for handle in (0..self.links.len()).map(ConnHandle) {
-                if self.link(handle).output_state == OutputState::Running {
+            for handle in (0..self.connections.len()).map(ConnHandle) {
+                if self.connection(handle).output_state == OutputState::Running {
                     progress |=
                         self.transmit(handle, TransmitLimits::any(self.transmit_limit)).bytes > 0;
                 }
@@ -324,7 +335,7 @@ impl Peer {
                 break;
             }
         }
-        for handle in (0..self.links.len()).map(ConnHandle) {
+        for handle in (0..self.connections.len()).map(ConnHandle) {
             self.parse(handle);
             self.close_if_engine_closed(handle);
         }
@@ -332,44 +343,46 @@ impl Peer {
 
     /// Closes a connection that the engine has closed, as a driver does after [`Event::Closed`].
     fn close_if_engine_closed(&mut self, handle: ConnHandle) {
-        let link = &mut self.links[handle.0];
-        if link.closed_by_engine && link.output_state == OutputState::Running {
-            link.output_state = OutputState::Closed;
-            let (session, conn) = (link.session, link.conn);
+        let connection = &mut self.connections[handle.0];
+        if connection.closed_by_engine && connection.output_state == OutputState::Running {
+            connection.output_state = OutputState::Closed;
+            let (session, conn) = (connection.session, connection.conn);
             self.sessions[session].handle_lost(self.now, conn, LostReason::Closed);
             self.pump();
         }
     }
 
     fn transmit(&mut self, handle: ConnHandle, limits: TransmitLimits) -> Transmitted {
-        let link = &mut self.links[handle.0];
-        let session = &mut self.sessions[link.session];
-        if session.transmit_demand(link.conn).is_none() {
+        let connection = &mut self.connections[handle.0];
+        let session = &mut self.sessions[connection.session];
+        if session.transmit_demand(connection.conn).is_none() {
             return Transmitted::default();
         }
         let mut out = OutputBuffer::new();
-        let taken = session.poll_transmit(self.now, link.conn, limits, &mut out);
+        let taken = session.poll_transmit(self.now, connection.conn, limits, &mut out);
         assert_eq!(taken.bytes, out.len(), "poll_transmit returns how much it appended");
         while !out.is_empty() {
             let mut slices = [IoSlice::new(&[]); 8];
             let filled = out.chunks(&mut slices);
             let bytes: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
-            link.output.extend_from_slice(&bytes);
+            connection.output.extend_from_slice(&bytes);
             out.advance(bytes.len());
         }
         taken
     }
 
     fn parse(&mut self, handle: ConnHandle) {
-        let link = self.link_mut(handle);
-        if link.preface_bytes_due > 0 && link.output.len() >= link.preface_bytes_due {
-            let preface = link.output.split_to(link.preface_bytes_due);
+        let connection = self.connection_mut(handle);
+        if connection.preface_bytes_due > 0
+            && connection.output.len() >= connection.preface_bytes_due
+        {
+            let preface = connection.output.split_to(connection.preface_bytes_due);
             assert_eq!(&preface[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-            link.preface_bytes_due = 0;
+            connection.preface_bytes_due = 0;
         }
-        if link.preface_bytes_due == 0 {
-            while let Some(frame) = link.reader.next(&mut link.output) {
-                link.frames.push_back(frame);
+        if connection.preface_bytes_due == 0 {
+            while let Some(frame) = connection.reader.next(&mut connection.output) {
+                connection.frames.push_back(frame);
             }
         }
     }
@@ -391,12 +404,12 @@ impl Peer {
             }
             Event::Closed { conn, .. } => {
                 if let Some(handle) = self.handle_of(session, *conn) {
-                    self.links[handle.0].closed_by_engine = true;
+                    self.connections[handle.0].closed_by_engine = true;
                 }
             }
             Event::AbortTransport { conn } => {
                 if let Some(handle) = self.handle_of(session, *conn) {
-                    self.links[handle.0].output_state = OutputState::Closed;
+                    self.connections[handle.0].output_state = OutputState::Closed;
                     self.sessions[session].handle_lost(self.now, *conn, LostReason::Closed);
                 }
             }

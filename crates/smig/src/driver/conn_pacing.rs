@@ -1,7 +1,8 @@
 //! How much of one connection's data is taken from the engine at a time, and how much of it waits in the socket.
 //!
 //! What is in the socket can no longer be reordered, so little is written ahead of what the path carries, and less while
-//! bulk is bounded. The kernel paces only what the bounds allow to be written before it is due.
+//! bulk is bounded. While bulk is written before it is due, the kernel paces the connection, with all
+//! its data; otherwise only at the rate that the role's options set, if any.
 
 use smig_pace::{Bounds, PacedConn, UnsentLimit};
 use smig_proto::{ConnectionRole, Transmitted};
@@ -9,8 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::socket::{self, PacingRate, RoleOptions, SocketOptions};
 
-/// Bytes taken from the engine at a time after the socket was full: sealed bytes can no longer be
-/// reordered.
+/// The least that is taken from the engine at a time after the socket was full, since sealed bytes can no longer be reordered;
+/// more where TCP_NOTSENT_LOWAT is higher.
 const MIN_BATCH_BYTES: usize = 16 << 10;
 /// Bytes taken at a time while the socket accepts everything.
 pub(super) const MAX_BATCH_BYTES: usize = 256 << 10;
@@ -93,7 +94,8 @@ impl ConnPacing {
         self.bounds = is_bounded.then_some(bounds);
     }
 
-    /// Returns what limits the sending rate, in bytes per second.
+    /// Returns the rate, in bytes per second, to which all bulk of the session together is limited, if this connection carries
+    /// any; otherwise the limit of its socket.
     pub(super) fn cap(&self) -> Option<u64> {
         let cap = self.bounds.map_or_else(|| self.rate.applied(), |bounds| bounds.rate);
         (cap != u64::MAX).then_some(cap)

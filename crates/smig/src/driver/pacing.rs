@@ -2,7 +2,7 @@
 //!
 //! Bulk is released piece by piece ([`SessionPacer`]), so that nothing else waits behind it, on connections that carry
 //! both and on those that streams have migrated to. Where some is written ahead, because this process may not run when it is
-//! due, the kernel paces that part.
+//! due, the kernel paces that connection.
 
 use std::sync::Arc;
 use std::task::Context;

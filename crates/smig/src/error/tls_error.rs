@@ -200,7 +200,8 @@ impl TlsError {
         )
     }
 
-    /// Returns whether the handshake could succeed if the certificate or its issuer were trusted.
+    /// Returns whether the handshake could succeed if the certificate or its issuer were trusted. Also true if the handshake's own
+    /// signature is wrong, which rustls does not tell apart.
     #[must_use]
     pub const fn is_untrusted(&self) -> bool {
         matches!(self.kind, TlsErrorKind::Untrusted)

@@ -28,7 +28,8 @@ use crate::{ReportedStats, StatsSource, TelemetryReport};
 
 /// Maximum number of spans that are queued or being exported.
 const MAX_PENDING_SPANS: usize = 4096;
-/// How long a batch is retried. Each attempt has this timeout too, so the last one may end later.
+/// Deadline for the retries of a batch. The library makes three, within about a second if the collector refuses at once. Each
+/// attempt has this timeout too, so the last one may end later.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes read of a collector's response.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;

@@ -150,8 +150,8 @@ impl DemoDriver<'_> {
                 .has_congestion_control(name)?
         {
             on_event(&DemoEvent::Problem(format!(
-                "This kernel has no congestion control {name}; the big file used {}, which fills the \
-                 link's queue. `sudo modprobe tcp_{name}` may load it.",
+                "This kernel has no congestion control {name}; the big file used {}. \
+                 `sudo modprobe tcp_{name}` may load it.",
                 self.options.congestion_control
             )))?;
             on_event(&DemoEvent::BulkCongestionControlMissing)?;

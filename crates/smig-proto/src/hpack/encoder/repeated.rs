@@ -111,8 +111,8 @@ impl RepeatedBlocks {
         self.blocks.retain(|known| known.version == version);
         if self.blocks.len() < MAX_BLOCKS {
             self.blocks.push(repeated);
-        } else if let Some(oldest) = self.blocks.get_mut(self.hand) {
-            *oldest = repeated;
+        } else if let Some(replaced) = self.blocks.get_mut(self.hand) {
+            *replaced = repeated;
             self.hand = (self.hand + 1) % MAX_BLOCKS;
         }
     }

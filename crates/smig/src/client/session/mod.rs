@@ -25,7 +25,7 @@ use crate::client::unfinished_uploads::UnfinishedUploads;
 use crate::driver::{Migration, ReceivePacer, SessionHandler, Slots, TurnCx};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Mailbox, Slot};
-use crate::migration::{self, RecentStreams};
+use crate::migration::{self, RulesContext};
 use crate::observer::ObserverEvent;
 use crate::snapshot::{MigrationCause, SessionRecord, SnapshotSender};
 use crate::stream::UploadExtent;
@@ -91,7 +91,7 @@ pub(super) struct ClientSession {
     by_key: FxHashMap<StreamKey, Slot>,
     queue: VecDeque<Box<QueuedRequest>>,
     pub(super) spares: Spares,
-    recent_streams: RecentStreams,
+    rules_context: RulesContext,
     candidates: Vec<Slot>,
     unfinished_uploads: UnfinishedUploads<StreamKey>,
     reset_rate: ResetRate,
@@ -124,7 +124,7 @@ impl ClientSession {
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
             spares,
-            recent_streams: RecentStreams::default(),
+            rules_context: RulesContext::default(),
             candidates: Vec::new(),
             unfinished_uploads: UnfinishedUploads::default(),
             reset_rate: ResetRate::default(),

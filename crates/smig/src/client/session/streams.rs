@@ -42,7 +42,7 @@ impl ClientSession {
         let stream = self.context.events.stream_ref(turn, &self.session_record, key);
         self.context.events.on_event(&ObserverEvent::StreamOpened { stream });
         let label = RequestLabel::of(&head.method, &head.uri, self.context.request_label_limit);
-        self.recent_streams.on_open(turn.now);
+        self.rules_context.on_open(turn.now);
         shared.set_session(self.context.number);
         if let Some(view) = turn.session.stream(key) {
             shared.set_connection(view.connection, 0);
@@ -267,10 +267,11 @@ impl ClientSession {
         let Some(progress) = watch.evaluate(turn.now, transferred, policy, &context.load) else {
             return;
         };
-        let recent = &self.recent_streams;
+        let rules_context = &self.rules_context;
         let is_wanted = watch.must_leave()
             || (progress.is_worth_connection()
-                && recent.count_other_streams(turn.now, open_streams) >= policy.min_concurrent);
+                && rules_context.count_other_streams(turn.now, open_streams)
+                    >= policy.min_concurrent);
         let is_receive_paced = context.conn_options.receive_pacing == Pacing::On;
         let may_start_pacing = is_receive_paced && self.receive_pacer.is_none();
         if may_start_pacing && (is_wanted || context.has_siblings()) {
@@ -308,7 +309,7 @@ impl ClientSession {
 
     /// Applies the migration rules to each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { context, slots, candidates, recent_streams: recent, session_record, .. } = self;
+        let Self { context, slots, candidates, rules_context, session_record, .. } = self;
         let open_candidates =
             candidates.iter().filter_map(|&slot| slots.get(slot)?.candidate.as_ref());
         let unmigrated_count = migration::count_unmigrated(slots.len(), open_candidates);
@@ -316,9 +317,14 @@ impl ClientSession {
             let Some((request, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut request.candidate else { continue };
             let (rules, record) = (&context.migration, &mut request.record);
-            if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, request.key, unmigrated_count, record)
-            {
+            if let Some(decision) = candidate.evaluate(
+                turn,
+                rules,
+                rules_context,
+                request.key,
+                unmigrated_count,
+                record,
+            ) {
                 let stream = context.events.stream_ref(turn, session_record, request.key);
                 context.events.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }

@@ -2,12 +2,13 @@
 //!
 //! A certificate that is trusted explicitly may be self-signed and marked as an authority, or be a
 //! server's own whose issuer is unknown. So a server certificate that is identical to a trusted one
-//! needs no chain. Its name, validity and key usage are checked as usual.
+//! needs no chain. Its name and validity are checked as usual, and its key usage here.
 //!
 //! A trusted authority must be permitted to sign certificates and be valid at the time; webpki checks neither for a
 //! trust anchor. The behaviour follows OpenSSL, and so `curl --cacert`, except for authorities of version 3 without
 //! basic constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL accepts. Not checked, unlike in OpenSSL: an
-//! authority's path length and unknown critical extensions, and an intermediate's key usage.
+//! authority's path length and unknown critical extensions, and the key usage (other than the extended one) of intermediates and
+//! of server certificates that an authority has signed.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use super::worker::Worker;
 use crate::driver::{CLOSE_TIMEOUT, Migration, SessionHandler, Slots, TurnCx};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::{Mailbox, Slot};
-use crate::migration::RecentStreams;
+use crate::migration::RulesContext;
 use crate::observer::ObserverEvent;
 use crate::snapshot::{SessionRecord, SnapshotSender};
 use crate::stream::Incoming;
@@ -69,7 +69,7 @@ where
     free_work: Vec<PinnedWork<S, B>>,
     /// `None` until SMig is established; without it, no stream can migrate.
     pub(super) app_id: Option<AppId>,
-    pub(super) recent_streams: RecentStreams,
+    pub(super) rules_context: RulesContext,
     /// Informational responses that handlers send.
     pub(super) pending_informational: Arc<PendingInformational>,
     /// Streams that the rules track.
@@ -114,7 +114,7 @@ where
             stream_slots: StreamSlots::default(),
             free_work: Vec::new(),
             app_id: None,
-            recent_streams: RecentStreams::default(),
+            rules_context: RulesContext::default(),
             candidates: Vec::new(),
             list_number,
             session_record: SessionRecord::new(crate::clock::now()),

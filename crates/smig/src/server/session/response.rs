@@ -187,7 +187,7 @@ where
 
     /// Evaluates the rules for each candidate.
     pub(super) fn evaluate_candidates(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { worker, slots, candidates, recent_streams: recent, session_record, .. } = self;
+        let Self { worker, slots, candidates, rules_context, session_record, .. } = self;
         let events = &worker.shared.events;
         let open_candidates =
             candidates.iter().filter_map(|&slot| slots.get(slot)?.candidate.as_ref());
@@ -196,9 +196,14 @@ where
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(candidate) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.migration, &mut exchange.record);
-            if let Some(decision) =
-                candidate.evaluate(turn, rules, recent, exchange.key, unmigrated_count, record)
-            {
+            if let Some(decision) = candidate.evaluate(
+                turn,
+                rules,
+                rules_context,
+                exchange.key,
+                unmigrated_count,
+                record,
+            ) {
                 let stream = events.stream_ref(turn, session_record, exchange.key);
                 events.on_event(&ObserverEvent::PolicyDecided { stream, decision });
             }

@@ -85,7 +85,7 @@ where
         // The stream may be closed before idleness is checked again.
         self.idle_since = None;
         self.has_burst_memory = true;
-        self.recent_streams.on_open(turn.now);
+        self.rules_context.on_open(turn.now);
         self.on_stream_opened(turn, slot);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
