@@ -15,7 +15,7 @@ use smig_lab::campaign::{
 use smig_lab::scenario::{self, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass};
 use smig_lab::servers::{RunAs, ServerEnv, find_server_tool};
 use smig_lab::trial::{TrialResult, estimated_duration};
-use smig_lab::workload::{Outcome, ServerFiles};
+use smig_lab::workload::{Outcome, PageLoad, ServerFiles};
 use smig_settings::Diagnostic;
 use tokio_util::sync::CancellationToken;
 
@@ -264,7 +264,12 @@ pub(super) fn format_duration(time: Duration) -> String {
 fn summarize(result: &TrialResult) -> String {
     let mut parts = Vec::new();
     let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-    for object in &result.observation.objects {
+    let mut pages: BTreeMap<&str, Vec<&PageLoad>> = BTreeMap::new();
+    for load in &result.observation.pages {
+        pages.entry(&load.name).or_default().push(load);
+    }
+    let is_resource = |name: &str| pages.contains_key(name);
+    for object in result.observation.objects.iter().filter(|object| !is_resource(&object.name)) {
         by_name.entry(&object.name).or_default().push(object);
     }
     for (name, objects) in by_name {
@@ -286,7 +291,23 @@ fn summarize(result: &TrialResult) -> String {
         }
         parts.push(part);
     }
+    parts.extend(pages.iter().map(|(name, loads)| summarize_page(name, loads)));
     parts.join(", ")
+}
+
+fn summarize_page(name: &str, loads: &[&PageLoad]) -> String {
+    let complete = || loads.iter().filter(|load| load.outcome == Outcome::Complete);
+    let mut seconds: Vec<_> = complete().map(|load| load.duration_s()).collect();
+    seconds.sort_by(f64::total_cmp);
+    let time = seconds.get(seconds.len() / 2).map(|median| format!(" loaded in {median:.2} s"));
+    let mut part = format!("{name}{}", time.unwrap_or_default());
+    if seconds.len() > 1 {
+        part += &format!(" (median of {})", seconds.len());
+    }
+    if seconds.len() < loads.len() {
+        part += &format!(", {} failed", loads.len() - seconds.len());
+    }
+    part
 }
 
 const fn outcome(object: &smig_lab::workload::ObjectResult) -> &Outcome {

@@ -7,7 +7,7 @@ use smig_chart::format_bytes;
 
 use crate::scenario::{SizeClass, TransferDirection};
 use crate::trial::TrialResult;
-use crate::workload::{ObjectResult, Outcome};
+use crate::workload::{ObjectResult, Outcome, PageLoad};
 
 use smig_stats::Run;
 
@@ -17,6 +17,7 @@ use super::difference::{BetterDirection, Series};
 ///
 /// - the time of a small object, for each transfer and size, beside a big transfer and alone;
 /// - the time of a big transfer, and its share of the link's rate;
+/// - the time of a page, and until something can be rendered, for each page;
 /// - bytes that arrived after a cancel;
 /// - failed objects, in percent of those requested.
 #[must_use]
@@ -24,7 +25,12 @@ pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
     let mut collector = SeriesCollector { results, series: Vec::new() };
     for (run_index, result) in results.iter().enumerate() {
         let objects = &result.observation.objects;
-        for object in objects {
+        for load in &result.observation.pages {
+            collector.add_page(run_index, load);
+        }
+        let is_resource =
+            |object: &&ObjectResult| result.scenario.workload.pages.contains_key(&object.name);
+        for object in objects.iter().filter(|object| !is_resource(object)) {
             collector.add_object(run_index, object, objects, result);
         }
         let failed = objects.iter().filter(|object| has_failed(object)).count();
@@ -64,6 +70,18 @@ impl SeriesCollector<'_> {
             self.series.len() - 1
         });
         self.series[index].runs[run_index].values.push(value);
+    }
+
+    fn add_page(&mut self, run_index: usize, load: &PageLoad) {
+        if load.outcome != Outcome::Complete {
+            return;
+        }
+        let times = [("loaded", Some(load.duration_s())), ("first rendered", load.render_s())];
+        for (what, seconds) in times {
+            let Some(seconds) = seconds else { continue };
+            let metric = format!("{} {what}", load.name);
+            self.push(&metric, "ms", BetterDirection::Lower, run_index, seconds * 1e3);
+        }
     }
 
     fn add_object(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::page::Page;
 use super::spec::{
     ArrivalProcess, CancelScope, ClientKind, ClientSpec, HostRole, HostSettings, Priorities,
     Scenario, ServerKind, ServerSpec, Transfer, TransferDirection,
@@ -41,7 +42,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     for (path, count) in [
         ("servers", scenario.servers.len()),
         ("clients", scenario.clients.len()),
-        ("workload.transfers", scenario.workload.transfers.len()),
+        ("workload.transfers", scenario.workload.transfers.len() + scenario.workload.pages.len()),
     ] {
         if count == 0 {
             faults.add(path, "at least one is required");
@@ -75,6 +76,9 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     }
     for (name, spec) in &scenario.workload.transfers {
         check_transfer(name, spec, scenario, &mut faults);
+    }
+    for (name, page) in &scenario.workload.pages {
+        check_page(name, page, scenario, &mut faults);
     }
     if scenario.accept.attempts == 0 {
         faults.add("accept.attempts", "0 would measure nothing");
@@ -331,6 +335,25 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     }
 }
 
+fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &mut Faults) {
+    let path = format!("workload.pages.{name}");
+    check_name(name, &path, faults);
+    for resource in page.resources.keys() {
+        check_name(resource, &format!("{path}.resources.{resource}"), faults);
+    }
+    if scenario.workload.transfers.contains_key(name) {
+        faults.add(&path, "a transfer has this name; results would not tell them apart");
+    }
+    let client = resolve(page.client.as_deref(), &scenario.clients, &path, "client", faults);
+    if client.is_some_and(|client| client.kind == ClientKind::Command) {
+        let what = "a client of kind \"command\" sends its own requests: it cannot load a page";
+        faults.add(&format!("{path}.client"), what);
+    }
+    for (key, what) in page.faults() {
+        faults.add(&format!("{path}.{key}"), what);
+    }
+}
+
 fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("workload.transfers.{name}");
     check_name(name, &path, faults);
@@ -356,16 +379,14 @@ fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: 
         _ => {}
     }
     if let Some(until) = &transfer.until {
-        let until_transfer = scenario.workload.transfers.get(until);
-        if until == name || until_transfer.is_none() {
-            let others: Vec<_> = scenario
-                .workload
-                .transfers
-                .keys()
-                .filter(|&other| other != name)
-                .cloned()
-                .collect();
-            let what = format!("{until:?} is not another transfer; known: {}", others.join(", "));
+        let workload = &scenario.workload;
+        let until_transfer = workload.transfers.get(until);
+        let is_page = workload.pages.contains_key(until);
+        if until == name || (until_transfer.is_none() && !is_page) {
+            let names = workload.transfers.keys().chain(workload.pages.keys());
+            let others: Vec<_> = names.filter(|&other| other != name).cloned().collect();
+            let what =
+                format!("{until:?} is not another transfer or page; known: {}", others.join(", "));
             faults.add(&format!("{path}.until"), what);
         } else if until_transfer.is_some_and(|other| other.until.is_some()) {
             faults.add(

@@ -32,17 +32,20 @@ mod check;
 mod command;
 mod fraction;
 mod load;
+mod page;
 mod placeholder;
 mod published_keys;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod trials;
 mod value;
 
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
+pub use page::{Discovery, Page, Resource, ResourceKind, ResourceSpec};
 pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
@@ -50,5 +53,6 @@ pub use spec::{
     HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
     SizeClass, Sizes, Starvation, Transfer, TransferDirection, ValidityBounds, Workload,
 };
+pub use tiles::{TileSizes, Tiles};
 pub use trials::{Campaign, Condition, ConditionName, Filter, Shard, Trial, TrialId};
 pub use value::{Size, TimeSpan};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use smig_link::LinkSpec;
 
 use super::command::{ClientCommand, ServerCommand};
+use super::page::Page;
 use super::value::{Size, TimeSpan};
 
 /// Bodies of at least this size are big unless the scenario sets their class.
@@ -283,7 +284,7 @@ impl From<ClientMigration> for String {
     }
 }
 
-/// The transfers of a run.
+/// The transfers and pages of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -295,7 +296,11 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<TimeSpan>,
     /// Transfers by name.
+    #[serde(default)]
     pub transfers: BTreeMap<String, Transfer>,
+    /// Pages by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages: BTreeMap<String, Page>,
 }
 
 const fn default_settle_time() -> TimeSpan {
@@ -552,9 +557,9 @@ impl Scenario {
         client.server.as_deref().or_else(|| self.servers.keys().next().map(String::as_str))
     }
 
-    /// Returns the name of a transfer's client; [`super::load`] has checked that it exists.
+    /// Returns the name of the client of a transfer or page that names this one; [`super::load`] has checked that it exists.
     #[must_use]
-    pub fn client_of<'a>(&'a self, transfer: &'a Transfer) -> Option<&'a str> {
-        transfer.client.as_deref().or_else(|| self.clients.keys().next().map(String::as_str))
+    pub fn client_of<'a>(&'a self, named: Option<&'a str>) -> Option<&'a str> {
+        named.or_else(|| self.clients.keys().next().map(String::as_str))
     }
 }

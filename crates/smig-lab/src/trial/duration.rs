@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smig_link::LinkSpec;
 
-use crate::scenario::{Scenario, Transfer, TransferDirection};
+use crate::scenario::{Page, Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
 const SETUP_AND_TEARDOWN_TIME: Duration = Duration::from_secs(1);
@@ -22,11 +22,16 @@ pub fn estimated_duration(scenario: &Scenario) -> Duration {
         let of_direction = transfers().filter(|transfer| transfer.direction == direction);
         of_direction.map(|transfer| transfer_bits(transfer, rate)).sum::<f64>() / rate
     };
-    let seconds =
-        seconds_of(TransferDirection::Download).max(seconds_of(TransferDirection::Upload));
-    let first_start = transfers().map(|transfer| transfer.start.0).min().unwrap_or_default();
+    let pages = || scenario.workload.pages.values();
+    let page_bits: f64 = pages().map(|page| page_bytes(page) as f64 * 8.0).sum();
+    let page_seconds = page_bits / bits_per_second(&scenario.link, TransferDirection::Download);
+    let seconds = (seconds_of(TransferDirection::Download) + page_seconds)
+        .max(seconds_of(TransferDirection::Upload));
+    let starts = transfers().map(|transfer| transfer.start.0);
+    let first_start = starts.chain(pages().map(|page| page.start.0)).min().unwrap_or_default();
     let end_by_rate = first_start + Duration::from_secs_f64(seconds.min(1e6));
-    let end_by_schedule = transfers().map(last_scheduled_time).max().unwrap_or_default();
+    let last_times = transfers().map(last_scheduled_time).chain(pages().map(last_load_time));
+    let end_by_schedule = last_times.max().unwrap_or_default();
     end_by_rate.max(end_by_schedule) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN_TIME
 }
 
@@ -71,6 +76,17 @@ fn last_scheduled_time(transfer: &Transfer) -> Duration {
     last + cancel_after.map_or(Duration::ZERO, |after| after.0)
 }
 
+/// Returns the bytes of all loads of a page.
+fn page_bytes(page: &Page) -> u64 {
+    let once: u64 = page.resources().iter().map(|resource| resource.size).sum();
+    once.saturating_mul(u64::from(page.loads()))
+}
+
+/// Returns when the last load of a page begins, if loads took no time.
+fn last_load_time(page: &Page) -> Duration {
+    page.start.0 + page.pause.0.saturating_mul(page.loads().saturating_sub(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +124,9 @@ mod tests {
         assert_eq!(seconds(many), 40);
         let until = format!("{big}transfers.x = {{ size = '1kB', every = '1s', until = 'big' }}\n");
         assert_eq!(seconds(&until), 40);
+        let page =
+            "pages.p = { tiles = { objects = 10, total = '1MB' }, count = 10, pause = '1s' }\n";
+        assert_eq!(seconds(page), 9, "by its schedule: 10 MB take 8 s");
+        assert_eq!(seconds(&format!("{big}{page}")), 48);
     }
 }

@@ -166,8 +166,7 @@ mod tests {
         let reasons = |started_ms: [u64; 3]| {
             let objects =
                 (0..).zip(started_ms).map(|(number, at)| object(number, at)).collect::<Vec<_>>();
-            let observation =
-                Observation { start_monotonic_ns: 0, ended_ns: 0, objects, connections: vec![] };
+            let observation = Observation { objects, ..Observation::default() };
             disturbances(scenario, &observation, &[], 0)
         };
         assert!(reasons([1000, 1501, 2400]).is_empty());

@@ -135,16 +135,6 @@ impl WorkloadClient {
         self.server
     }
 
-    /// Returns the number of its sessions.
-    pub(super) fn session_count(&self) -> u32 {
-        match &self.backend {
-            ClientBackend::Sessions { sessions, .. } => {
-                u32::try_from(sessions.len()).unwrap_or(u32::MAX)
-            }
-            ClientBackend::Http1 { .. } | ClientBackend::Http3(_) => 0,
-        }
-    }
-
     /// Returns the local address of a connection. One of HTTP/1.1 may be that of another client.
     pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
         match (&self.backend, connection) {

@@ -47,6 +47,14 @@ impl ConnectionNumbers {
         records.flatten().collect()
     }
 
+    /// Returns the address of each numbered connection for which `address` returns one.
+    pub(super) fn addresses(
+        &self,
+        address: impl Fn(ConnectionKey) -> Option<SocketAddr>,
+    ) -> Vec<(ConnectionKey, SocketAddr)> {
+        self.lock().iter().filter_map(|&key| Some((key, address(key)?))).collect()
+    }
+
     /// Sums the bytes that arrived on each of a session's connections.
     pub(super) fn totals(&self, session: u32, segments: &[Segment]) -> Vec<ConnectionBytes> {
         let mut totals: BTreeMap<u32, u64> = BTreeMap::new();

@@ -13,6 +13,10 @@ mod content;
 mod event;
 mod http1;
 mod http3;
+mod open;
+mod page;
+#[cfg(test)]
+mod page_tests;
 mod received_bytes;
 mod result;
 mod run;
@@ -28,7 +32,7 @@ pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::build_connector;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
-    Outcome, ProgressPoint,
+    Outcome, PageLoad, ProgressPoint,
 };
 pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};
 pub use server_files::ServerFiles;

@@ -16,9 +16,44 @@ pub struct Observation {
     pub ended_ns: u64,
     /// Objects in the order of their requests.
     pub objects: Vec<ObjectResult>,
+    /// Loads of pages in the order of their starts; their resources are among the objects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageLoad>,
     /// Connections that were used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionRecord>,
+}
+
+/// One load of a page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageLoad {
+    /// Name of the page in the scenario.
+    pub name: String,
+    /// Number of the load, from 0.
+    pub number: u32,
+    /// Time of the navigation: no connection is open yet, unless the page is warm.
+    pub started_ns: u64,
+    /// First time at which something could be rendered: the document, its style sheets and its blocking scripts have arrived
+    /// and run; `None` if one of them has not.
+    pub rendered_ns: Option<u64>,
+    /// Time at which the last resource has arrived and run, or the load failed.
+    pub ended_ns: u64,
+    /// [`Outcome::Complete`] if every resource is.
+    pub outcome: Outcome,
+}
+
+impl PageLoad {
+    /// Returns the time from the navigation to the end in seconds.
+    #[must_use]
+    pub fn duration_s(&self) -> f64 {
+        self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
+    }
+
+    /// Returns the time from the navigation to the first rendering in seconds.
+    #[must_use]
+    pub fn render_s(&self) -> Option<f64> {
+        Some(self.rendered_ns?.saturating_sub(self.started_ns) as f64 / 1e9)
+    }
 }
 
 /// A connection.
@@ -33,9 +68,10 @@ pub struct ConnectionRecord {
 /// One object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectResult {
-    /// Name of the transfer in the scenario.
+    /// Name of the transfer or page in the scenario.
     pub name: String,
-    /// Number of the object in the transfer, from 0.
+    /// Number of the object in the transfer, from 0. In a page each load has as many numbers as the page has resources, in the
+    /// order of its graph.
     pub number: u32,
     /// Name of the client in the scenario.
     pub client: String,

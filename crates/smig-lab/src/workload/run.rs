@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -14,15 +14,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
-use super::connections::ConnectionNumbers;
+use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
-use super::http3::Http3Client;
-use super::result::{ObjectResult, Observation};
+use super::open::{build_command_clients, open_clients};
+use super::result::{ObjectResult, Observation, Outcome};
 use super::schedule::Schedule;
-use crate::scenario::{ArrivalProcess, ClientKind, ClientSpec, Scenario, Transfer};
-
-/// Time limit for opening all connections of a client.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+use super::transfer::ObjectRequest;
+use crate::scenario::{ArrivalProcess, Scenario, Transfer};
 
 /// Input of a run.
 #[derive(Debug, Clone)]
@@ -69,19 +67,22 @@ pub enum WorkloadError {
 /// State that all tasks of a run share.
 #[derive(Debug)]
 pub(super) struct WorkloadRun {
-    scenario: Scenario,
-    seed: u64,
-    clients: BTreeMap<String, WorkloadClient>,
+    pub(super) spec: WorkloadSpec,
+    clients: BTreeMap<String, Arc<WorkloadClient>>,
+    /// Number of sessions so far.
+    pub(super) sessions: AtomicU32,
     command_clients: BTreeMap<String, CommandClient>,
     pub(super) connections: ConnectionNumbers,
+    /// Local addresses of connections whose clients have gone: those of loads of pages.
+    pub(super) page_addresses: Mutex<Vec<(ConnectionKey, SocketAddr)>>,
     /// Bytes of the bodies of all downloads so far, except those of clients that are commands.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
     pub(super) events: EventSink,
     pub(super) start_monotonic_ns: u64,
-    began: Instant,
+    pub(super) began: Instant,
     pub(super) deadline: Instant,
-    /// By transfer: whether it has ended.
+    /// By transfer or page: whether it has ended.
     ended_senders: BTreeMap<String, watch::Sender<bool>>,
 }
 
@@ -143,24 +144,27 @@ async fn observe(
     events: EventSink,
     pause: &mut dyn FnMut(RunPhase),
 ) -> Result<Observation, WorkloadError> {
-    let clients = open_clients(&workload_spec).await?;
+    let sessions = AtomicU32::new(0);
+    let clients = open_clients(&workload_spec, &sessions).await?;
     sleep(workload_spec.scenario.workload.settle.0).await;
     pause(RunPhase::Ready);
-    let transfers = workload_spec.scenario.workload.transfers.keys();
+    let workload = &workload_spec.scenario.workload;
+    let names = workload.transfers.keys().chain(workload.pages.keys());
     let began = Instant::now();
     let run = WorkloadRun {
-        seed: workload_spec.seed,
         clients,
+        sessions,
         command_clients: build_command_clients(&workload_spec)?,
         connections: ConnectionNumbers::default(),
+        page_addresses: Mutex::default(),
         body_bytes: AtomicU64::new(0),
         progress_interval: workload_spec.scenario.record.progress.0,
         start_monotonic_ns: now_ns(),
         began,
         deadline: began + workload_spec.time_limit,
-        ended_senders: transfers.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
+        ended_senders: names.map(|name| (name.clone(), watch::Sender::new(false))).collect(),
         events,
-        scenario: workload_spec.scenario,
+        spec: workload_spec,
     };
     let run = Arc::new(run);
     let observation = Arc::clone(&run).run_transfers().await;
@@ -168,94 +172,41 @@ async fn observe(
     observation
 }
 
-/// Opens every client's connections, one client after the other.
-async fn open_clients(
-    workload_spec: &WorkloadSpec,
-) -> Result<BTreeMap<String, WorkloadClient>, WorkloadError> {
-    let mut clients = BTreeMap::new();
-    let mut sessions = 0;
-    let is_built_in = |(_, spec): &(&String, &ClientSpec)| spec.command.is_none();
-    for (name, spec) in workload_spec.scenario.clients.iter().filter(is_built_in) {
-        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
-        let server =
-            *workload_spec.server_by_client.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let client = match spec.kind {
-            ClientKind::Http3 => start_http3(workload_spec, spec, server),
-            _ => WorkloadClient::new(spec, server, &workload_spec.certificate, sessions),
-        };
-        let client = client.map_err(fail)?;
-        sessions += client.session_count();
-        match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
-            Ok(opened) => opened.map_err(fail)?,
-            Err(_) => {
-                return Err(fail(format!("no response within {} s", OPEN_TIMEOUT.as_secs())));
-            }
-        }
-        clients.insert(name.clone(), client);
-    }
-    Ok(clients)
-}
-
-/// Starts the program of an HTTP/3 client: that of its server.
-fn start_http3(
-    workload_spec: &WorkloadSpec,
-    client: &ClientSpec,
-    server: SocketAddr,
-) -> Result<WorkloadClient, String> {
-    let env = &workload_spec.command_env;
-    let program = workload_spec.scenario.server_of(client).and_then(|name| env.programs.get(name));
-    let program = program.ok_or("its server has no program")?;
-    let client = Http3Client::start(program, &env.smig, server, &env.certificate)?;
-    Ok(WorkloadClient::http3(client, server))
-}
-
-/// Returns the clients that are commands.
-fn build_command_clients(
-    workload_spec: &WorkloadSpec,
-) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
-    let mut command_clients = BTreeMap::new();
-    for (name, spec) in &workload_spec.scenario.clients {
-        let Some(command) = &spec.command else { continue };
-        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
-        let server =
-            *workload_spec.server_by_client.get(name).ok_or_else(|| fail("it has none".into()))?;
-        let has_tls = workload_spec
-            .scenario
-            .server_of(spec)
-            .and_then(|server| workload_spec.scenario.servers.get(server)?.command.as_ref())
-            .is_none_or(|command| command.tls);
-        let client = CommandClient::new(
-            command,
-            server,
-            has_tls,
-            workload_spec.seed,
-            &workload_spec.command_env,
-        );
-        command_clients.insert(name.clone(), client.map_err(fail)?);
-    }
-    Ok(command_clients)
-}
-
 impl WorkloadRun {
     async fn run_transfers(self: Arc<Self>) -> Result<Observation, WorkloadError> {
-        let mut tasks = JoinSet::new();
-        for name in self.scenario.workload.transfers.keys() {
+        let (mut tasks, mut pages) = (JoinSet::new(), JoinSet::new());
+        for name in self.spec.scenario.workload.transfers.keys() {
             tasks.spawn(Arc::clone(&self).run_transfer(name.clone()));
         }
-        let mut objects = Vec::new();
+        for name in self.spec.scenario.workload.pages.keys() {
+            pages.spawn(Arc::clone(&self).run_page(name.clone()));
+        }
+        let (mut objects, mut page_loads) = (Vec::new(), Vec::new());
         while let Some(joined) = tasks.join_next().await {
             objects.extend(joined.map_err(|_| WorkloadError::Panicked)??);
         }
+        while let Some(joined) = pages.join_next().await {
+            for (load, resources) in joined.map_err(|_| WorkloadError::Panicked)?? {
+                page_loads.push(load);
+                objects.extend(resources);
+            }
+        }
+        page_loads.sort_by_key(|load| load.started_ns);
         objects.sort_by(|a, b| {
             (a.started_ns, &a.name, a.number).cmp(&(b.started_ns, &b.name, b.number))
         });
-        let ended_ns = objects.iter().map(|object| object.ended_ns).max().unwrap_or(0);
-        let address = |key| self.clients.values().find_map(|client| client.address(key));
-        let connections = self.connections.records(address);
+        let ends = objects.iter().map(|object| object.ended_ns);
+        let ended_ns = ends.chain(page_loads.iter().map(|load| load.ended_ns)).max().unwrap_or(0);
+        let of_pages = self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let connections = self.connections.records(|key| {
+            let of_page = of_pages.iter().find(|(other, _)| *other == key).map(|(_, addr)| *addr);
+            of_page.or_else(|| self.clients.values().find_map(|client| client.address(key)))
+        });
         Ok(Observation {
             start_monotonic_ns: self.start_monotonic_ns,
             ended_ns,
             objects,
+            pages: page_loads,
             connections,
         })
     }
@@ -265,7 +216,7 @@ impl WorkloadRun {
         self: Arc<Self>,
         name: String,
     ) -> Result<Vec<ObjectResult>, WorkloadError> {
-        let Some(transfer) = self.scenario.workload.transfers.get(&name).cloned() else {
+        let Some(transfer) = self.spec.scenario.workload.transfers.get(&name).cloned() else {
             return Ok(Vec::new());
         };
         let mut objects = match transfer.arrival {
@@ -311,7 +262,7 @@ impl WorkloadRun {
         transfer: &Transfer,
     ) -> Result<Vec<ObjectResult>, WorkloadError> {
         let mut requests = JoinSet::new();
-        let times = Schedule::new(name, transfer, self.seed);
+        let times = Schedule::new(name, transfer, self.spec.seed);
         for (number, offset) in (0..transfer.max_objects()).zip(times) {
             if self.ended_while_waiting(transfer, self.began + offset).await {
                 break;
@@ -338,12 +289,29 @@ impl WorkloadRun {
             .send(&initial_result, || EventKind::Requested { at_ns: initial_result.started_ns });
         let objects = match self.command_client(transfer) {
             Some(command) => command.run(self, initial_result).await,
-            None => vec![self.transfer_object(initial_result, transfer).await],
+            None => vec![self.transfer_by_open_client(initial_result, transfer).await],
         };
         for object in &objects {
             self.events.send(object, || EventKind::Ended(Box::new(object.clone())));
         }
         objects
+    }
+
+    async fn transfer_by_open_client(
+        &self,
+        mut result: ObjectResult,
+        transfer: &Transfer,
+    ) -> ObjectResult {
+        match self.open_client(self.client_name(transfer)) {
+            Ok(client) => {
+                let request = ObjectRequest { transfer, client: &client, received: None };
+                self.transfer_object(result, &request).await
+            }
+            Err(why) => {
+                (result.outcome, result.ended_ns) = (Outcome::Failed(why), result.started_ns);
+                result
+            }
+        }
     }
 
     fn command_client(&self, transfer: &Transfer) -> Option<&CommandClient> {
@@ -371,10 +339,11 @@ impl WorkloadRun {
     }
 
     pub(super) fn client_name<'a>(&'a self, transfer: &'a Transfer) -> &'a str {
-        self.scenario.client_of(transfer).unwrap_or_default()
+        self.spec.scenario.client_of(transfer.client.as_deref()).unwrap_or_default()
     }
 
-    pub(super) fn client(&self, transfer: &Transfer) -> Result<&WorkloadClient, String> {
-        self.clients.get(self.client_name(transfer)).ok_or_else(|| "it has no client".into())
+    /// Returns a client whose connections are open since the run began.
+    pub(super) fn open_client(&self, name: &str) -> Result<Arc<WorkloadClient>, String> {
+        self.clients.get(name).map(Arc::clone).ok_or_else(|| "it has no client".into())
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{CertificateParams, KeyPair};
 
 use super::content::Content;
-use crate::scenario::{Scenario, TransferDirection};
+use crate::scenario::{Page, Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
 pub(super) const WARM_UP_BYTES: u64 = 1_000;
@@ -72,6 +72,8 @@ impl ServerFiles {
         let downloads =
             transfers.filter(|transfer| transfer.direction == TransferDirection::Download);
         let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
+        let resources = scenario.workload.pages.values().flat_map(Page::resources);
+        let sizes = sizes.chain(resources.map(|resource| resource.size));
         for size in sizes.chain([WARM_UP_BYTES]) {
             let path = self.files_dir.join(object_path(size).trim_start_matches('/'));
             if fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {

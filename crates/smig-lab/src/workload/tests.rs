@@ -16,7 +16,7 @@ use crate::scenario::{Scenario, parse};
 
 const BIG_BYTES: u64 = 8_000_000;
 
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Small objects until a big one has ended, all on one connection.
 fn scenario() -> Scenario {
@@ -27,16 +27,21 @@ fn scenario() -> Scenario {
 }
 
 fn scenario_with(transfers: &str) -> Scenario {
+    scenario_of("h2", transfers)
+}
+
+/// A scenario with this kind of client and these tables of its workload.
+pub(super) fn scenario_of(client: &str, workload: &str) -> Scenario {
     let text = format!(
-        "link = 'paper-wired'\n[servers.main]\nkind = 'smig'\n[clients.user]\nkind = 'h2'\n\
-         [record]\nprogress = '1ms'\n[workload]\nsettle = '0'\n{transfers}"
+        "link = 'paper-wired'\n[servers.main]\nkind = 'smig'\n[clients.user]\nkind = '{client}'\n\
+         [record]\nprogress = '1ms'\n[workload]\nsettle = '0'\n{workload}"
     );
     let campaign = parse(&text, "test", Path::new("/"), &|_| Ok(())).unwrap();
     campaign.conditions[0].scenario.clone()
 }
 
 /// Runs the workload against a server of this process.
-fn run_with(
+pub(super) fn run_with(
     events: Option<EventSender>,
     scenario: Scenario,
     time_limit: Duration,

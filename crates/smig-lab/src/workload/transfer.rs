@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, interval_at, sleep, sleep_until, timeout_at};
 
-use super::client::{OpenResponse, RequestSpec};
+use super::client::{OpenResponse, RequestSpec, WorkloadClient};
 use super::closing::close_connections_to;
 use super::connections::ConnectionKey;
 use super::content::Content;
@@ -20,6 +21,17 @@ const QUIET_PERIOD: Duration = Duration::from_millis(500);
 /// After a cancel: maximum duration of the measurement.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// One object's request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ObjectRequest<'a> {
+    /// The transfer of which it is one.
+    pub(super) transfer: &'a Transfer,
+    /// The client that sends it.
+    pub(super) client: &'a WorkloadClient,
+    /// Gets the bytes of the body so far.
+    pub(super) received: Option<&'a watch::Sender<u64>>,
+}
 
 /// How fetching an object ended.
 enum FetchEnd {
@@ -41,14 +53,12 @@ impl WorkloadRun {
     pub(super) async fn transfer_object(
         &self,
         mut result: ObjectResult,
-        transfer: &Transfer,
+        request: &ObjectRequest<'_>,
     ) -> ObjectResult {
-        match timeout_at(self.deadline, self.fetch(&mut result, transfer)).await {
+        match timeout_at(self.deadline, self.fetch(&mut result, request)).await {
             Ok(Ok(FetchEnd::Ended(outcome))) => result.outcome = outcome,
             // What arrives late belongs to the record, even if the time limit is over by then.
-            Ok(Ok(FetchEnd::Cancel(response))) => {
-                self.cancel(&mut result, response, transfer).await
-            }
+            Ok(Ok(FetchEnd::Cancel(response))) => self.cancel(&mut result, response, request).await,
             Ok(Err(why)) => result.outcome = Outcome::Failed(why),
             Err(_) => {}
         }
@@ -84,8 +94,9 @@ impl WorkloadRun {
     async fn fetch(
         &self,
         result: &mut ObjectResult,
-        transfer: &Transfer,
+        request: &ObjectRequest<'_>,
     ) -> Result<FetchEnd, String> {
+        let transfer = request.transfer;
         let spec = RequestSpec {
             size: result.size,
             direction: result.direction,
@@ -96,7 +107,7 @@ impl WorkloadRun {
         let cancel_at_bytes = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
         let cancel_deadline =
             cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
-        let response = self.client(transfer)?.request(&spec);
+        let response = request.client.request(&spec);
         let response = match cancel_deadline {
             None => Some(response.await?),
             Some(by) => tokio::select! {
@@ -113,6 +124,7 @@ impl WorkloadRun {
             connection: response.request_connection(),
             cancel_at_bytes,
             cancel_deadline,
+            received: request.received,
         };
         let read_end = reader.read_to_end(&mut response, result).await;
         result.connections = response.bytes_by_connection(&self.connections, result.bytes);
@@ -132,15 +144,16 @@ impl WorkloadRun {
         &self,
         result: &mut ObjectResult,
         response: Option<OpenResponse>,
-        transfer: &Transfer,
+        request: &ObjectRequest<'_>,
     ) {
+        let transfer = request.transfer;
         let other_bytes_before = self.body_bytes.load(Ordering::Relaxed);
         let at_ns = self.since_began();
         let mut received_bytes = ReceivedBytes::start();
         let closes_connections =
             transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelScope::Close);
-        if closes_connections && let Ok(client) = self.client(transfer) {
-            close_connections_to(client.server());
+        if closes_connections {
+            close_connections_to(request.client.server());
         }
         drop(response);
         result.ended_ns = at_ns;
@@ -171,6 +184,7 @@ struct BodyReader<'a> {
     connection: Option<ConnectionKey>,
     cancel_at_bytes: Option<u64>,
     cancel_deadline: Option<Instant>,
+    received: Option<&'a watch::Sender<u64>>,
 }
 
 impl BodyReader<'_> {
@@ -214,6 +228,9 @@ impl BodyReader<'_> {
             }
             result.bytes += piece.len() as u64;
             self.run.body_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            if let Some(received) = self.received {
+                received.send_replace(result.bytes);
+            }
             self.record_progress(read_at_ns, result);
             if self.cancel_at_bytes.is_some_and(|at| result.bytes >= at) {
                 return ReadEnd::Cancel;

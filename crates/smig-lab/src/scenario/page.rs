@@ -1,0 +1,311 @@
+//! Pages: what a browser loads, as a graph of resources. Pure data: the player of `workload` loads it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::tiles::Tiles;
+use super::value::{Size, TimeSpan};
+
+/// Maximum number of resources of all loads of a page.
+const MAX_RESOURCES: u64 = 1_000_000;
+/// Size of a document that only names tiles: a head, and an element for each tile.
+const DOCUMENT_HEAD_BYTES: u64 = 1_000;
+const TILE_ELEMENT_BYTES: u64 = 100;
+
+/// A page. A client loads it as a browser does: resources are requested as they are found, with the urgencies that Chromium
+/// sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// Name of its client; optional if there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Whether the client's connections are open before the page is loaded, and shared with its transfers. Otherwise each
+    /// load opens its own, whose handshakes are part of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warm: bool,
+    /// Time of the first load since the start of the run.
+    #[serde(default)]
+    pub start: TimeSpan,
+    /// Number of loads, one after the other; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// Pause between two loads.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pause: TimeSpan,
+    /// Size of the document. If absent, what the elements of its tiles need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<Size>,
+    /// Pictures of which the document consists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiles: Option<Tiles>,
+    /// Further resources by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, ResourceSpec>,
+}
+
+const fn is_zero(time: &TimeSpan) -> bool {
+    time.0.is_zero()
+}
+
+/// Specification of a resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceSpec {
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Size of its body.
+    pub size: Size,
+    /// Name of the resource that asks for it, after it has arrived and run; the document if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Where in the document its element is, from 0, the beginning, to 1; 0 if absent. It is found when that part has arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<f64>,
+    /// Time for which it occupies the page's one thread after it has arrived: a script runs, a style sheet is applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<TimeSpan>,
+}
+
+/// Kind of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResourceKind {
+    /// The page itself; each page has one.
+    #[serde(skip)]
+    Document,
+    /// A style sheet: nothing is rendered before it.
+    Style,
+    /// A script in the document: nothing is rendered before it has run.
+    Script,
+    /// A script that blocks nothing.
+    AsyncScript,
+    /// A font.
+    Font,
+    /// A picture.
+    Image,
+}
+
+impl ResourceKind {
+    /// Returns the priority field value (RFC 9218) that Chromium sends with such a request.
+    #[must_use]
+    pub const fn priority(self) -> &'static str {
+        match self {
+            Self::Document => "u=0, i",
+            Self::Style | Self::Font => "u=0",
+            Self::Script => "u=1",
+            Self::AsyncScript => "u=3",
+            Self::Image => "u=3, i",
+        }
+    }
+
+    /// Returns whether nothing is rendered without it.
+    #[must_use]
+    pub const fn blocks_rendering(self) -> bool {
+        matches!(self, Self::Document | Self::Style | Self::Script)
+    }
+}
+
+/// A resource of a page's graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resource {
+    /// Its name; tiles are numbered from 0.
+    pub name: String,
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Size of its body in bytes.
+    pub size: u64,
+    /// Time for which it occupies the page's thread after it has arrived.
+    pub run: Duration,
+    /// When it is requested.
+    pub discovery: Discovery,
+}
+
+/// When a resource is requested.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Discovery {
+    /// With the beginning of the load: the document.
+    Start,
+    /// When this many bytes of the document have arrived.
+    Document {
+        /// Bytes of the document.
+        bytes: u64,
+    },
+    /// When the resource with this index has arrived and run.
+    Parent {
+        /// Index in the page's resources.
+        index: usize,
+    },
+}
+
+impl Page {
+    /// Returns the number of loads.
+    #[must_use]
+    pub fn loads(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+
+    fn document_bytes(&self) -> u64 {
+        let tiles = self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
+        self.document.map_or(DOCUMENT_HEAD_BYTES + TILE_ELEMENT_BYTES * tiles, |size| size.0)
+    }
+
+    /// Returns the graph: the document first, then the named resources, then the tiles. What [`Self::faults`] rejects is left
+    /// out.
+    #[must_use]
+    pub fn resources(&self) -> Vec<Resource> {
+        let document_bytes = self.document_bytes();
+        let part =
+            |share: f64| Discovery::Document { bytes: (document_bytes as f64 * share) as u64 };
+        let mut resources = vec![Resource {
+            name: "document".to_owned(),
+            kind: ResourceKind::Document,
+            size: document_bytes,
+            run: Duration::ZERO,
+            discovery: Discovery::Start,
+        }];
+        let index_of = |name: &str| self.resources.keys().position(|other| other == name);
+        for (name, spec) in &self.resources {
+            let discovery = match &spec.parent {
+                None => part(spec.position.unwrap_or(0.0)),
+                Some(parent) => match index_of(parent) {
+                    Some(index) => Discovery::Parent { index: index + 1 },
+                    None => continue,
+                },
+            };
+            resources.push(Resource {
+                name: name.clone(),
+                kind: spec.kind,
+                size: spec.size.0,
+                run: spec.run.map_or(Duration::ZERO, |run| run.0),
+                discovery,
+            });
+        }
+        if let Some(tiles) = &self.tiles {
+            let count = f64::from(tiles.objects);
+            for (number, size) in (0_u32..).zip(tiles.sizes()) {
+                resources.push(Resource {
+                    name: number.to_string(),
+                    kind: ResourceKind::Image,
+                    size,
+                    run: Duration::ZERO,
+                    discovery: part(f64::from(number + 1) / (count + 1.0)),
+                });
+            }
+        }
+        resources
+    }
+
+    /// Returns the faults, each with its key below the page's.
+    pub(super) fn faults(&self) -> Vec<(String, String)> {
+        let mut faults = Vec::new();
+        let mut add = |key: &str, what: &str| faults.push((key.to_owned(), what.to_owned()));
+        match (&self.tiles, self.document) {
+            (None, None) => add("document", "a size is required, such as \"30kB\", or tiles"),
+            (_, Some(size)) if size.0 == 0 => add("document", "an empty document names nothing"),
+            _ => {}
+        }
+        if self.count == Some(0) {
+            add("count", "0 would load nothing");
+        }
+        let each = self.resources.len() as u64
+            + self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
+        if (each + 1) * u64::from(self.loads()) > MAX_RESOURCES {
+            add("count", "a million resources of all loads are the limit");
+        }
+        if let Some(what) = self.tiles.as_ref().and_then(Tiles::fault) {
+            add("tiles", &what);
+        }
+        for (name, spec) in &self.resources {
+            let mut add = |key: &str, what: &str| add(&format!("resources.{name}.{key}"), what);
+            if spec.size.0 == 0 {
+                add("size", "nothing would be transferred");
+            }
+            if spec.position.is_some_and(|position| !(0.0..=1.0).contains(&position)) {
+                add("position", "it must be 0 to 1, a part of the document");
+            }
+            if spec.position.is_some() && spec.parent.is_some() {
+                add("position", "only what the document asks for has a position in it");
+            }
+            if !self.leads_to_the_document(name) {
+                let others: Vec<_> = self.resources.keys().cloned().collect();
+                let what = format!(
+                    "it must lead to the document by resources of this page: {}",
+                    others.join(", ")
+                );
+                add("parent", &what);
+            }
+        }
+        faults
+    }
+
+    /// Returns whether a resource is found at all: by the parents of its parents.
+    fn leads_to_the_document(&self, name: &str) -> bool {
+        let mut current = name;
+        for _ in 0..=self.resources.len() {
+            match self.resources.get(current).map(|spec| spec.parent.as_deref()) {
+                Some(None) => return true,
+                Some(Some(parent)) => current = parent,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(text: &str) -> Page {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn tiles_are_found_one_after_the_other_in_a_document_that_names_them() {
+        let resources = page("tiles = { objects = 4, total = 10_000 }").resources();
+        assert_eq!((resources.len(), resources[0].size), (5, 1_400));
+        assert_eq!(resources[0].discovery, Discovery::Start);
+        let found = resources[1..].iter().map(|tile| tile.discovery).collect::<Vec<_>>();
+        assert_eq!(found, [280, 560, 840, 1_120].map(|bytes| Discovery::Document { bytes }));
+        assert!(resources[1..].iter().all(|tile| tile.size == 2_500));
+    }
+
+    #[test]
+    fn a_graph_names_its_parents_by_index() {
+        let resources = page(
+            "document = '30kB'\n\
+             resources.app = { kind = 'script', size = '50kB', position = 0.5, run = '20ms' }\n\
+             resources.data = { kind = 'image', size = '5kB', parent = 'app' }\n",
+        )
+        .resources();
+        let names: Vec<_> = resources.iter().map(|resource| resource.name.as_str()).collect();
+        assert_eq!(names, ["document", "app", "data"]);
+        assert_eq!(resources[1].discovery, Discovery::Document { bytes: 15_000 });
+        assert_eq!(resources[1].run, Duration::from_millis(20));
+        assert_eq!(resources[2].discovery, Discovery::Parent { index: 1 });
+    }
+
+    #[test]
+    fn faults_name_the_key() {
+        let keys = |text: &str| {
+            let faults = page(text).faults();
+            faults.into_iter().map(|(key, _)| key).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(keys("tiles = { objects = 4, total = '10kB' }"), "");
+        assert_eq!(keys(""), "document");
+        assert_eq!(keys("document = 0\ncount = 0"), "document count");
+        assert_eq!(keys("tiles = { objects = 9999, total = '10MB' }\ncount = 1000"), "count");
+        assert_eq!(keys("tiles = { objects = 0, total = '10kB' }"), "tiles");
+        let circle = "document = 9\nresources.a = { kind = 'font', size = 1, parent = 'b' }\n\
+                      resources.b = { kind = 'font', size = 1, parent = 'a' }";
+        assert_eq!(keys(circle), "resources.a.parent resources.b.parent");
+        let wrong = "document = 9\n\
+                     resources.a = { kind = 'font', size = 0, parent = 'x', position = 2.0 }";
+        let all = "resources.a.size resources.a.position resources.a.position resources.a.parent";
+        assert_eq!(keys(wrong), all);
+        assert!(toml::from_str::<Page>("resources.a = { kind = 'document', size = 1 }").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Opens the clients of a run.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::client::WorkloadClient;
+use super::command::CommandClient;
+use super::http3::Http3Client;
+use super::run::{WorkloadError, WorkloadSpec};
+use crate::scenario::{ClientKind, ClientSpec, Scenario};
+
+/// Time limit for opening all connections of a client.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Opens every client's connections, one client after the other.
+pub(super) async fn open_clients(
+    workload_spec: &WorkloadSpec,
+    sessions: &AtomicU32,
+) -> Result<BTreeMap<String, Arc<WorkloadClient>>, WorkloadError> {
+    let mut clients = BTreeMap::new();
+    for (name, spec) in &workload_spec.scenario.clients {
+        if spec.command.is_some() || !needs_open_connections(&workload_spec.scenario, name) {
+            continue;
+        }
+        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
+        let client = new_client(workload_spec, name, sessions).map_err(fail)?;
+        match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
+            Ok(opened) => opened.map_err(fail)?,
+            Err(_) => {
+                return Err(fail(format!("no response within {} s", OPEN_TIMEOUT.as_secs())));
+            }
+        }
+        clients.insert(name.clone(), Arc::new(client));
+    }
+    Ok(clients)
+}
+
+/// Returns whether a client's connections are open when the run begins: all but those that each load of a page opens.
+fn needs_open_connections(scenario: &Scenario, name: &str) -> bool {
+    let is_own = |client: Option<&str>| client == Some(name);
+    let mut transfers = scenario.workload.transfers.values();
+    let mut pages = scenario.workload.pages.values();
+    transfers.any(|transfer| is_own(scenario.client_of(transfer.client.as_deref())))
+        || pages.any(|page| page.warm && is_own(scenario.client_of(page.client.as_deref())))
+}
+
+/// Creates a client of the lab's own, without connections.
+pub(super) fn new_client(
+    workload_spec: &WorkloadSpec,
+    name: &str,
+    sessions: &AtomicU32,
+) -> Result<WorkloadClient, String> {
+    let spec = workload_spec.scenario.clients.get(name).ok_or("there is no such client")?;
+    let server = *workload_spec.server_by_client.get(name).ok_or("it has no server")?;
+    if spec.kind == ClientKind::Http3 {
+        return start_http3(workload_spec, spec, server);
+    }
+    // A client has as many sessions as connections without migration.
+    let first_session = sessions.fetch_add(spec.connections.unwrap_or(1), Ordering::Relaxed);
+    WorkloadClient::new(spec, server, &workload_spec.certificate, first_session)
+}
+
+/// Starts the program of an HTTP/3 client: that of its server.
+fn start_http3(
+    workload_spec: &WorkloadSpec,
+    client: &ClientSpec,
+    server: SocketAddr,
+) -> Result<WorkloadClient, String> {
+    let env = &workload_spec.command_env;
+    let program = workload_spec.scenario.server_of(client).and_then(|name| env.programs.get(name));
+    let program = program.ok_or("its server has no program")?;
+    let client = Http3Client::start(program, &env.smig, server, &env.certificate)?;
+    Ok(WorkloadClient::http3(client, server))
+}
+
+/// Returns the clients that are commands.
+pub(super) fn build_command_clients(
+    workload_spec: &WorkloadSpec,
+) -> Result<BTreeMap<String, CommandClient>, WorkloadError> {
+    let mut command_clients = BTreeMap::new();
+    for (name, spec) in &workload_spec.scenario.clients {
+        let Some(command) = &spec.command else { continue };
+        let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
+        let server =
+            *workload_spec.server_by_client.get(name).ok_or_else(|| fail("it has none".into()))?;
+        let has_tls = workload_spec
+            .scenario
+            .server_of(spec)
+            .and_then(|server| workload_spec.scenario.servers.get(server)?.command.as_ref())
+            .is_none_or(|command| command.tls);
+        let client = CommandClient::new(
+            command,
+            server,
+            has_tls,
+            workload_spec.seed,
+            &workload_spec.command_env,
+        );
+        command_clients.insert(name.clone(), client.map_err(fail)?);
+    }
+    Ok(command_clients)
+}
