@@ -24,6 +24,7 @@ package_of() {
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
         python-yaml) echo python3-yaml ;;
+        bpf-headers) echo libbpf-dev ;;
         ip | ss) echo iproute2 ;;
         callgrind_control) echo valgrind ;;
         taskset | nsenter) echo util-linux ;;
@@ -37,6 +38,7 @@ is_there() {
         python3) [ -x /usr/bin/python3 ] ;;
         python-h2) /usr/bin/python3 -c 'import h2' 2>/dev/null ;;
         python-yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
+        bpf-headers) [ -e /usr/include/bpf/bpf_helpers.h ] ;;
         cc) command -v cc >/dev/null && echo 'int main(void){return 0;}' | cc -x c -o /dev/null - 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac

@@ -23,7 +23,7 @@ use crate::stderr;
 use crate::stdout::{out, outln};
 
 /// Linux's common ones; what the kernel does not have is left out.
-const DEFAULT_SENDERS: [&str; 4] = ["reno", "cubic", "cubic-hystart", "bbr"];
+const DEFAULT_SENDERS: [&str; 6] = ["reno", "cubic", "cubic-hystart", "bbr", "yeah", "illinois"];
 
 /// Tell which congestion control a sender has, by the queue that it fills
 #[derive(Debug, Args)]
@@ -197,7 +197,7 @@ fn probe_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(spec) = specs.get(index) else { return Ok(done) };
-            let trace = identify::probe(spec, sender, hystart_keeper).inspect_err(|_| {
+            let trace = identify::probe(spec, sender, keeper).inspect_err(|_| {
                 next.store(specs.len(), Ordering::Relaxed);
             })?;
             done.push((index, trace));
@@ -216,9 +216,9 @@ fn probe_all(
     Ok(traces.into_iter().map(|(_, trace)| trace).collect())
 }
 
-/// Returns the command of `smig lab hystart`, without its last argument.
-fn hystart_keeper() -> Command {
+/// Returns the command of `smig lab hystart` or `smig lab bpf`, without its last argument.
+fn keeper(what: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["lab", "hystart"]);
+    command.args(["lab", what]);
     command
 }

@@ -62,6 +62,8 @@ enum LabCommand {
     #[command(hide = true)]
     Hystart(trial::HystartArgs),
     #[command(hide = true)]
+    Bpf(trial::BpfArgs),
+    #[command(hide = true)]
     Server(server::ServerArgs),
 }
 
@@ -84,6 +86,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Trial(args) => trial::run(&args),
         LabCommand::ExecChild(args) => trial::exec_child(&args),
         LabCommand::Hystart(args) => trial::keep_hystart(&args),
+        LabCommand::Bpf(args) => trial::keep_bpf(&args),
         LabCommand::Server(args) => server::run(&args),
     }
 }

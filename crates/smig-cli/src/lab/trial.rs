@@ -1,4 +1,4 @@
-//! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`: the processes that `smig lab run` and
+//! `smig lab trial`, `smig lab exec-child`, `smig lab hystart`, `smig lab bpf`: the processes that `smig lab run` and
 //! `smig lab identify` start.
 //!
 //! A trial's process reads a request from standard input and writes its result to standard output.
@@ -14,6 +14,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_parent_process_death_signal};
 use smig_lab::trial::{TrialRequest, check_testbed, run as run_trial};
 use smig_lab::workload::ScenarioClients;
+use smig_testbed::bpf::{self, BpfControl};
 use smig_testbed::hystart;
 use smig_testbed::netns::enter_user_namespace;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,12 @@ pub(crate) struct HystartArgs {
     state: HystartState,
 }
 
+/// Keep a congestion control registered until standard input is closed (started by `smig lab trial`)
+#[derive(Debug, Args)]
+pub(crate) struct BpfArgs {
+    control: BpfControl,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum HystartState {
     On,
@@ -68,12 +75,19 @@ pub(super) fn run(args: &TrialArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
-/// the original setting.
+/// Keeps HyStart on or off. Does not end with its parent: it first restores the original setting.
 pub(super) fn keep_hystart(args: &HystartArgs) -> Result<ExitCode> {
     // Nothing waits for this token: the first signal is ignored.
     interrupt::cancel_on_interrupt(CancellationToken::default())?;
     hystart::run_keeper(args.state == HystartState::On)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps a congestion control registered. Does not end with its parent: it first removes it.
+pub(super) fn keep_bpf(args: &BpfArgs) -> Result<ExitCode> {
+    // Nothing waits for this token: the first signal is ignored.
+    interrupt::cancel_on_interrupt(CancellationToken::default())?;
+    bpf::run_keeper(args.control)?;
     Ok(ExitCode::SUCCESS)
 }
 

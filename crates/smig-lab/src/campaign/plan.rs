@@ -17,7 +17,7 @@ use crate::servers::{
     build_http3_peer, command_version, find_command, find_server_tool, install_command,
     server_version,
 };
-use crate::trial::{AcceptedBuilds, Build};
+use crate::trial::{AcceptedBuilds, Build, bpf_controls};
 
 /// Options for planning and running a campaign.
 #[derive(Debug, Clone)]
@@ -199,6 +199,10 @@ pub fn plan_trials(
     };
     if plan.trials.iter().any(|trial| trial.scenario.hosts.hystart().is_some()) {
         hystart::check().map_err(|error| CampaignError::Machine(error.to_string()))?;
+    }
+    let scenarios = plan.trials.iter().map(|trial| &trial.scenario);
+    for control in scenarios.flat_map(bpf_controls).collect::<BTreeSet<_>>() {
+        control.check().map_err(|error| CampaignError::Machine(error.to_string()))?;
     }
     plan.versions.insert("smig".into(), options.version.clone());
     plan.resolve_servers(&options.smig)?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use smig_link::{LinkEvent, LinkEventKind, LinkLog, Time};
+use smig_testbed::bpf::{BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{HystartError, HystartGuard};
 use smig_testbed::netns::{HostSpec, Testbed, TestbedError};
 use thiserror::Error;
@@ -30,6 +31,9 @@ pub enum IdentifyError {
     /// HyStart cannot be set.
     #[error(transparent)]
     Hystart(#[from] HystartError),
+    /// The congestion control cannot be registered.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
     /// The link cannot be set up.
     #[error(transparent)]
     Testbed(#[from] TestbedError),
@@ -49,7 +53,10 @@ impl IdentifyError {
     /// Returns whether this machine cannot have the sender.
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Hystart(_) | Self::Testbed(TestbedError::CongestionControl { .. }))
+        matches!(
+            self,
+            Self::Hystart(_) | Self::Bpf(_) | Self::Testbed(TestbedError::CongestionControl { .. })
+        )
     }
 }
 
@@ -63,8 +70,9 @@ impl LinkLog for EventLog {
     }
 }
 
-/// Fetches an object from a sender over the link of `spec`. `hystart_keeper` is a command that calls
-/// [`smig_testbed::hystart::run_keeper`]: the setting is the machine's, and the original value is restored.
+/// Fetches an object from a sender over the link of `spec`. `keeper` returns a command without its last argument that calls, for
+/// `hystart`, [`smig_testbed::hystart::run_keeper`], and for `bpf`, [`smig_testbed::bpf::run_keeper`]: both are the machine's, and
+/// what was there is restored.
 /// [`smig_testbed::netns::enter_user_namespace`] must have been called.
 ///
 /// # Errors
@@ -72,12 +80,14 @@ impl LinkLog for EventLog {
 pub fn probe(
     spec: &ProbeSpec,
     sender: &Sender,
-    hystart_keeper: impl FnOnce() -> Command,
+    keeper: impl Fn(&str) -> Command,
 ) -> Result<QueueTrace, IdentifyError> {
-    let _guard =
-        sender.hystart().map(|on| HystartGuard::start(hystart_keeper(), on)).transpose()?;
+    let (name, hystart) = control_of(sender);
+    let _hystart = hystart.map(|on| HystartGuard::start(keeper("hystart"), on)).transpose()?;
+    let _bpf = BpfControl::needed_for(name)
+        .map(|control| BpfGuard::start(keeper("bpf"), control))
+        .transpose()?;
     let log = EventLog::default();
-    let name = sender.congestion_control();
     let testbed = Testbed::builder(spec.link())
         .server(HostSpec::default().congestion_control(name))
         // With SACK, a sender would know of losses sooner, and its windows would say less.
@@ -98,6 +108,16 @@ pub fn probe(
     }
     let events = log.0.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(queue_trace(&events, &windows, spec.mtu, received_bytes))
+}
+
+/// Returns the name of a sender's congestion control here, and what HyStart must be, if that matters. CUBIC without HyStart is a
+/// program of its own where that is possible, so that the machine's setting is left alone.
+fn control_of(sender: &Sender) -> (&str, Option<bool>) {
+    let without_hystart = BpfControl::CubicWithoutHystart;
+    match sender.hystart() {
+        Some(false) if without_hystart.check().is_ok() => (without_hystart.as_str(), None),
+        hystart => (sender.congestion_control(), hystart),
+    }
 }
 
 /// Sends the object to the client; returns the bytes that arrived as they were sent.

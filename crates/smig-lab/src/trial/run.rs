@@ -1,6 +1,6 @@
 //! Runs one trial: sets up hosts, servers and clients, and tears everything down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
 use smig_link::LinkReport;
+use smig_testbed::bpf::{BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
@@ -17,7 +18,7 @@ use super::origin::{Origin, load_average};
 use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
-use crate::scenario::{HostRole, HostSettings, ServerKind, ServerSpec};
+use crate::scenario::{HostRole, HostSettings, Scenario, ServerKind, ServerSpec};
 use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess};
 use crate::workload::{
     Clients, CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
@@ -32,6 +33,9 @@ pub enum TrialError {
     /// HyStart could not be set.
     #[error(transparent)]
     Hystart(#[from] HystartError),
+    /// A congestion control could not be registered.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
     /// A server failed to start.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -83,8 +87,12 @@ pub fn run(
     let hystart_guard = scenario
         .hosts
         .hystart()
-        .map(|on| HystartGuard::start(hystart_command(request), on))
+        .map(|on| HystartGuard::start(keeper_command(request, "hystart"), on))
         .transpose()?;
+    let bpf_guards = bpf_controls(scenario)
+        .into_iter()
+        .map(|control| BpfGuard::start(keeper_command(request, "bpf"), control))
+        .collect::<Result<Vec<_>, _>>()?;
     let recorder = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
     let mut testbed = start_testbed(request, recorder.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
@@ -102,7 +110,7 @@ pub fn run(
     servers.into_iter().rev().for_each(drop);
     drop(testbed);
     let hystart_was_on = hystart::current_value();
-    drop(hystart_guard);
+    drop((hystart_guard, bpf_guards));
     if let Some(recorder) = recorder {
         recorder.write(&observation, &request.scratch).map_err(io_error("writing the timeline"))?;
     }
@@ -137,11 +145,22 @@ pub fn run(
     })
 }
 
-/// Builds the command of the process that maintains the trial's HyStart setting.
-fn hystart_command(request: &TrialRequest) -> Command {
+/// Builds the command of a process that keeps something of the machine for the trial.
+fn keeper_command(request: &TrialRequest, what: &str) -> Command {
     let mut command = Command::new(&request.smig);
-    command.args(["lab", "hystart"]);
+    command.args(["lab", what]);
     command
+}
+
+/// Returns the congestion controls of a scenario that the kernel lacks and the testbed has.
+pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
+    let hosts = [&scenario.hosts.server, &scenario.hosts.client];
+    let of_hosts = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
+    let of_roles = scenario.servers.values().flat_map(|server| {
+        let of_role = |role| server.settings.get(role)?.get("congestion_control")?.as_str();
+        ["interactive", "bulk"].into_iter().filter_map(of_role)
+    });
+    of_hosts.chain(of_roles).filter_map(BpfControl::needed_for).collect()
 }
 
 fn start_testbed(

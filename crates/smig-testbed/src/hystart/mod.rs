@@ -8,20 +8,16 @@
 mod parameter;
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::io;
+use std::process::Command;
 use std::time::Duration;
 
 use parameter::HystartFiles;
 
+use crate::keeper::{self, Keeper, KeeperError};
+
 /// How long a run waits for runs that use the other value.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(600);
-/// Line that the keeper prints once it holds the setting.
-const HELD_MESSAGE: &str = "held";
 
 /// Why HyStart cannot be set.
 #[derive(Debug, thiserror::Error)]
@@ -106,26 +102,12 @@ pub fn repair() -> Result<(), HystartError> {
 /// # Errors
 /// [`HystartError`].
 pub fn run_keeper(on: bool) -> Result<(), HystartError> {
-    let is_parent_gone = Arc::new(AtomicBool::new(false));
-    let parent_gone = Arc::clone(&is_parent_gone);
-    let parent = thread::spawn(move || {
-        // A read error also ends the keeper.
-        let _ = io::stdin().read_to_end(&mut Vec::new());
-        parent_gone.store(true, Ordering::Relaxed);
-    });
-    let is_abandoned = || is_parent_gone.load(Ordering::Relaxed);
-    let lock = HystartFiles::system().acquire(on, WAIT_TIMEOUT, &is_abandoned)?;
-    // Fails if the parent has ended; then standard input is at its end too.
-    let _ = writeln!(io::stdout(), "{HELD_MESSAGE}");
-    // The thread does not panic.
-    let _ = parent.join();
-    drop(lock);
-    Ok(())
+    keeper::hold(|is_abandoned| HystartFiles::system().acquire(on, WAIT_TIMEOUT, is_abandoned))
 }
 
 /// A keeper process, which holds HyStart at the requested value until this is dropped.
 #[derive(Debug)]
-pub struct HystartGuard(Child);
+pub struct HystartGuard(Keeper);
 
 impl HystartGuard {
     /// Starts a keeper and waits until it holds the setting. `keeper` is a command that calls
@@ -134,30 +116,14 @@ impl HystartGuard {
     /// # Errors
     /// [`HystartError::Keeper`] with the keeper's message; [`HystartError::Io`] when it cannot be started.
     pub fn start(mut keeper: Command, on: bool) -> Result<Self, HystartError> {
-        let failed = |context: &str| {
-            let context = context.to_owned();
-            move |cause| HystartError::Io { context, cause }
-        };
-        let mut child = keeper
-            .arg(on_or_off(on))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // A signal to this process's group must not end the keeper before it has restored the value.
-            .process_group(0)
-            .spawn()
-            .map_err(failed("cannot start the process that holds the HyStart setting"))?;
-        let mut first_line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut first_line).map_err(failed("HyStart"))?;
-        }
-        if first_line.trim() == HELD_MESSAGE {
-            return Ok(Self(child));
-        }
-        let output = child.wait_with_output().map_err(failed("HyStart"))?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        let message = message.trim();
-        Err(HystartError::Keeper(message.strip_prefix("error: ").unwrap_or(message).to_owned()))
+        keeper.arg(on_or_off(on));
+        Keeper::start(keeper).map(Self).map_err(|error| match error {
+            KeeperError::Refused(message) => HystartError::Keeper(message),
+            KeeperError::Start(cause) => {
+                let context = "cannot start the process that holds the HyStart setting".to_owned();
+                HystartError::Io { context, cause }
+            }
+        })
     }
 
     /// Returns the keeper's process ID.
@@ -169,8 +135,7 @@ impl HystartGuard {
 
 impl Drop for HystartGuard {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        if !self.0.wait().is_ok_and(|status| status.success()) {
+        if !self.0.stop() {
             // The keeper was killed. After a failure here, the next run tries again.
             let _ = repair();
         }

@@ -2,6 +2,8 @@
 //! nothing is ever faster than the link.
 
 #[cfg(target_os = "linux")]
+mod bpf;
+#[cfg(target_os = "linux")]
 mod hystart;
 #[cfg(target_os = "linux")]
 mod links;
@@ -41,6 +43,12 @@ fn main() -> anyhow::Result<()> {
     if std::env::args().any(|argument| argument == hystart::HOLDER_ARGUMENT) {
         return hystart::run_holder();
     }
+    if let Some(at) = std::env::args().position(|argument| argument == bpf::KEEPER_ARGUMENT) {
+        return bpf::run_keeper(at);
+    }
+    if std::env::args().any(|argument| argument == bpf::HOLDER_ARGUMENT) {
+        return bpf::run_holder();
+    }
     let mut arguments = Arguments::from_args();
     // Run tests on the main thread: namespaces are per thread.
     arguments.test_threads = Some(1);
@@ -60,7 +68,7 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 20] = [
+const TESTS: [(&str, Test); 23] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
@@ -88,6 +96,12 @@ const TESTS: [(&str, Test); 20] = [
     (
         "one_connection_is_paced_only_where_configured",
         paced::one_connection_is_paced_only_where_configured,
+    ),
+    ("YeAH_drains_its_queue_before_it_overflows", bpf::yeah_drains_its_queue_before_it_overflows),
+    ("Illinois_fills_the_queue", bpf::illinois_fills_the_queue),
+    (
+        "a_congestion_control_is_removed_whatever_is_killed",
+        bpf::a_congestion_control_is_removed_whatever_is_killed,
     ),
     ("HyStart_is_restored_whatever_is_killed", hystart::hystart_is_restored_whatever_is_killed),
 ];

@@ -1,0 +1,171 @@
+//! Compiles a program, registers it, and counts its users by locks on a file.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{BpfControl, BpfError};
+
+const HEADER: &str = include_str!("../../bpf/kernel.h");
+
+/// Returns a congestion control's source.
+const fn program_source(control: BpfControl) -> &'static str {
+    match control {
+        BpfControl::Yeah => include_str!("../../bpf/yeah.bpf.c"),
+        BpfControl::Illinois => include_str!("../../bpf/illinois.bpf.c"),
+        BpfControl::CubicWithoutHystart => include_str!("../../bpf/cubic_nohs.bpf.c"),
+    }
+}
+
+/// A user of a registered congestion control. Dropping the last one removes it.
+#[derive(Debug)]
+pub(super) struct Registration {
+    control: BpfControl,
+    /// Locked: shared by users, exclusively by who registers or removes it.
+    lock: File,
+}
+
+impl Registration {
+    /// Registers a congestion control, or shares it with other users.
+    pub(super) fn acquire(control: BpfControl) -> Result<Self, BpfError> {
+        let path = lock_path(control);
+        let io_error =
+            |cause| BpfError::Io { context: format!("cannot lock {}", path.display()), cause };
+        loop {
+            let lock = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+                .map_err(io_error)?;
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    // Of a keeper that was killed, or of an earlier build.
+                    if Self::is_registered(control) {
+                        remove(control)?;
+                    }
+                    register(control)?;
+                }
+                Err(Errno::WOULDBLOCK) => {}
+                Err(error) => return Err(io_error(error.into())),
+            }
+            // Turning an exclusive lock into a shared one releases it for a moment, in which another one may remove what has
+            // been registered.
+            flock(&lock, FlockOperation::LockShared).map_err(|error| io_error(error.into()))?;
+            if Self::is_registered(control) {
+                return Ok(Self { control, lock });
+            }
+        }
+    }
+
+    /// Returns whether a run has registered it.
+    pub(super) fn is_registered(control: BpfControl) -> bool {
+        lock_path(control).exists() && is_available(control.as_str())
+    }
+}
+
+/// Returns whether sockets can ask for this name without loading a module. bpftool also lists what has been removed, as long as a
+/// connection uses it.
+pub(super) fn is_available(name: &str) -> bool {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = fs::read_to_string(path).unwrap_or_default();
+    available.split_whitespace().any(|known| known == name)
+}
+
+/// Removes a congestion control that nobody uses.
+pub(super) fn remove_unused(control: BpfControl) -> Result<(), BpfError> {
+    let Ok(lock) = File::open(lock_path(control)) else { return Ok(()) };
+    let is_free = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if is_free && Registration::is_registered(control) { remove(control) } else { Ok(()) }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // What fails here is repeated by the next user.
+            let _ = remove(self.control);
+        }
+    }
+}
+
+/// All processes must use the same files, whatever `TMPDIR` is.
+fn lock_path(control: BpfControl) -> PathBuf {
+    let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
+    Path::new(directory).join(format!("smig-lab-bpf-{control}"))
+}
+
+/// Checks for the programs that are called.
+pub(super) fn check_programs(control: BpfControl) -> Result<(), BpfError> {
+    let missing = |program, package| Err(BpfError::Missing { control, program, package });
+    if Command::new("clang").arg("--version").output().is_err() {
+        return missing("clang", "clang");
+    }
+    if bpftool(&["version"]).is_err() {
+        return missing("bpftool", "bpftool");
+    }
+    if !Path::new("/usr/include/bpf/bpf_helpers.h").exists() {
+        return missing("libbpf's header bpf/bpf_helpers.h", "libbpf-dev");
+    }
+    Ok(())
+}
+
+/// Calls bpftool, which Debian installs where only root's PATH looks.
+fn bpftool(arguments: &[&str]) -> io::Result<Output> {
+    match Command::new("bpftool").args(arguments).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Command::new("/usr/sbin/bpftool").args(arguments).output()
+        }
+        result => result,
+    }
+}
+
+fn remove(control: BpfControl) -> Result<(), BpfError> {
+    let output = bpftool(&["struct_ops", "unregister", "name", control.as_str()]);
+    // It also fails for one of the same name that has been removed and is still in use.
+    if is_available(control.as_str()) { check(control, "bpftool", output) } else { Ok(()) }
+}
+
+fn register(control: BpfControl) -> Result<(), BpfError> {
+    let scratch = tempfile::Builder::new().prefix("smig-lab-bpf-").tempdir().map_err(|cause| {
+        BpfError::Io { context: "cannot create a directory for a BPF program".to_owned(), cause }
+    })?;
+    let object = compile(control, scratch.path())?;
+    let output = bpftool(&["struct_ops", "register", &object.to_string_lossy()]);
+    check(control, "bpftool", output)
+}
+
+fn compile(control: BpfControl, directory: &Path) -> Result<PathBuf, BpfError> {
+    let source = directory.join(format!("{control}.bpf.c"));
+    let object = directory.join(format!("{control}.bpf.o"));
+    fs::write(directory.join("kernel.h"), HEADER)
+        .and_then(|()| fs::write(&source, program_source(control)))
+        .map_err(|cause| BpfError::Io {
+            context: format!("cannot write {}", source.display()),
+            cause,
+        })?;
+    let output = Command::new("clang")
+        .args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-c"])
+        .arg(&source)
+        .arg("-o")
+        .arg(&object)
+        .output();
+    check(control, "clang", output)?;
+    Ok(object)
+}
+
+fn check(control: BpfControl, program: &str, output: io::Result<Output>) -> Result<(), BpfError> {
+    let output = output
+        .map_err(|cause| BpfError::Io { context: format!("cannot start {program}"), cause })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    // The last lines say why; a verifier's log before them may be long.
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<_> = text.lines().rev().take(6).collect();
+    let message = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
+    Err(BpfError::Rejected { control, message: format!("{program}: {message}") })
+}
