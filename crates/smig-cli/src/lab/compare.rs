@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use smig_chart::table::{to_csv, to_markdown, to_text};
 use smig_lab::campaign::read_results;
-use smig_lab::compare::{Comparison, Selector, compare, pair_by_setting, series_of, table};
+use smig_lab::compare::{Comparison, Selector, compare, pair_by_setting, pivot, series_of, table};
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
@@ -32,7 +32,8 @@ Examples:
   smig lab compare results/fig4:scheme=NoMig :scheme=MigSW
   smig lab compare results/monday results/tuesday
   smig lab compare a b --metric 'small 10 kB' --json | jq '.[] | {metric, ratio}'
-  smig lab compare a:scheme=NoMig :scheme=MigSW --format markdown >> notes.md"
+  smig lab compare a:scheme=NoMig :scheme=MigSW --format markdown >> notes.md
+  smig lab compare pages-results:protocol=http1 :protocol=http2 --metric loaded --pivot objects,total"
 )]
 pub(crate) struct CompareArgs {
     /// The baseline: DIR or DIR:axis=name,axis=name
@@ -50,6 +51,9 @@ pub(crate) struct CompareArgs {
     /// Format of the table
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// Print a table for each metric: a row for each level of the first axis, a column for each level of the second, B/A
+    #[arg(long, value_name = "ROWS,COLUMNS", value_parser = parse_axes, conflicts_with = "json")]
+    pivot: Option<(String, String)>,
     /// Seed of the bootstrap; the same seed gives the same intervals
     #[arg(long, value_name = "NUMBER", default_value = "21273")]
     seed: u64,
@@ -68,6 +72,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
         outln!("{}", serde_json::to_string_pretty(&comparisons)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((row, column)) = &args.pivot {
+        return print_pivots(&comparisons, row, column, args.format);
+    }
     let table = table(&comparisons);
     match args.format {
         Format::Csv => out!("{}", to_csv(&table)),
@@ -81,6 +88,42 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
                     if setting.is_empty() { String::new() } else { format!("{setting}: ") };
                 outln!("{prefix}{}", comparison.sentence);
             }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_axes(text: &str) -> Result<(String, String), String> {
+    let axes = text.split_once(',').filter(|(row, column)| !row.is_empty() && !column.is_empty());
+    let (row, column) = axes.ok_or("two axes are needed: rows,columns")?;
+    Ok((row.to_owned(), column.to_owned()))
+}
+
+fn print_pivots(
+    comparisons: &[Comparison],
+    row: &str,
+    column: &str,
+    format: Format,
+) -> Result<ExitCode> {
+    let pivots = pivot(comparisons, row, column).map_err(|axis| {
+        let known: Vec<_> =
+            comparisons.iter().flat_map(|one| one.levels.iter().map(|(axis, _)| axis)).collect();
+        let mut known: Vec<_> = known.into_iter().map(String::as_str).collect();
+        known.sort_unstable();
+        known.dedup();
+        let text =
+            format!("{axis:?} is no axis that both sides vary; these are: {}", known.join(", "));
+        CliError::new(Exit::Usage, text)
+    })?;
+    for (number, pivot) in pivots.iter().enumerate() {
+        if number > 0 {
+            outln!("");
+        }
+        outln!("{}\n", pivot.title);
+        match format {
+            Format::Csv => out!("{}", to_csv(&pivot.table)),
+            Format::Markdown => out!("{}", to_markdown(&pivot.table)),
+            Format::Text => out!("{}", to_text(&pivot.table)),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -110,7 +153,7 @@ fn build_comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
             metrics.push(b.metric.clone());
             if let Some(a) = a.iter().find(|a| a.metric == b.metric && is_selected(&a.metric)) {
                 let (a, b) = ((a_label.as_str(), a), (b_label.as_str(), b));
-                comparisons.extend(compare(&group.setting, a, b, &bootstrap));
+                comparisons.extend(compare(&group.levels, a, b, &bootstrap));
             }
         }
     }

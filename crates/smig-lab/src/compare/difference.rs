@@ -7,6 +7,7 @@ use smig_stats::{
 };
 
 use super::sentence::sentence;
+use crate::scenario::ConditionName;
 
 /// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub struct SideSummary {
 pub struct Comparison {
     /// Levels that both sides have in common; empty if there are none.
     pub setting: String,
+    /// The same, as pairs of axis and level.
+    pub levels: Vec<(String, String)>,
     /// Name of the metric.
     pub metric: String,
     /// Unit.
@@ -82,7 +85,7 @@ pub struct Comparison {
 /// Compares B with A. `None` if a side has no values.
 #[must_use]
 pub fn compare(
-    setting: &str,
+    levels: &ConditionName,
     (a_label, a): (&str, &Series),
     (b_label, b): (&str, &Series),
     bootstrap: &Bootstrap,
@@ -106,7 +109,8 @@ pub fn compare(
     let ratio =
         |of: fn(&Summary) -> f64| Contrast::Ratio.compute(of(&a_side.summary), of(&b_side.summary));
     let mut comparison = Comparison {
-        setting: setting.to_owned(),
+        setting: if levels.0.is_empty() { String::new() } else { levels.to_string() },
+        levels: levels.0.clone(),
         metric: b.metric.clone(),
         unit: b.unit.clone(),
         better: b.better,

@@ -17,7 +17,7 @@ use super::difference::{BetterDirection, Series};
 ///
 /// - the time of a small object, for each transfer and size, beside a big transfer and alone;
 /// - the time of a big transfer, and its share of the link's rate;
-/// - the time of a page, and until something can be rendered, for each page;
+/// - for each page the time until it is loaded, its SpeedIndex, and the time until something can be rendered;
 /// - bytes that arrived after a cancel;
 /// - failed objects, in percent of those requested.
 #[must_use]
@@ -76,7 +76,11 @@ impl SeriesCollector<'_> {
         if load.outcome != Outcome::Complete {
             return;
         }
-        let times = [("loaded", Some(load.duration_s())), ("first rendered", load.render_s())];
+        let times = [
+            ("loaded", Some(load.duration_s())),
+            ("speed index", load.speed_index_s()),
+            ("first rendered", load.render_s()),
+        ];
         for (what, seconds) in times {
             let Some(seconds) = seconds else { continue };
             let metric = format!("{} {what}", load.name);

@@ -8,6 +8,7 @@
 
 mod difference;
 mod metrics;
+mod pivot;
 mod select;
 mod sentence;
 mod table;
@@ -16,5 +17,6 @@ mod tests;
 
 pub use difference::{BetterDirection, Comparison, Series, SideSummary, compare};
 pub use metrics::series_of;
+pub use pivot::{Pivot, pivot};
 pub use select::{Selector, SelectorError, SettingRuns, pair_by_setting};
 pub use table::table;

@@ -96,8 +96,8 @@ impl fmt::Display for Selector {
 /// Results of both sides whose conditions have the same levels besides those that were selected.
 #[derive(Debug)]
 pub struct SettingRuns<'a> {
-    /// These levels as text; empty if there are none.
-    pub setting: String,
+    /// These levels.
+    pub levels: ConditionName,
     /// A's runs.
     pub a: Vec<&'a TrialResult>,
     /// B's runs.
@@ -118,11 +118,8 @@ pub fn pair_by_setting<'a>(
         match groups.iter_mut().find(|(known, _)| *known == factors) {
             Some((_, group)) => group.a.push(result),
             None => {
-                let setting = match factors.is_empty() {
-                    true => String::new(),
-                    false => ConditionName(factors.clone()).to_string(),
-                };
-                groups.push((factors, SettingRuns { setting, a: vec![result], b: Vec::new() }));
+                let levels = ConditionName(factors.clone());
+                groups.push((factors, SettingRuns { levels, a: vec![result], b: Vec::new() }));
             }
         }
     }

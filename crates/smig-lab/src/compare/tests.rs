@@ -2,6 +2,8 @@
 
 use smig_stats::{Bootstrap, ResamplingScheme, Run};
 
+use crate::scenario::ConditionName;
+
 use super::*;
 
 fn series(unit: &str, better: BetterDirection, runs: &[&[f64]]) -> Series {
@@ -12,7 +14,7 @@ fn series(unit: &str, better: BetterDirection, runs: &[&[f64]]) -> Series {
 
 fn compare_sides(a: &Series, b: &Series) -> Comparison {
     let bootstrap = Bootstrap { resamples: 500, ..Bootstrap::default() };
-    compare("", ("NoMig", a), ("MigSW", b), &bootstrap).unwrap()
+    compare(&ConditionName(Vec::new()), ("NoMig", a), ("MigSW", b), &bootstrap).unwrap()
 }
 
 fn slow_and_fast() -> (Series, Series) {
@@ -130,7 +132,15 @@ fn a_side_without_values_cannot_be_compared() {
     let (slow, _) = slow_and_fast();
     let series_without_values = Series { runs: vec![Run::default()], ..slow.clone() };
     let bootstrap = Bootstrap::default();
-    assert_eq!(compare("", ("a", &slow), ("b", &series_without_values), &bootstrap), None);
+    assert_eq!(
+        compare(
+            &ConditionName(Vec::new()),
+            ("a", &slow),
+            ("b", &series_without_values),
+            &bootstrap
+        ),
+        None
+    );
     // A ratio to 0 is undefined; the other statistics are not.
     let zero_run = |seed| Run { seed, values: vec![0.0; 3] };
     let zero_series = Series { runs: (0..5).map(zero_run).collect(), ..slow.clone() };
@@ -182,4 +192,37 @@ mod selecting {
         assert!(matches("x") && matches(":scheme=NoMig") && matches(":buffer=large,scheme=NoMig"));
         assert!(!matches(":scheme=MigSW") && !matches(":scheme=NoMig,link=lte"));
     }
+}
+
+#[test]
+fn a_pivot_has_a_table_for_each_setting_of_the_other_axes() {
+    let series = |factor: f64| {
+        let run = |seed| Run { seed, values: vec![100.0 * factor, 101.0 * factor] };
+        Series {
+            metric: "grid loaded".into(),
+            unit: "ms".into(),
+            better: BetterDirection::Lower,
+            runs: (0..6).map(run).collect(),
+        }
+    };
+    let bootstrap = Bootstrap::default();
+    let mut comparisons = Vec::new();
+    for control in ["cubic", "bbr"] {
+        for objects in ["6", "48"] {
+            for (total, factor) in [("40kB", 1.0), ("9MB", 2.0)] {
+                let levels = [("objects", objects), ("total", total), ("control", control)];
+                let levels = levels.map(|(axis, level)| (axis.to_owned(), level.to_owned()));
+                let (a, b) = (series(1.0), series(factor));
+                let levels = ConditionName(levels.to_vec());
+                comparisons.extend(compare(&levels, ("a", &a), ("b", &b), &bootstrap));
+            }
+        }
+    }
+    let pivots = pivot(&comparisons, "objects", "total").unwrap();
+    let titles: Vec<_> = pivots.iter().map(|pivot| pivot.title.as_str()).collect();
+    assert_eq!(titles, ["grid loaded, B/A, control=cubic", "grid loaded, B/A, control=bbr"]);
+    let names: Vec<_> = pivots[0].table.columns.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["objects \\ total", "40kB", "9MB"]);
+    assert_eq!(pivots[0].table.rows, [["6", "1.00", "2.00*"], ["48", "1.00", "2.00*"]]);
+    assert_eq!(pivot(&comparisons, "objects", "loss"), Err("loss".to_owned()));
 }

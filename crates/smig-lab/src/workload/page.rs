@@ -17,7 +17,8 @@ use super::result::{ObjectResult, Outcome, PageLoad};
 use super::run::{WorkloadError, WorkloadRun};
 use super::transfer::ObjectRequest;
 use crate::scenario::{
-    ArrivalProcess, Discovery, Page, Resource, Size, Sizes, TimeSpan, Transfer, TransferDirection,
+    ArrivalProcess, Discovery, Page, Resource, ResourceKind, Size, Sizes, TimeSpan, Transfer,
+    TransferDirection,
 };
 
 /// One load, with the results of its resources in the order of the graph as far as they were requested.
@@ -202,6 +203,22 @@ impl Player {
         }
     }
 
+    /// Returns the mean time at which a picture could be seen; without any, that of the first rendering.
+    fn mean_visible_ns(&self, finished: &[FinishedResource], rendered_ns: u64) -> u64 {
+        let is_image = |resource: &&FinishedResource| {
+            self.resources[resource.index].kind == ResourceKind::Image
+        };
+        let visible: Vec<_> = finished
+            .iter()
+            .filter(is_image)
+            .map(|resource| u128::from(resource.finished_ns.max(rendered_ns)))
+            .collect();
+        match visible.len() {
+            0 => rendered_ns,
+            count => (visible.iter().sum::<u128>() / count as u128) as u64,
+        }
+    }
+
     fn result(&self, number: u32, started_ns: u64, mut finished: Vec<FinishedResource>) -> Load {
         finished.sort_by_key(|resource| resource.index);
         let failed = finished.iter().find(|resource| resource.outcome != Outcome::Complete);
@@ -215,12 +232,17 @@ impl Player {
         let blocking = finished
             .iter()
             .filter(|resource| self.resources[resource.index].kind.blocks_rendering());
-        let rendered_ns = blocking.map(|resource| resource.finished_ns).max();
+        let is_complete = outcome == Outcome::Complete;
+        let rendered_ns =
+            blocking.map(|resource| resource.finished_ns).max().filter(|_| is_complete);
+        let visible_ns =
+            rendered_ns.map(|rendered_ns| self.mean_visible_ns(&finished, rendered_ns));
         let load = PageLoad {
             name: self.name.clone(),
             number,
             started_ns,
-            rendered_ns: rendered_ns.filter(|_| outcome == Outcome::Complete),
+            rendered_ns,
+            visible_ns,
             ended_ns: finished
                 .iter()
                 .map(|resource| resource.finished_ns)

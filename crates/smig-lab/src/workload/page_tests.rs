@@ -45,6 +45,8 @@ fn resources_are_requested_when_they_are_found_and_the_load_ends_when_the_last_h
             let rendered_ns = load.rendered_ns.unwrap();
             assert!(rendered_ns >= app_ran_ns.max(document.ended_ns), "{client}");
             assert!(load.ended_ns >= data.ended_ns.max(late.ended_ns + 60_000_000), "{client}");
+            let visible_ns = load.visible_ns.unwrap();
+            assert!((data.ended_ns..=load.ended_ns).contains(&visible_ns), "{client}: one picture");
             // One thread: 110 ms of running take at least that.
             assert!(load.ended_ns - load.started_ns >= 110_000_000, "{client}");
         }
@@ -74,6 +76,11 @@ fn each_load_opens_its_own_connections_unless_the_page_is_warm() {
     assert_eq!(connections(&warm, 0..62).len(), 1);
 
     let http1 = load("http1", tiles);
+    let [page, _] = http1.pages.as_slice() else { panic!("{:?}", http1.pages) };
+    assert!(
+        (page.rendered_ns.unwrap()..page.ended_ns).contains(&page.visible_ns.unwrap()),
+        "{page:?}"
+    );
     let first = connections(&http1, 0..31);
     assert!((2..=6).contains(&first.len()), "{first:?}");
     assert!(connections(&http1, 31..62).iter().all(|number| !first.contains(number)));

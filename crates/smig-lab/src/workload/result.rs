@@ -36,6 +36,9 @@ pub struct PageLoad {
     /// First time at which something could be rendered: the document, its style sheets and its blocking scripts have arrived
     /// and run; `None` if one of them has not.
     pub rendered_ns: Option<u64>,
+    /// Mean of the times at which the pictures could be seen, each as large as any other: SpeedIndex, as far as a player knows.
+    /// `None` if the load has failed.
+    pub visible_ns: Option<u64>,
     /// Time at which the last resource has arrived and run, or the load failed.
     pub ended_ns: u64,
     /// [`Outcome::Complete`] if every resource is.
@@ -47,6 +50,12 @@ impl PageLoad {
     #[must_use]
     pub fn duration_s(&self) -> f64 {
         self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
+    }
+
+    /// Returns SpeedIndex in seconds: the mean time from the navigation until a picture could be seen.
+    #[must_use]
+    pub fn speed_index_s(&self) -> Option<f64> {
+        Some(self.visible_ns?.saturating_sub(self.started_ns) as f64 / 1e9)
     }
 
     /// Returns the time from the navigation to the first rendering in seconds.
