@@ -146,6 +146,14 @@ impl WorkloadClient {
         }
     }
 
+    /// Waits until it can send requests: some are programs that have to start.
+    pub(super) async fn ready(&self) -> Result<(), String> {
+        match &self.backend {
+            ClientBackend::Http3(client) => client.ready().await,
+            ClientBackend::Sessions { .. } | ClientBackend::Http1 { .. } => Ok(()),
+        }
+    }
+
     /// Opens its connections, so that handshakes are not part of the measurement.
     pub(super) async fn open(&self) -> Result<(), String> {
         let warm_up = RequestSpec {

@@ -15,6 +15,7 @@ use std::thread;
 use bytes::Bytes;
 use smig_testbed::netns::Child;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use super::client::RequestSpec;
 use super::server_files::object_path;
@@ -24,11 +25,16 @@ use crate::servers::exec_child;
 /// Maximum number of body bytes that one report announces: the size of the program's buffer.
 const MAX_REPORTED_BYTES: usize = 64 << 10;
 
+/// What the program prints first.
+const READY_LINE: &str = "ready";
+
 /// A running client. Dropping it kills the program.
 #[derive(Debug)]
 pub(super) struct Http3Client {
     requests: Arc<Requests>,
     next_id: AtomicU64,
+    /// Whether the program reads requests.
+    is_ready: watch::Receiver<bool>,
     _program: Child,
 }
 
@@ -80,8 +86,15 @@ impl Http3Client {
         };
         let requests = Arc::new(Requests { input: Mutex::new(input), waiting: Mutex::default() });
         let reader = Arc::clone(&requests);
-        thread::spawn(move || reader.read_reports(output));
-        Ok(Self { requests, next_id: AtomicU64::new(1), _program: child })
+        let (ready, is_ready) = watch::channel(false);
+        thread::spawn(move || reader.read_reports(output, &ready));
+        Ok(Self { requests, next_id: AtomicU64::new(1), is_ready, _program: child })
+    }
+
+    /// Waits until the program reads requests, so that its start is not part of the first one's time.
+    pub(super) async fn ready(&self) -> Result<(), String> {
+        let ended = |_| unexpected(None);
+        self.is_ready.clone().wait_for(|is_ready| *is_ready).await.map(drop).map_err(ended)
     }
 
     /// Sends a request and waits for the response's header section.
@@ -111,9 +124,13 @@ impl Requests {
     }
 
     /// Distributes the program's reports until it ends; then fails the requests that still wait.
-    fn read_reports(&self, output: ChildStdout) {
+    fn read_reports(&self, output: ChildStdout, ready: &watch::Sender<bool>) {
         for line in BufReader::new(output).lines() {
             let Ok(line) = line else { break };
+            if line == READY_LINE {
+                ready.send_replace(true);
+                continue;
+            }
             let Some((id, report)) = parse_report(&line) else { continue };
             let waiting = lock(&self.waiting);
             if let Some(sender) = waiting.get(&id) {

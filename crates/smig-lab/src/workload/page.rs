@@ -83,8 +83,10 @@ impl WorkloadRun {
         } else {
             new_client(&self.spec, &client_name, &self.sessions).map(Arc::new)
         };
-        let client =
-            client.map_err(|reason| WorkloadError::Open { client: client_name.clone(), reason })?;
+        let fail = |reason| WorkloadError::Open { client: client_name.clone(), reason };
+        let client = client.map_err(fail)?;
+        let ready = timeout_at(self.deadline, client.ready()).await;
+        ready.unwrap_or_else(|_| Err("it did not start in time".to_owned())).map_err(fail)?;
         let resources = page.resources();
         let count = u32::try_from(resources.len()).unwrap_or(u32::MAX);
         let player = Arc::new(Player {

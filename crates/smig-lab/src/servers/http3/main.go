@@ -87,6 +87,7 @@ func client(origin, certificate string) {
 		lock    sync.Mutex
 		cancels = map[string]context.CancelFunc{}
 	)
+	out.line("ready")
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
