@@ -179,7 +179,7 @@ void BPF_PROG(illinois_set_state, struct sock *sk, u8 new_state)
 		return;
 	state->alpha = ALPHA_ONE;
 	state->beta = BETA_MAX;
-	state->is_large_allowed = 0;
+	state->is_large_allowed = 1;
 	state->short_rounds = 0;
 	begin_round(sk);
 }

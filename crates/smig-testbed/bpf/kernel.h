@@ -14,6 +14,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 typedef __u8 u8;
@@ -91,7 +92,8 @@ static inline int in_slow_start(const struct tcp_sock *tp)
 /* Whether the window is what limits sending, as the kernel decides it: only then it may grow. */
 static inline int is_cwnd_limited(const struct tcp_sock *tp)
 {
-	if (tp->is_cwnd_limited)
+	/* Only this macro relocates which bit of its byte it is. */
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
 		return 1;
 	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }

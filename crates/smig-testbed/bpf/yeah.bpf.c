@@ -116,14 +116,15 @@ void BPF_PROG(yeah_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct yeah *state = congestion_state(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (is_cwnd_limited(tp)) {
-		if (in_slow_start(tp))
-			tcp_slow_start(tp, acked);
-		else if (state->slow_rounds == 0)
-			tcp_cong_avoid_ai(tp, min_u32(tp->snd_cwnd, SCALABLE_DIVISOR), acked);
-		else
-			tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
-	}
+	/* While the application limits sending, the window says nothing of a queue. */
+	if (!is_cwnd_limited(tp))
+		return;
+	if (in_slow_start(tp))
+		tcp_slow_start(tp, acked);
+	else if (state->slow_rounds == 0)
+		tcp_cong_avoid_ai(tp, min_u32(tp->snd_cwnd, SCALABLE_DIVISOR), acked);
+	else
+		tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 	if (is_after(ack, state->round_end))
 		end_round(sk);
 }

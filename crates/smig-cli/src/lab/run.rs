@@ -306,6 +306,13 @@ fn summarize_page(name: &str, loads: &[&PageLoad]) -> String {
     }
     if seconds.len() < loads.len() {
         part += &format!(", {} failed", loads.len() - seconds.len());
+        if let Some(Outcome::Failed(why)) = loads
+            .iter()
+            .map(|load| &load.outcome)
+            .find(|outcome| matches!(outcome, Outcome::Failed(_)))
+        {
+            part += &format!(" ({why})");
+        }
     }
     part
 }

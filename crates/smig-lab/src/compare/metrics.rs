@@ -28,10 +28,18 @@ pub fn series_of(results: &[&TrialResult]) -> Vec<Series> {
         for load in &result.observation.pages {
             collector.add_page(run_index, load);
         }
+        for (name, page) in &result.scenario.workload.pages {
+            let loads = result.observation.pages.iter().filter(|load| load.name == *name);
+            let complete = loads.filter(|load| load.outcome == Outcome::Complete).count();
+            let failed = f64::from(page.loads()) - complete as f64;
+            let percent = failed / f64::from(page.loads()).max(1.0) * 100.0;
+            let metric = format!("{name}: loads that failed");
+            collector.push(&metric, "%", BetterDirection::Lower, run_index, percent);
+        }
         let is_resource =
             |object: &&ObjectResult| result.scenario.workload.pages.contains_key(&object.name);
         for object in objects.iter().filter(|object| !is_resource(object)) {
-            collector.add_object(run_index, object, objects, result);
+            collector.add_object(run_index, object, result);
         }
         let failed = objects.iter().filter(|object| has_failed(object)).count();
         if !objects.is_empty() {
@@ -88,13 +96,7 @@ impl SeriesCollector<'_> {
         }
     }
 
-    fn add_object(
-        &mut self,
-        run_index: usize,
-        object: &ObjectResult,
-        objects: &[ObjectResult],
-        result: &TrialResult,
-    ) {
+    fn add_object(&mut self, run_index: usize, object: &ObjectResult, result: &TrialResult) {
         let name = format!("{} {}", object.name, format_bytes(object.size));
         if let Some(cancel) = object.cancel {
             let after_kb = cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64 / 1e3;
@@ -111,8 +113,8 @@ impl SeriesCollector<'_> {
         }
         match object.size_class {
             SizeClass::Small => {
-                let metric = match concurrent_big_transfer(object, objects) {
-                    Some(big) => format!("{name} beside {big}"),
+                let metric = match concurrent_bulk(object, result) {
+                    Some(other) => format!("{name} beside {other}"),
                     None => format!("{name} alone"),
                 };
                 self.push(
@@ -141,19 +143,20 @@ impl SeriesCollector<'_> {
     }
 }
 
-/// Returns the name of a big transfer that was in progress when the object was requested.
-fn concurrent_big_transfer<'a>(
-    object: &ObjectResult,
-    objects: &'a [ObjectResult],
-) -> Option<&'a str> {
-    objects
-        .iter()
-        .find(|other| {
-            other.size_class == SizeClass::Large
-                && other.started_ns <= object.started_ns
-                && object.started_ns < other.ended_ns
-        })
-        .map(|big| big.name.as_str())
+/// Returns the name of a page or a big transfer that was in progress when the object was requested.
+fn concurrent_bulk<'a>(object: &ObjectResult, result: &'a TrialResult) -> Option<&'a str> {
+    let at_ns = object.started_ns;
+    let observation = &result.observation;
+    let pages = &result.scenario.workload.pages;
+    let is_big = |other: &&ObjectResult| {
+        other.size_class == SizeClass::Large
+            && !pages.contains_key(&other.name)
+            && (other.started_ns..other.ended_ns).contains(&at_ns)
+    };
+    let is_in_progress = |load: &&PageLoad| (load.started_ns..load.ended_ns).contains(&at_ns);
+    let load = || observation.pages.iter().find(is_in_progress);
+    let big = observation.objects.iter().find(is_big).map(|big| big.name.as_str());
+    big.or_else(|| load().map(|load| load.name.as_str()))
 }
 
 const fn has_failed(object: &ObjectResult) -> bool {

@@ -82,11 +82,7 @@ pub fn probe(
     sender: &Sender,
     keeper: impl Fn(&str) -> Command,
 ) -> Result<QueueTrace, IdentifyError> {
-    let (name, hystart) = control_of(sender);
-    let _hystart = hystart.map(|on| HystartGuard::start(keeper("hystart"), on)).transpose()?;
-    let _bpf = BpfControl::needed_for(name)
-        .map(|control| BpfGuard::start(keeper("bpf"), control))
-        .transpose()?;
+    let (name, _guards) = prepare(sender, &keeper)?;
     let log = EventLog::default();
     let testbed = Testbed::builder(spec.link())
         .server(HostSpec::default().congestion_control(name))
@@ -110,14 +106,28 @@ pub fn probe(
     Ok(queue_trace(&events, &windows, spec.mtu, received_bytes))
 }
 
-/// Returns the name of a sender's congestion control here, and what HyStart must be, if that matters. CUBIC without HyStart is a
-/// program of its own where that is possible, so that the machine's setting is left alone.
-fn control_of(sender: &Sender) -> (&str, Option<bool>) {
-    let without_hystart = BpfControl::CubicWithoutHystart;
-    match sender.hystart() {
-        Some(false) if without_hystart.check().is_ok() => (without_hystart.as_str(), None),
-        hystart => (sender.congestion_control(), hystart),
+/// What a sender needs of the machine.
+type Guards = (Option<HystartGuard>, Option<BpfGuard>);
+
+/// Prepares the machine for a sender; returns the name of its congestion control here. CUBIC without HyStart is a program of its own
+/// where that is possible, so that the machine's setting is left alone.
+fn prepare<'a>(
+    sender: &'a Sender,
+    keeper: &impl Fn(&str) -> Command,
+) -> Result<(&'a str, Guards), IdentifyError> {
+    if sender.hystart() == Some(false) {
+        let control = BpfControl::CubicWithoutHystart;
+        if let Ok(guard) = BpfGuard::start(keeper("bpf"), control) {
+            return Ok((control.as_str(), (None, Some(guard))));
+        }
     }
+    let name = sender.congestion_control();
+    let hystart =
+        sender.hystart().map(|on| HystartGuard::start(keeper("hystart"), on)).transpose()?;
+    let bpf = BpfControl::needed_for(name)
+        .map(|control| BpfGuard::start(keeper("bpf"), control))
+        .transpose()?;
+    Ok((name, (hystart, bpf)))
 }
 
 /// Sends the object to the client; returns the bytes that arrived as they were sent.

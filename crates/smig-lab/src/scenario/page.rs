@@ -100,12 +100,6 @@ impl ResourceKind {
             Self::Image => "u=3, i",
         }
     }
-
-    /// Returns whether nothing is rendered without it.
-    #[must_use]
-    pub const fn blocks_rendering(self) -> bool {
-        matches!(self, Self::Document | Self::Style | Self::Script)
-    }
 }
 
 /// A resource of a page's graph.
@@ -121,6 +115,9 @@ pub struct Resource {
     pub run: Duration,
     /// When it is requested.
     pub discovery: Discovery,
+    /// Whether nothing is rendered before it has arrived and run: the document, its styles and scripts, and styles that such styles
+    /// ask for. What a script asks for blocks nothing.
+    pub blocks_rendering: bool,
 }
 
 /// When a resource is requested.
@@ -165,6 +162,7 @@ impl Page {
             size: document_bytes,
             run: Duration::ZERO,
             discovery: Discovery::Start,
+            blocks_rendering: true,
         }];
         let index_of = |name: &str| self.resources.keys().position(|other| other == name);
         for (name, spec) in &self.resources {
@@ -181,6 +179,7 @@ impl Page {
                 size: spec.size.0,
                 run: spec.run.map_or(Duration::ZERO, |run| run.0),
                 discovery,
+                blocks_rendering: self.blocks_rendering(name),
             });
         }
         if let Some(tiles) = &self.tiles {
@@ -192,10 +191,25 @@ impl Page {
                     size,
                     run: Duration::ZERO,
                     discovery: part(f64::from(number + 1) / (count + 1.0)),
+                    blocks_rendering: false,
                 });
             }
         }
         resources
+    }
+
+    fn blocks_rendering(&self, name: &str) -> bool {
+        let mut current = name;
+        // As many steps as there are resources: parents may be a circle, until that is rejected.
+        for _ in 0..self.resources.len() {
+            match self.resources.get(current).map(|spec| (spec.kind, spec.parent.as_deref())) {
+                Some((ResourceKind::Style, Some(parent))) => current = parent,
+                Some((ResourceKind::Style, None)) => return true,
+                Some((ResourceKind::Script, None)) => return current == name,
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// Returns the faults, each with its key below the page's.
@@ -212,7 +226,7 @@ impl Page {
         }
         let each = self.resources.len() as u64
             + self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
-        if (each + 1) * u64::from(self.loads()) > MAX_RESOURCES {
+        if (each + 1).saturating_mul(u64::from(self.loads())) > MAX_RESOURCES {
             add("count", "a million resources of all loads are the limit");
         }
         if let Some(what) = self.tiles.as_ref().and_then(Tiles::fault) {
@@ -286,6 +300,23 @@ mod tests {
         assert_eq!(resources[1].discovery, Discovery::Document { bytes: 15_000 });
         assert_eq!(resources[1].run, Duration::from_millis(20));
         assert_eq!(resources[2].discovery, Discovery::Parent { index: 1 });
+    }
+
+    #[test]
+    fn what_scripts_ask_for_does_not_block_rendering() {
+        let resources = page(
+            "document = '30kB'\n\
+             resources.a = { kind = 'style', size = 1 }\n\
+             resources.b = { kind = 'style', size = 1, parent = 'a' }\n\
+             resources.c = { kind = 'script', size = 1 }\n\
+             resources.d = { kind = 'script', size = 1, parent = 'c' }\n\
+             resources.e = { kind = 'style', size = 1, parent = 'c' }\n\
+             resources.f = { kind = 'async-script', size = 1 }\n",
+        )
+        .resources();
+        let blocking = resources.iter().filter(|resource| resource.blocks_rendering);
+        let names: Vec<_> = blocking.map(|resource| resource.name.as_str()).collect();
+        assert_eq!(names, ["document", "a", "b", "c"]);
     }
 
     #[test]

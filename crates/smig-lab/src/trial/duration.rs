@@ -9,6 +9,9 @@ use crate::scenario::{Page, Scenario, Transfer, TransferDirection};
 /// Time for setup and teardown.
 const SETUP_AND_TEARDOWN_TIME: Duration = Duration::from_secs(1);
 
+/// No run takes longer: what is due after it does not happen.
+const MAX_TIME_LIMIT: Duration = Duration::from_secs(30 * 86_400);
+
 /// Maximum number of a transfer's objects whose sizes are summed.
 const MAX_SUMMED_SIZES: u32 = 1_000;
 
@@ -29,16 +32,23 @@ pub fn estimated_duration(scenario: &Scenario) -> Duration {
         .max(seconds_of(TransferDirection::Upload));
     let starts = transfers().map(|transfer| transfer.start.0);
     let first_start = starts.chain(pages().map(|page| page.start.0)).min().unwrap_or_default();
-    let end_by_rate = first_start + Duration::from_secs_f64(seconds.min(1e6));
+    let of_pages: Duration = pages()
+        .map(|page| page_time(page, scenario.link.round_trip()))
+        .fold(Duration::ZERO, Duration::saturating_add);
+    let end_by_rate = first_start
+        .saturating_add(Duration::from_secs_f64(seconds.min(1e6)))
+        .saturating_add(of_pages);
     let last_times = transfers().map(last_scheduled_time).chain(pages().map(last_load_time));
     let end_by_schedule = last_times.max().unwrap_or_default();
-    end_by_rate.max(end_by_schedule) + scenario.workload.settle.0 + SETUP_AND_TEARDOWN_TIME
+    let end = end_by_rate.max(end_by_schedule).saturating_add(scenario.workload.settle.0);
+    end.saturating_add(SETUP_AND_TEARDOWN_TIME)
 }
 
 /// Returns the time after which unfinished transfers are aborted.
 pub(super) fn time_limit(scenario: &Scenario) -> Duration {
     let limit = scenario.workload.time_limit.map(|limit| limit.0);
-    limit.unwrap_or_else(|| estimated_duration(scenario) * 4 + Duration::from_secs(60))
+    let default = || estimated_duration(scenario).saturating_mul(4);
+    limit.unwrap_or_else(|| default().saturating_add(Duration::from_secs(60)).min(MAX_TIME_LIMIT))
 }
 
 /// Returns the link's mean rate in a direction, in bits per second.
@@ -72,19 +82,32 @@ fn last_scheduled_time(transfer: &Transfer) -> Duration {
     let intervals = transfer.max_objects().saturating_sub(1);
     let interval = transfer.every.map_or(Duration::ZERO, |every| every.0);
     let cancel_after = transfer.cancel.as_ref().and_then(|cancel| cancel.after);
-    let last = transfer.start.0 + interval.saturating_mul(intervals);
-    last + cancel_after.map_or(Duration::ZERO, |after| after.0)
+    let last = transfer.start.0.saturating_add(interval.saturating_mul(intervals));
+    last.saturating_add(cancel_after.map_or(Duration::ZERO, |after| after.0))
 }
 
 /// Returns the bytes of all loads of a page.
 fn page_bytes(page: &Page) -> u64 {
-    let once: u64 = page.resources().iter().map(|resource| resource.size).sum();
-    once.saturating_mul(u64::from(page.loads()))
+    let sizes = page.resources().into_iter().map(|resource| resource.size);
+    sizes.fold(0, u64::saturating_add).saturating_mul(u64::from(page.loads()))
+}
+
+/// Returns the time of all loads of a page that no rate shortens: round trips, what runs, pauses.
+fn page_time(page: &Page, round_trip: Duration) -> Duration {
+    let resources = page.resources();
+    let runs = resources.iter().map(|resource| resource.run);
+    let runs = runs.fold(Duration::ZERO, Duration::saturating_add);
+    // Two for the connection, and one for each resource that another one asks for, as if all were in a row; the document's one
+    // after the other over six connections.
+    let named = page.resources.len();
+    let rounds = 4 + named + (resources.len() - named).div_ceil(6);
+    let each = round_trip.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+    each.saturating_add(runs).saturating_add(page.pause.0).saturating_mul(page.loads())
 }
 
 /// Returns when the last load of a page begins, if loads took no time.
 fn last_load_time(page: &Page) -> Duration {
-    page.start.0 + page.pause.0.saturating_mul(page.loads().saturating_sub(1))
+    page.start.0.saturating_add(page.pause.0.saturating_mul(page.loads().saturating_sub(1)))
 }
 
 #[cfg(test)]
@@ -126,7 +149,10 @@ mod tests {
         assert_eq!(seconds(&until), 40);
         let page =
             "pages.p = { tiles = { objects = 10, total = '1MB' }, count = 10, pause = '1s' }\n";
-        assert_eq!(seconds(page), 9, "by its schedule: 10 MB take 8 s");
-        assert_eq!(seconds(&format!("{big}{page}")), 48);
+        // 10 MB, ten pauses, and seven round trips of 50 ms for each.
+        assert_eq!(seconds(page), 8 + 10 + 3);
+        assert_eq!(seconds(&format!("{big}{page}")), 40 + 21);
+        let endless = "transfers.x = { size = 1, count = 9, every = '5000000000000000h' }\n";
+        assert_eq!(seconds(endless), Duration::MAX.as_secs() - 1);
     }
 }

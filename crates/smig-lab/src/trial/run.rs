@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
 use smig_link::LinkReport;
-use smig_testbed::bpf::{BpfControl, BpfError, BpfGuard};
+use smig_testbed::bpf::{self, BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
@@ -110,12 +110,18 @@ pub fn run(
     servers.into_iter().rev().for_each(drop);
     drop(testbed);
     let hystart_was_on = hystart::current_value();
+    let mut versions = request.versions.clone();
+    for guard in &bpf_guards {
+        versions.insert(guard.control().to_string(), "bpf".to_owned());
+    }
+    let removed = removed_controls(scenario);
     drop((hystart_guard, bpf_guards));
     if let Some(recorder) = recorder {
         recorder.write(&observation, &request.scratch).map_err(io_error("writing the timeline"))?;
     }
     let device_drops = drops - drops_before;
-    let disturbance_reasons = disturbances(scenario, &observation, &links, device_drops);
+    let mut disturbance_reasons = disturbances(scenario, &observation, &links, device_drops);
+    disturbance_reasons.extend(removed);
     let mut links = links.into_iter();
     let link = links.next().ok_or(TrialError::ThreadFailed)?;
     Ok(TrialResult {
@@ -124,7 +130,7 @@ pub fn run(
         hash: request.trial.hash().to_owned(),
         seed: request.trial.seed,
         scenario: scenario.clone(),
-        versions: request.versions.clone(),
+        versions,
         machine: Machine::current(request.jobs),
         origin: Some(Origin { build: request.build.clone(), load: [load_before, load_average()] }),
         unix_time: unix_time.map_or(0, |time| time.as_secs()),
@@ -150,6 +156,16 @@ fn keeper_command(request: &TrialRequest, what: &str) -> Command {
     let mut command = Command::new(&request.smig);
     command.args(["lab", what]);
     command
+}
+
+/// Returns why a run is invalid whose congestion controls are not there any more, so that connections may have had another one.
+fn removed_controls(scenario: &Scenario) -> Vec<String> {
+    let hosts = [&scenario.hosts.server, &scenario.hosts.client];
+    let names = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
+    let removed = names.filter(|name| !bpf::is_available(name));
+    removed
+        .map(|name| format!("the congestion control {name} was removed during the run"))
+        .collect()
 }
 
 /// Returns the congestion controls of a scenario that the kernel lacks and the testbed has.

@@ -80,7 +80,7 @@ pub(super) enum OpenResponse {
 }
 
 impl WorkloadClient {
-    /// Creates a client. `first_session` is the number of its first session in the run.
+    /// Creates a client. `first_session` is the number of its first session, or of its pool, in the run.
     pub(super) fn new(
         spec: &ClientSpec,
         server: SocketAddr,
@@ -94,7 +94,7 @@ impl WorkloadClient {
             ClientKind::Http1 => {
                 let connections = spec.connections.unwrap_or(DEFAULT_HTTP1_CONNECTIONS) as usize;
                 ClientBackend::Http1 {
-                    pool: Http1Pool::new(server, certificate, connections)?,
+                    pool: Http1Pool::new(server, certificate, connections, first_session)?,
                     connections,
                 }
             }
@@ -135,13 +135,15 @@ impl WorkloadClient {
         self.server
     }
 
-    /// Returns the local address of a connection. One of HTTP/1.1 may be that of another client.
+    /// Returns the local address of a connection, if it is this client's.
     pub(super) fn address(&self, connection: ConnectionKey) -> Option<SocketAddr> {
         match (&self.backend, connection) {
             (ClientBackend::Sessions { sessions, .. }, ConnectionKey::Session(number, id)) => {
                 sessions.iter().find(|session| session.number == number)?.addresses.of(id)
             }
-            (ClientBackend::Http1 { .. }, ConnectionKey::Address(address)) => Some(address),
+            (ClientBackend::Http1 { pool, .. }, ConnectionKey::Address(number, address)) => {
+                (number == pool.number()).then_some(address)
+            }
             _ => None,
         }
     }
@@ -356,7 +358,9 @@ impl OpenResponse {
             Self::Stream { session_number, request_connection: connection, .. } => {
                 connection.map(|id| ConnectionKey::Session(*session_number, id))
             }
-            Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
+            Self::Http1(response) => {
+                Some(ConnectionKey::Address(response.pool(), response.local_addr()))
+            }
             Self::Http3(_) => None,
         }
     }
@@ -368,7 +372,9 @@ impl OpenResponse {
                 let id = body.stream_info()?.connection()?;
                 Some(ConnectionKey::Session(*session_number, id))
             }
-            Self::Http1(response) => Some(ConnectionKey::Address(response.local_addr())),
+            Self::Http1(response) => {
+                Some(ConnectionKey::Address(response.pool(), response.local_addr()))
+            }
             Self::Http3(_) => None,
         }
     }
@@ -385,8 +391,8 @@ impl OpenResponse {
             }
             Self::Http3(_) => Vec::new(),
             Self::Http1(response) => {
-                let connection =
-                    connections.get_or_assign(ConnectionKey::Address(response.local_addr()));
+                let connection = connections
+                    .get_or_assign(ConnectionKey::Address(response.pool(), response.local_addr()));
                 vec![ConnectionBytes { connection, bytes }]
             }
         }

@@ -9,31 +9,28 @@ use smig::{ConnId, Observer, ObserverEvent, Segment};
 use super::result::{ConnectionBytes, ConnectionRecord};
 
 /// Identifies a connection within a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionKey {
     /// A connection of a session; sessions are numbered.
     Session(u32, ConnId),
-    /// An HTTP/1.1 connection, by its local address.
-    Address(SocketAddr),
+    /// An HTTP/1.1 connection of a pool, by its local address; pools are numbered with the sessions.
+    Address(u32, SocketAddr),
 }
 
 /// The numbers assigned so far. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ConnectionNumbers(Arc<Mutex<Vec<ConnectionKey>>>);
+pub(super) struct ConnectionNumbers(Arc<Mutex<BTreeMap<ConnectionKey, u32>>>);
 
 impl ConnectionNumbers {
-    fn lock(&self) -> MutexGuard<'_, Vec<ConnectionKey>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ConnectionKey, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the connection's number; assigns one on first use.
     pub(super) fn get_or_assign(&self, key: ConnectionKey) -> u32 {
-        let mut keys = self.lock();
-        let index = keys.iter().position(|&other| other == key).unwrap_or_else(|| {
-            keys.push(key);
-            keys.len() - 1
-        });
-        u32::try_from(index + 1).unwrap_or(u32::MAX)
+        let mut numbers = self.lock();
+        let next = u32::try_from(numbers.len() + 1).unwrap_or(u32::MAX);
+        *numbers.entry(key).or_insert(next)
     }
 
     /// Returns the numbered connections for which `address` returns an address.
@@ -41,10 +38,13 @@ impl ConnectionNumbers {
         &self,
         address: impl Fn(ConnectionKey) -> Option<SocketAddr>,
     ) -> Vec<ConnectionRecord> {
-        let numbered = (1..).zip(self.lock().clone());
-        let records =
-            numbered.map(|(number, key)| Some(ConnectionRecord { number, client: address(key)? }));
-        records.flatten().collect()
+        let numbers = self.lock();
+        let mut records: Vec<_> = numbers
+            .iter()
+            .filter_map(|(&key, &number)| Some(ConnectionRecord { number, client: address(key)? }))
+            .collect();
+        records.sort_by_key(|record| record.number);
+        records
     }
 
     /// Returns the address of each numbered connection for which `address` returns one.
@@ -52,7 +52,7 @@ impl ConnectionNumbers {
         &self,
         address: impl Fn(ConnectionKey) -> Option<SocketAddr>,
     ) -> Vec<(ConnectionKey, SocketAddr)> {
-        self.lock().iter().filter_map(|&key| Some((key, address(key)?))).collect()
+        self.lock().keys().filter_map(|&key| Some((key, address(key)?))).collect()
     }
 
     /// Sums the bytes that arrived on each of a session's connections.

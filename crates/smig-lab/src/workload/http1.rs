@@ -21,6 +21,8 @@ use super::body::Upload;
 /// Connection pool of a client to one server.
 #[derive(Debug)]
 pub(super) struct Http1Pool {
+    /// Number in the run.
+    number: u32,
     server: SocketAddr,
     tls: DebugTlsConnector,
     idle_connections: Arc<Mutex<Vec<PooledConnection>>>,
@@ -37,6 +39,7 @@ struct PooledConnection {
 /// A response whose body is being read. Dropping it before the end closes the connection.
 #[derive(Debug)]
 pub(super) struct Http1Response {
+    pool: u32,
     body: Incoming,
     connection: Option<PooledConnection>,
     permit: Option<OwnedSemaphorePermit>,
@@ -81,13 +84,20 @@ impl Http1Pool {
         server: SocketAddr,
         certificate: &str,
         connections: usize,
+        number: u32,
     ) -> Result<Self, String> {
         Ok(Self {
+            number,
             server,
             tls: DebugTlsConnector(build_connector(certificate)?),
             idle_connections: Arc::default(),
             permits: Arc::new(Semaphore::new(connections)),
         })
+    }
+
+    /// Returns its number in the run.
+    pub(super) const fn number(&self) -> u32 {
+        self.number
     }
 
     async fn connect(&self) -> Result<PooledConnection, String> {
@@ -120,7 +130,9 @@ impl Http1Pool {
         let response = connection.sender.send_request(request).await.map_err(to_text)?;
         let local = connection.local_addr;
         let idle = Arc::clone(&self.idle_connections);
+        let pool = self.number;
         Ok(response.map(|body| Http1Response {
+            pool,
             body,
             connection: Some(connection),
             permit: Some(permit),
@@ -131,6 +143,11 @@ impl Http1Pool {
 }
 
 impl Http1Response {
+    /// Returns the number of its pool.
+    pub(super) const fn pool(&self) -> u32 {
+        self.pool
+    }
+
     /// Returns the next bytes; at the end it returns the connection to the pool.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::client::WorkloadClient;
 use super::command::CommandClient;
 use super::http3::Http3Client;
@@ -27,7 +29,7 @@ pub(super) async fn open_clients(
         }
         let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
         let client = new_client(workload_spec, name, sessions).map_err(fail)?;
-        match tokio::time::timeout(OPEN_TIMEOUT, client.open()).await {
+        match timeout(OPEN_TIMEOUT, client.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
                 return Err(fail(format!("no response within {} s", OPEN_TIMEOUT.as_secs())));
@@ -36,6 +38,25 @@ pub(super) async fn open_clients(
         clients.insert(name.clone(), Arc::new(client));
     }
     Ok(clients)
+}
+
+/// Creates the clients of the first loads of pages, by the pages' names, without connections: the start of a program is part
+/// neither of a page's time nor of that of a link that changes with time.
+pub(super) async fn prepare_page_clients(
+    workload_spec: &WorkloadSpec,
+    sessions: &AtomicU32,
+) -> Result<BTreeMap<String, Arc<WorkloadClient>>, WorkloadError> {
+    let scenario = &workload_spec.scenario;
+    let mut prepared = BTreeMap::new();
+    for (name, page) in scenario.workload.pages.iter().filter(|(_, page)| !page.warm) {
+        let client_name = scenario.client_of(page.client.as_deref()).unwrap_or_default();
+        let fail = |reason| WorkloadError::Open { client: client_name.to_owned(), reason };
+        let client = new_client(workload_spec, client_name, sessions).map_err(fail)?;
+        let ready = timeout(OPEN_TIMEOUT, client.ready()).await;
+        ready.unwrap_or_else(|_| Err("it does not start".to_owned())).map_err(fail)?;
+        prepared.insert(name.clone(), Arc::new(client));
+    }
+    Ok(prepared)
 }
 
 /// Returns whether a client's connections are open when the run begins: all but those that each load of a page opens.
@@ -58,7 +79,7 @@ pub(super) fn new_client(
     if spec.kind == ClientKind::Http3 {
         return start_http3(workload_spec, spec, server);
     }
-    // A client has as many sessions as connections without migration.
+    // A client has as many sessions as connections without migration; a pool of HTTP/1.1 needs one number.
     let first_session = sessions.fetch_add(spec.connections.unwrap_or(1), Ordering::Relaxed);
     WorkloadClient::new(spec, server, &workload_spec.certificate, first_session)
 }

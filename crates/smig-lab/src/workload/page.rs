@@ -3,7 +3,7 @@
 //! It requests each resource when it is found, sends the urgencies that Chromium sends, and runs what is to be run on one
 //! thread. It neither parses nor paints: documents and styles are as long as the scenario says, and the graph is known.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
@@ -20,6 +20,9 @@ use crate::scenario::{
     ArrivalProcess, Discovery, Page, Resource, ResourceKind, Size, Sizes, TimeSpan, Transfer,
     TransferDirection,
 };
+
+/// A longer pause is longer than any run, and would not be a time that the clock has.
+const MAX_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
 /// One load, with the results of its resources in the order of the graph as far as they were requested.
 type Load = (PageLoad, Vec<ObjectResult>);
@@ -61,13 +64,35 @@ impl WorkloadRun {
         for number in 0..page.loads() {
             tokio::time::sleep_until(next_at.min(self.deadline)).await;
             if Instant::now() >= self.deadline {
+                // The loads that are left have failed, of which this is the first.
+                loads.push((self.missing_load(&name, number), Vec::new()));
                 break;
             }
-            loads.push(Arc::clone(&self).load_page(&name, number, &page).await?);
-            next_at = Instant::now() + page.pause.0;
+            match Arc::clone(&self).load_page(&name, number, &page).await {
+                Ok(load) => loads.push(load),
+                Err(error) => {
+                    self.mark_ended(&name);
+                    return Err(error);
+                }
+            }
+            next_at = Instant::now() + page.pause.0.min(MAX_PAUSE);
         }
         self.mark_ended(&name);
         Ok(loads)
+    }
+
+    /// Returns the result of a load that has not begun within the time limit.
+    fn missing_load(&self, name: &str, number: u32) -> PageLoad {
+        let now_ns = self.since_began();
+        PageLoad {
+            name: name.to_owned(),
+            number,
+            started_ns: now_ns,
+            rendered_ns: None,
+            visible_ns: None,
+            ended_ns: now_ns,
+            outcome: Outcome::TimedOut,
+        }
     }
 
     async fn load_page(
@@ -78,8 +103,12 @@ impl WorkloadRun {
     ) -> Result<Load, WorkloadError> {
         let client_name =
             self.spec.scenario.client_of(page.client.as_deref()).unwrap_or_default().to_owned();
+        let prepared =
+            self.prepared_clients.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         let client = if page.warm {
             self.open_client(&client_name)
+        } else if let Some(client) = prepared {
+            Ok(client)
         } else {
             new_client(&self.spec, &client_name, &self.sessions).map(Arc::new)
         };
@@ -101,10 +130,7 @@ impl WorkloadRun {
         });
         let load = player.load(number).await;
         let addresses = self.connections.addresses(|key| client.address(key));
-        self.page_addresses
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .extend(addresses);
+        self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).extend(addresses);
         load
     }
 }
@@ -231,9 +257,8 @@ impl Player {
                 other => other.clone(),
             }
         });
-        let blocking = finished
-            .iter()
-            .filter(|resource| self.resources[resource.index].kind.blocks_rendering());
+        let blocking =
+            finished.iter().filter(|resource| self.resources[resource.index].blocks_rendering);
         let is_complete = outcome == Outcome::Complete;
         let rendered_ns =
             blocking.map(|resource| resource.finished_ns).max().filter(|_| is_complete);

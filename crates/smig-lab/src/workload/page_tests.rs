@@ -112,3 +112,15 @@ fn a_load_that_does_not_end_is_a_result_with_its_reason() {
     };
     assert_eq!((outcome, rendered_ns), (&Outcome::TimedOut, &None));
 }
+
+#[test]
+fn loads_that_do_not_begin_in_time_show_as_one_that_failed() {
+    let scenario = scenario_of(
+        "h2",
+        "[workload.pages.grid]\ntiles = { objects = 1, total = 100 }\ncount = 1000\npause = '50ms'\n",
+    );
+    let observation = run_with(None, scenario, std::time::Duration::from_millis(300)).unwrap();
+    let (last, complete) = observation.pages.split_last().unwrap();
+    assert_eq!((last.number as usize, &last.outcome), (complete.len(), &Outcome::TimedOut));
+    assert!(complete.len() < 1000);
+}

@@ -34,7 +34,7 @@ pub struct PageLoad {
     /// Time of the navigation: no connection is open yet, unless the page is warm.
     pub started_ns: u64,
     /// First time at which something could be rendered: the document, its style sheets and its blocking scripts have arrived
-    /// and run; `None` if one of them has not.
+    /// and run; `None` if the load has failed.
     pub rendered_ns: Option<u64>,
     /// Mean of the times at which the pictures could be seen, each as large as any other: SpeedIndex, as far as a player knows.
     /// `None` if the load has failed.

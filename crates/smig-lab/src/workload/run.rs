@@ -16,7 +16,7 @@ use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
 use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
-use super::open::{build_command_clients, open_clients};
+use super::open::{build_command_clients, open_clients, prepare_page_clients};
 use super::result::{ObjectResult, Observation, Outcome};
 use super::schedule::Schedule;
 use super::transfer::ObjectRequest;
@@ -74,7 +74,9 @@ pub(super) struct WorkloadRun {
     command_clients: BTreeMap<String, CommandClient>,
     pub(super) connections: ConnectionNumbers,
     /// Local addresses of connections whose clients have gone: those of loads of pages.
-    pub(super) page_addresses: Mutex<Vec<(ConnectionKey, SocketAddr)>>,
+    pub(super) page_addresses: Mutex<BTreeMap<ConnectionKey, SocketAddr>>,
+    /// Clients of pages' first loads, which have started.
+    pub(super) prepared_clients: Mutex<BTreeMap<String, Arc<WorkloadClient>>>,
     /// Bytes of the bodies of all downloads so far, except those of clients that are commands.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
@@ -146,6 +148,7 @@ async fn observe(
 ) -> Result<Observation, WorkloadError> {
     let sessions = AtomicU32::new(0);
     let clients = open_clients(&workload_spec, &sessions).await?;
+    let prepared_clients = prepare_page_clients(&workload_spec, &sessions).await?;
     sleep(workload_spec.scenario.workload.settle.0).await;
     pause(RunPhase::Ready);
     let workload = &workload_spec.scenario.workload;
@@ -157,6 +160,7 @@ async fn observe(
         command_clients: build_command_clients(&workload_spec)?,
         connections: ConnectionNumbers::default(),
         page_addresses: Mutex::default(),
+        prepared_clients: Mutex::new(prepared_clients),
         body_bytes: AtomicU64::new(0),
         progress_interval: workload_spec.scenario.record.progress.0,
         start_monotonic_ns: now_ns(),
@@ -199,8 +203,10 @@ impl WorkloadRun {
         let ended_ns = ends.chain(page_loads.iter().map(|load| load.ended_ns)).max().unwrap_or(0);
         let of_pages = self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let connections = self.connections.records(|key| {
-            let of_page = of_pages.iter().find(|(other, _)| *other == key).map(|(_, addr)| *addr);
-            of_page.or_else(|| self.clients.values().find_map(|client| client.address(key)))
+            of_pages
+                .get(&key)
+                .copied()
+                .or_else(|| self.clients.values().find_map(|client| client.address(key)))
         });
         Ok(Observation {
             start_monotonic_ns: self.start_monotonic_ns,

@@ -12,6 +12,7 @@ use std::io;
 use std::process::Command;
 
 use registration::Registration;
+pub use registration::is_available;
 
 use crate::keeper::{self, Keeper, KeeperError};
 
@@ -79,13 +80,13 @@ impl BpfControl {
         }
     }
 
-    /// Returns the one with this name, unless the kernel has one of its own.
+    /// Returns the one with this name, unless the kernel has one of its own, which is loaded, or somebody else has registered one.
     #[must_use]
     pub fn needed_for(name: &str) -> Option<Self> {
         let control = Self::ALL.into_iter().find(|control| control.as_str() == name)?;
         // One that is registered may be removed by the run that did so.
         let is_ours = control.is_registered();
-        (is_ours || !registration::is_available(name)).then_some(control)
+        (is_ours || !is_available(name)).then_some(control)
     }
 
     /// Returns whether a run has registered it.
@@ -135,7 +136,7 @@ fn is_initial_user_namespace() -> bool {
 /// [`BpfError`].
 pub fn run_keeper(control: BpfControl) -> Result<(), BpfError> {
     control.check()?;
-    keeper::hold(|_| Registration::acquire(control))
+    keeper::hold(|is_abandoned| Registration::acquire(control, is_abandoned))
 }
 
 /// A keeper process, which holds a congestion control registered until this is dropped.
@@ -161,6 +162,12 @@ impl BpfGuard {
                 BpfError::Io { context, cause }
             }
         })
+    }
+
+    /// Returns what it holds.
+    #[must_use]
+    pub const fn control(&self) -> BpfControl {
+        self.control
     }
 
     /// Returns the keeper's process ID.

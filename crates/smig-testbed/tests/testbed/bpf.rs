@@ -56,11 +56,15 @@ fn is_supported(control: BpfControl) -> bool {
     }
 }
 
-/// Fills a short path's long queue; returns the packets that were dropped at its end, and the longest queue in packets.
-fn download_with(control: BpfControl, bytes: usize) -> Result<(usize, usize)> {
+/// Downloads over a path of 10 Mbit/s; returns the times of drops at the queue's end in seconds, and the longest queue in packets.
+fn download_with(
+    control: BpfControl,
+    bytes: usize,
+    (round_trip_ms, queue): (u64, usize),
+) -> Result<(Vec<f64>, usize)> {
     let _guard = hold(control)?;
     let log = SharedLog::default();
-    let testbed = Testbed::builder(link(Rate::mbit(10), 20, 200))
+    let testbed = Testbed::builder(link(Rate::mbit(10), round_trip_ms, queue))
         .server(HostSpec::default().congestion_control(control.as_str()))
         .log_to_client(Box::new(log.clone()))
         .start()?;
@@ -70,7 +74,8 @@ fn download_with(control: BpfControl, bytes: usize) -> Result<(usize, usize)> {
     ensure!(correct_bytes == bytes, "received {correct_bytes} of {bytes} bytes");
     let log = log.0.lock().expect("not poisoned");
     let is_drop = |kind| kind == LinkEventKind::Drop(DropReason::Full);
-    let drops = log.iter().filter(|event| is_drop(event.kind)).count();
+    let dropped = log.iter().filter(|event| is_drop(event.kind));
+    let drops = dropped.map(|event| event.at.as_nanos() as f64 / 1e9).collect();
     Ok((drops, log.iter().map(|event| event.queue_packets).max().unwrap_or(0)))
 }
 
@@ -79,8 +84,8 @@ pub(crate) fn yeah_drains_its_queue_before_it_overflows() -> Result<()> {
     if !is_supported(BpfControl::Yeah) {
         return Ok(());
     }
-    let (drops, longest) = download_with(BpfControl::Yeah, 5_000_000)?;
-    ensure!(drops == 0 && longest < 200, "{drops} packets dropped, {longest} in the queue");
+    let (drops, longest) = download_with(BpfControl::Yeah, 5_000_000, (20, 200))?;
+    ensure!(drops.is_empty() && longest < 200, "{} dropped, {longest} in the queue", drops.len());
     Ok(())
 }
 
@@ -89,8 +94,26 @@ pub(crate) fn illinois_fills_the_queue() -> Result<()> {
     if !is_supported(BpfControl::Illinois) {
         return Ok(());
     }
-    let (drops, longest) = download_with(BpfControl::Illinois, 5_000_000)?;
-    ensure!(drops > 0 && longest == 200, "{drops} packets dropped, {longest} in the queue");
+    let (drops, longest) = download_with(BpfControl::Illinois, 5_000_000, (20, 200))?;
+    ensure!(!drops.is_empty() && longest == 200, "{} dropped, {longest} in the queue", drops.len());
+    Ok(())
+}
+
+/// With a queue of a quarter of the bandwidth-delay product, a window that grows after a loss causes the next one.
+pub(crate) fn windows_grow_after_a_loss() -> Result<()> {
+    for control in [BpfControl::Yeah, BpfControl::Illinois] {
+        if !is_supported(control) {
+            return Ok(());
+        }
+        let (drops, _) = download_with(control, 10_000_000, (100, 20))?;
+        let mut losses = 0;
+        let mut last = f64::NEG_INFINITY;
+        for at in drops {
+            losses += u32::from(at > last + 0.5);
+            last = at;
+        }
+        ensure!(losses >= 2, "{control}: {losses} losses that are half a second apart");
+    }
     Ok(())
 }
 
@@ -99,8 +122,8 @@ pub(crate) fn a_congestion_control_is_removed_whatever_is_killed() -> Result<()>
     if !is_supported(REMOVED) {
         return Ok(());
     }
-    let (drops, _) = download_with(REMOVED, 5_000_000)?;
-    ensure!(drops > 0, "HyStart has ended slow start");
+    let (drops, _) = download_with(REMOVED, 5_000_000, (20, 200))?;
+    ensure!(!drops.is_empty(), "HyStart has ended slow start");
     ensure!(!REMOVED.is_registered(), "it was left behind");
 
     // The run's process is killed: its keeper notices.

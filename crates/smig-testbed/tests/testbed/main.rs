@@ -68,7 +68,7 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 23] = [
+const TESTS: [(&str, Test); 24] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
@@ -99,6 +99,7 @@ const TESTS: [(&str, Test); 23] = [
     ),
     ("YeAH_drains_its_queue_before_it_overflows", bpf::yeah_drains_its_queue_before_it_overflows),
     ("Illinois_fills_the_queue", bpf::illinois_fills_the_queue),
+    ("windows_grow_after_a_loss", bpf::windows_grow_after_a_loss),
     (
         "a_congestion_control_is_removed_whatever_is_killed",
         bpf::a_congestion_control_is_removed_whatever_is_killed,
