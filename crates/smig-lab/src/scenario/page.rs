@@ -149,7 +149,7 @@ impl Page {
         self.document.map_or(DOCUMENT_HEAD_BYTES + TILE_ELEMENT_BYTES * tiles, |size| size.0)
     }
 
-    /// Returns the graph: the document first, then the named resources, then the tiles. What [`Self::faults`] rejects is left
+    /// Returns the graph: the document first, then the named resources, then the tiles. What a check of the scenario rejects is left
     /// out.
     #[must_use]
     pub fn resources(&self) -> Vec<Resource> {
