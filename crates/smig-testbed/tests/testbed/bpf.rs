@@ -10,6 +10,7 @@ use smig_link::{DropReason, LinkEventKind, Rate};
 use smig_testbed::bpf::{self, BpfControl, BpfGuard};
 use smig_testbed::netns::{HostSpec, Testbed};
 
+use crate::hystart::lock_out_other_tests;
 use crate::removal::{open_pidfd, wait_for_end};
 use crate::tcp::{SharedLog, connect_and_read_congestion_control, download, link};
 
@@ -120,6 +121,11 @@ pub(crate) fn windows_grow_after_a_loss() -> Result<()> {
 /// The name is that of CUBIC's slow start without an exit: it fills the queue. And nothing is left behind.
 pub(crate) fn a_congestion_control_is_removed_whatever_is_killed() -> Result<()> {
     if !is_supported(REMOVED) {
+        return Ok(());
+    }
+    let _lock = lock_out_other_tests("bpf")?;
+    if REMOVED.is_registered() {
+        println!("  skipped: a run of the lab on this machine uses {REMOVED}");
         return Ok(());
     }
     let (drops, _) = download_with(REMOVED, 5_000_000, (20, 200))?;

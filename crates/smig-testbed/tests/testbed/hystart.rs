@@ -40,11 +40,11 @@ pub(crate) fn run_holder() -> Result<()> {
     }
 }
 
-/// Waits until no other copy of this test runs on the machine: HyStart has one value for all of them.
-fn lock_out_other_tests() -> Result<File> {
+/// Waits until no other test of `what` runs on the machine: it is the same for all of them.
+pub(crate) fn lock_out_other_tests(what: &str) -> Result<File> {
     const TIMEOUT: Duration = Duration::from_secs(60);
     let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
-    let lock = File::create(Path::new(directory).join("smig-lab-hystart.test"))?;
+    let lock = File::create(Path::new(directory).join(format!("smig-lab-{what}.test")))?;
     let begin = Instant::now();
     loop {
         match lock.try_lock() {
@@ -53,7 +53,7 @@ fn lock_out_other_tests() -> Result<File> {
                 thread::sleep(Duration::from_millis(20));
             }
             Err(TryLockError::WouldBlock) => {
-                bail!("another test of HyStart on this machine has not ended within {TIMEOUT:?}")
+                bail!("another test of {what} on this machine has not ended within {TIMEOUT:?}")
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
@@ -90,7 +90,7 @@ pub(crate) fn hystart_is_restored_whatever_is_killed() -> Result<()> {
         println!("  skipped: {error}");
         return Ok(());
     }
-    let _lock = lock_out_other_tests()?;
+    let _lock = lock_out_other_tests("hystart")?;
     let original = hystart::current_value().context("it can be written, so it can be read")?;
 
     // The run's process is killed: its keeper detects that and restores the value.
