@@ -5,6 +5,7 @@
 
 mod alone_probe;
 mod alone_rate;
+mod growth;
 mod rate_test;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub(crate) use alone_probe::AloneProbe;
 pub(crate) use alone_rate::AloneRate;
 use alone_rate::FAIR_SHARE;
+use growth::RateGrowth;
 pub(crate) use rate_test::Experience;
 use rate_test::RateTests;
 use smig_proto::Instant;
@@ -29,9 +31,11 @@ const FLAT_ROUNDS: u32 = 6;
 /// A part of the path that is less than this part of what is fair raises a doubt about its rate.
 const MIN_FAIR_PART: f64 = 0.9;
 /// While the path's rate is unknown, the round trip may become that much longer. Where it has, what bulk has in flight may grow
-/// by this factor each round: the tests show what the path carries only if they change enough.
+/// by this factor each round, as long as its rate does too: the tests show what the path carries only if they change enough.
 const MAX_QUEUE_GROWTH: u32 = 2;
 const QUEUED_GROWTH: f64 = 1.125;
+/// Bulk without anything in flight is not limited to that.
+const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
 
 /// What a round trip showed, while sharing.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +83,7 @@ pub(crate) struct Sharing {
     first_queue: Duration,
     /// While the path's rate is unknown: what bulk may have in flight.
     most_in_flight: f64,
+    growth: RateGrowth,
     /// The bound in flight during the last round.
     last_bound: f64,
     tests: RateTests,
@@ -101,6 +106,7 @@ impl Sharing {
             highest_rate: 0.0,
             first_queue: queue,
             most_in_flight: f64::INFINITY,
+            growth: RateGrowth::default(),
             last_bound: f64::INFINITY,
             tests: RateTests::new(now, first_test, experience),
         }
@@ -194,12 +200,19 @@ impl Sharing {
         if round.rate <= 0.0 {
             return;
         }
+        let is_tested = self.tests.may_show(self.rounds);
+        if !is_tested {
+            self.growth.on_round(round);
+        }
         let most = (round.base + self.first_queue) * MAX_QUEUE_GROWTH;
-        if round.rtt <= most && !self.tests.may_show(self.rounds) {
+        if round.rtt <= most && !is_tested {
             self.most_in_flight = round.rate * most.as_secs_f64();
         } else if self.most_in_flight == f64::INFINITY {
-            self.most_in_flight = round.in_flight;
-        } else if round.in_flight > self.last_bound / 2.0 && !self.tests.may_show(self.rounds) {
+            self.most_in_flight = round.in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(round.mss));
+        } else if round.in_flight > self.last_bound / 2.0
+            && !is_tested
+            && self.growth.allows(self.most_in_flight)
+        {
             // In a queue that others make longer, as many bytes would be an ever smaller share.
             self.most_in_flight *= QUEUED_GROWTH;
         }

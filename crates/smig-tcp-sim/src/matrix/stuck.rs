@@ -20,13 +20,18 @@ fn slow_links() -> impl Iterator<Item = Cell> {
         (700, 20),
         (1_000, 5),
     ];
-    links.into_iter().map(|(kbit, rtt_ms)| {
-        let mut cell =
-            wired(&format!("slow-{kbit}k-{rtt_ms}ms"), kbit, rtt_ms, 200, Algorithm::Cubic);
-        cell.responses = Responses { bytes: 2_000, every: ms(2_097) };
-        cell.measured = (ms(20_000), ms(80_000));
-        cell
-    })
+    // So slow that two packets, the least that a test leaves in flight, are more than the round trip's.
+    let narrow = [(100, 10), (128, 5), (200, 5)];
+    let slow = links.map(|(kbit, rtt_ms)| ("slow", kbit, rtt_ms));
+    slow.into_iter().chain(narrow.map(|(kbit, rtt_ms)| ("narrow", kbit, rtt_ms))).map(
+        |(kind, kbit, rtt_ms)| {
+            let mut cell =
+                wired(&format!("{kind}-{kbit}k-{rtt_ms}ms"), kbit, rtt_ms, 200, Algorithm::Cubic);
+            cell.responses = Responses { bytes: 2_000, every: ms(2_097) };
+            cell.measured = (ms(20_000), ms(80_000));
+            cell
+        },
+    )
 }
 
 /// A path that is longer than the handshake was, without others.
