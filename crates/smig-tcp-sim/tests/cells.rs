@@ -125,7 +125,8 @@ fn a_queue_that_no_test_can_show_to_be_bulks_own_is_bounded() {
 
 #[test]
 fn a_path_that_is_several_times_longer_than_it_was_is_filled() {
-    // Where the round trip without a queue could not age, since the kernel's minimum was shorter: 0.12 to 0.77 with bbr.
+    // Where the round trip without a queue could not age, since the kernel's minimum was shorter: 0.12 to 0.77 with bbr. Sixty times
+    // longer, what bulk sent beyond its bound hid that it yields: 0.02 with cubic, for good.
     for cell in matrix::cells().iter().filter(|cell| cell.name.starts_with("longer-")) {
         for sending in [OWN, SHARED] {
             check(cell, sending, 1, (4.5, 5.5, 0.93));
@@ -331,7 +332,7 @@ fn a_share_of_a_queue_that_others_make_longer_does_not_fade_away() {
     };
     for sending in [OWN, SHARED] {
         // As many bytes as at the beginning were 0.02 to 0.2 of plain's rate.
-        for (name, least) in [("together-500-900/cubic", 0.25), ("together-1000-500/cubic", 0.15)] {
+        for (name, least) in [("together-500-900/cubic", 0.25), ("together-1000-500/cubic", 0.05)] {
             let rate = mean_rate(name, sending);
             assert!(rate > least, "{name} {sending:?}: {rate} of plain's rate");
         }

@@ -14,6 +14,8 @@ use crate::sharing::{Experience, SharedRound, Sharing, Verdict};
 /// Number of rounds with a queue, although bulk yields, less those without one, after which others are taken to fill it. For
 /// [`SUSPICION_TIME`] after others have left, one such round is enough.
 const CROWDED_ROUNDS: u32 = 8;
+/// A round whose least in flight is at least this part of that of the round before yields no further.
+const STEADY_IN_FLIGHT: f64 = 0.9;
 const SUSPICION_TIME: Duration = Duration::from_secs(5);
 /// Time until the first test of who fills the queue: if it was full at startup, and if it filled later.
 pub(super) const FIRST_TEST: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
@@ -99,8 +101,12 @@ impl Pacer {
         let is_long =
             shortest > packets.max(base / 8) + self.target_queue(sample.mss).min(base / 4);
         let in_flight = sample.in_flight as f64;
+        // What goes beyond the bound, times a long round trip, may be several times the bound: then bulk yields if it has stopped
+        // having less in flight.
+        let (least, before_least) = (self.round.min_in_flight, self.round.last_min_in_flight);
         let yields = in_flight <= self.max_in_flight.max(self.round.max_in_flight) * 1.2
-            || in_flight < self.alone.value() * base.as_secs_f64() * 0.75;
+            || in_flight < self.alone.value() * base.as_secs_f64() * 0.75
+            || least as f64 >= before_least as f64 * STEADY_IN_FLIGHT;
         let is_falling = self.path_rate < self.round.path_rate * 0.6;
         let is_shrinking = shortest * 4 <= before * 3;
         if is_long && yields && !is_falling && !is_shrinking {

@@ -58,7 +58,7 @@ fn short_handshakes() -> Vec<Cell> {
 /// A path that becomes several times longer, and then does not change.
 fn much_longer_paths() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (mbit, rtt_ms, added_ms) in [(50, 20, 60), (30, 10, 40), (10, 25, 75)] {
+    for (mbit, rtt_ms, added_ms) in [(50, 20, 60), (30, 10, 40), (10, 25, 75), (10, 10, 590)] {
         for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
             let name = format!("longer-{mbit}M-{rtt_ms}ms");
             let mut cell = wired(&name, mbit * 1_000, rtt_ms, 300, algorithm);
