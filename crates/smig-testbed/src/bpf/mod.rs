@@ -9,6 +9,7 @@ mod registration;
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 
 use registration::Registration;
@@ -33,6 +34,11 @@ pub enum BpfError {
     /// BPF programs need root in the initial user namespace.
     #[error("the congestion control {0} is a BPF program here, and needs root (sudo)")]
     NotRoot(BpfControl),
+    /// The kernel does not describe its types, or this process may not load programs.
+    #[error(
+        "the congestion control {0} is a BPF program here: that needs /sys/kernel/btf/vmlinux, and CAP_BPF and CAP_NET_ADMIN"
+    )]
+    NotPermitted(BpfControl),
     /// A program is not installed.
     #[error(
         "the congestion control {control} is a BPF program here, and {program} is not installed: apt-get install {package}"
@@ -95,13 +101,17 @@ impl BpfControl {
         Registration::is_registered(self)
     }
 
-    /// Checks whether it can be registered here, without doing so: root, clang, bpftool, libbpf's headers.
+    /// Checks whether it can be registered here, without doing so: root with its capabilities, the kernel's BTF, clang, bpftool,
+    /// libbpf's headers.
     ///
     /// # Errors
     /// What is missing.
     pub fn check(self) -> Result<(), BpfError> {
         if !rustix::process::geteuid().is_root() || !is_initial_user_namespace() {
             return Err(BpfError::NotRoot(self));
+        }
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() || !may_load_programs() {
+            return Err(BpfError::NotPermitted(self));
         }
         registration::check_programs(self)
     }
@@ -122,6 +132,16 @@ impl std::fmt::Display for BpfControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// Returns whether this process has the capabilities for it; containers often lack them.
+fn may_load_programs() -> bool {
+    const CAP_NET_ADMIN: u32 = 12;
+    const CAP_BPF: u32 = 39;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    [CAP_NET_ADMIN, CAP_BPF].iter().all(|capability| effective & (1 << capability) != 0)
 }
 
 /// Returns whether this process has the machine's user IDs: in a namespace of its own, root is not root.
