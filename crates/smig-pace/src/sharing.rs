@@ -34,7 +34,7 @@ const MIN_FAIR_PART: f64 = 0.9;
 /// by this factor each round, as long as its rate does too: the tests show what the path carries only if they change enough.
 const MAX_QUEUE_GROWTH: u32 = 2;
 const QUEUED_GROWTH: f64 = 1.125;
-/// Bulk without anything in flight is not limited to that.
+/// Fewer packets in flight show nothing: a bound of none would stay one.
 const MIN_IN_FLIGHT_PACKETS: f64 = 4.0;
 
 /// What a round trip showed, while sharing.
@@ -54,6 +54,11 @@ pub(crate) struct SharedRound {
 impl SharedRound {
     fn queue(&self) -> Duration {
         self.rtt.saturating_sub(self.base)
+    }
+
+    /// Returns what is in flight, or a few packets if that is less.
+    fn countable_in_flight(&self) -> f64 {
+        self.in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(self.mss))
     }
 }
 
@@ -208,7 +213,7 @@ impl Sharing {
         if round.rtt <= most && !is_tested {
             self.most_in_flight = round.rate * most.as_secs_f64();
         } else if self.most_in_flight == f64::INFINITY {
-            self.most_in_flight = round.in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(round.mss));
+            self.most_in_flight = round.countable_in_flight();
         } else if round.in_flight > self.last_bound / 2.0
             && !is_tested
             && self.growth.allows(self.most_in_flight)

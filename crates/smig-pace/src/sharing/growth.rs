@@ -6,8 +6,6 @@ use super::SharedRound;
 const MIN_RATE_GROWTH: f64 = 1.05;
 /// What is in flight may double without a rate that has grown.
 const MAX_UNREWARDED_GROWTH: f64 = 2.0;
-/// Fewer packets in flight show nothing.
-const MIN_PACKETS: f64 = 4.0;
 
 /// The highest rate so far, and what was in flight when it was reached.
 #[derive(Debug, Default)]
@@ -23,8 +21,7 @@ impl RateGrowth {
         let rate = round.rate.min(self.last_rate);
         self.last_rate = round.rate;
         if rate > self.rate * MIN_RATE_GROWTH {
-            let least = MIN_PACKETS * f64::from(round.mss);
-            (self.rate, self.in_flight) = (rate, round.in_flight.max(least));
+            (self.rate, self.in_flight) = (rate, round.countable_in_flight());
         }
     }
 
