@@ -3,10 +3,16 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+/// Returns the directory of state and lock files. All processes must use the same files, whatever `TMPDIR` is.
+pub(crate) fn state_directory() -> &'static Path {
+    Path::new(if Path::new("/run").is_dir() { "/run" } else { "/tmp" })
+}
 
 /// Line that a keeper prints once it holds what it is for.
 const HELD_MESSAGE: &str = "held";

@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::{BpfControl, BpfError};
+use crate::keeper::state_directory;
 
 /// Polling interval while waiting for a lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -120,10 +121,8 @@ impl Drop for Registration {
     }
 }
 
-/// All processes must use the same files, whatever `TMPDIR` is.
 fn lock_path(control: BpfControl) -> PathBuf {
-    let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
-    Path::new(directory).join(format!("smig-lab-bpf-{control}"))
+    state_directory().join(format!("smig-lab-bpf-{control}"))
 }
 
 /// Checks for the programs that are called.

@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::HystartError;
+use crate::keeper::state_directory;
 
 /// Polling interval while waiting for a lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -56,13 +57,10 @@ const fn digit(on: bool) -> &'static str {
 }
 
 impl HystartFiles {
-    /// Returns the machine's files. All processes must use the same files, whatever `TMPDIR` is.
+    /// Returns the machine's files.
     pub(super) fn system() -> Self {
-        let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
-        Self::in_directory(
-            Path::new("/sys/module/tcp_cubic/parameters/hystart"),
-            Path::new(directory),
-        )
+        let parameter = Path::new("/sys/module/tcp_cubic/parameters/hystart");
+        Self::in_directory(parameter, state_directory())
     }
 
     fn in_directory(parameter: &Path, directory: &Path) -> Self {
