@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::{BpfControl, BpfError};
 use crate::keeper::state_directory;
+use crate::netns::available_congestion_controls;
 
 /// Polling interval while waiting for a lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -100,8 +101,7 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 /// connection uses it.
 #[must_use]
 pub fn is_available(name: &str) -> bool {
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = fs::read_to_string(path).unwrap_or_default();
+    let available = available_congestion_controls().unwrap_or_default();
     available.split_whitespace().any(|known| known == name)
 }
 

@@ -94,14 +94,19 @@ fn set_up_endpoint(
 
 fn check_congestion_control(spec: &HostSpec) -> Result<(), TestbedError> {
     let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let available = fs::read_to_string(path).context(|| format!("cannot read {path}"))?;
+    let available = available_congestion_controls()
+        .context(|| "cannot read the congestion controls of the kernel".to_owned())?;
     // The kernel may load one that is not in the list when a socket requests it.
     if available.split_whitespace().any(|known| known == name) || can_use_congestion_control(name) {
         return Ok(());
     }
     let available = available.trim().to_owned();
     Err(TestbedError::CongestionControl { name: name.to_owned(), available })
+}
+
+/// Returns the congestion controls that sockets can ask for without loading a module, separated by spaces.
+pub(crate) fn available_congestion_controls() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
 }
 
 /// Returns whether a socket can use this congestion control.

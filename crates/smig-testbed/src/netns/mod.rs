@@ -37,6 +37,7 @@ mod sys;
 mod testbed;
 
 pub use child::Child;
+pub(crate) use device::available_congestion_controls;
 pub use error::{MissingRequirement, TestbedError};
 pub use forward::now;
 pub use host::{Host, HostThread};
