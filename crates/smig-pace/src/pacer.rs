@@ -120,6 +120,8 @@ struct Round {
     start: Instant,
     end: u64,
     min_rtt: Option<Duration>,
+    /// The same without the kernel's smoothed one, which counts where nothing else is known.
+    min_measured_rtt: Option<Duration>,
     /// By how much the process ran too late, at most.
     max_late: Duration,
     /// The least in flight, and that of the round before, in bytes.
@@ -155,6 +157,7 @@ impl Pacer {
                 start: now,
                 end: 0,
                 min_rtt: None,
+                min_measured_rtt: None,
                 max_late: Duration::ZERO,
                 min_in_flight: u64::MAX,
                 last_min_in_flight: u64::MAX,
@@ -270,6 +273,10 @@ impl Pacer {
         let is_sharing = matches!(self.state, PacerState::Sharing(_));
         self.base.update(now, rtt, sample.min_rtt, !is_sharing);
         self.round.min_rtt = Some(self.round.min_rtt.map_or(rtt, |min| min.min(rtt)));
+        if let Some((trip, _)) = self.delivery.trip() {
+            self.round.min_measured_rtt =
+                Some(self.round.min_measured_rtt.map_or(trip, |min| min.min(trip)));
+        }
         self.round.min_in_flight = self.round.min_in_flight.min(sample.in_flight);
         let queue = rtt.saturating_sub(self.base.value());
         let elapsed = now.saturating_duration_since(self.round.start);
@@ -352,6 +359,7 @@ impl Pacer {
             start: now,
             end: sample.sent,
             min_rtt: None,
+            min_measured_rtt: None,
             max_late: Duration::ZERO,
             min_in_flight: u64::MAX,
             last_min_in_flight: self.round.min_in_flight,

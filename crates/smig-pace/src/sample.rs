@@ -28,6 +28,13 @@ pub struct RateSample {
     pub mss: u32,
 }
 
+impl RateSample {
+    /// Returns the bytes in flight of bulk and all else.
+    pub(crate) const fn all_in_flight(&self) -> u64 {
+        self.sent.saturating_sub(self.acknowledged)
+    }
+}
+
 /// A measurement of one connection's socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnSample {

@@ -124,6 +124,20 @@ fn a_queue_that_no_test_can_show_to_be_bulks_own_is_bounded() {
 }
 
 #[test]
+fn a_link_whose_rate_falls_to_a_small_part_is_not_filled_for_a_minute() {
+    // While the former rate counted as known, whatever the queue: 363 times, p95 413, with bulk on a connection of its own.
+    check(&cell("falls-50m-1m/cubic"), OWN, 3, (60.0, 200.0, 0.9));
+    check(&cell("falls-50m-1m/cubic"), SHARED, 3, (60.0, 130.0, 0.9));
+    check_both("falls-20m-2m/cubic", 1, (1.6, 2.0, 0.93));
+}
+
+#[test]
+fn a_path_that_grows_sixtyfold_is_not_a_queue_of_others_for_good() {
+    // What a shorter path had carried with less in flight was 0.02 of the rate for minutes.
+    check_both("growing-on/cubic", 3, (1.5, 2.3, 0.3));
+}
+
+#[test]
 fn a_path_that_is_several_times_longer_than_it_was_is_filled() {
     // Where the round trip without a queue could not age, since the kernel's minimum was shorter: 0.12 to 0.77 with bbr. Sixty times
     // longer, what bulk sent beyond its bound hid that it yields: 0.02 with cubic, for good.
@@ -333,6 +347,13 @@ fn a_share_of_a_queue_that_others_make_longer_does_not_fade_away() {
     for sending in [OWN, SHARED] {
         // As many bytes as at the beginning were 0.02 to 0.2 of plain's rate.
         for (name, least) in [("together-500-900/cubic", 0.25), ("together-1000-500/cubic", 0.05)] {
+            let rate = mean_rate(name, sending);
+            assert!(rate > least, "{name} {sending:?}: {rate} of plain's rate");
+        }
+    }
+    // Where the kernel's smoothed round trip, still that of the handshake, passed for an empty queue: 0.22 and 0.80 of plain's.
+    for (name, least) in [("deep-20m-5ms-1000/cubic", 0.35), ("deep-50m-5ms-1000/cubic", 0.7)] {
+        for sending in [OWN, SHARED] {
             let rate = mean_rate(name, sending);
             assert!(rate > least, "{name} {sending:?}: {rate} of plain's rate");
         }

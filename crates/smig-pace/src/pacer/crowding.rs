@@ -9,7 +9,7 @@ use super::limits::TARGET_QUEUE_PACKETS;
 use super::{Pacer, PacerState, seconds};
 use crate::base_rtt::BaseRtt;
 use crate::sample::RateSample;
-use crate::sharing::{Experience, SharedRound, Sharing, Verdict};
+use crate::sharing::{Experience, SharedRound, Sharing, SharingStart, Verdict};
 
 /// Number of rounds with a queue, although bulk yields, less those without one, after which others are taken to fill it. For
 /// [`SUSPICION_TIME`] after others have left, one such round is enough.
@@ -35,13 +35,17 @@ impl Pacer {
         if !is_round_end {
             return;
         }
+        let measured = self.round.min_measured_rtt;
+        let retransmitted = self.round.retransmitted.unwrap_or(sample.retransmitted);
         let round = SharedRound {
             now,
             base: self.base.value(),
-            rtt: self.round.min_rtt.unwrap_or(rtt),
+            rtt: measured.or(self.round.min_rtt).unwrap_or(rtt).max(sample.min_rtt),
+            is_rtt_measured: measured.is_some(),
             threshold: self.threshold(sample),
             rate: self.delivered_rate,
-            in_flight: sample.in_flight as f64,
+            in_flight: sample.all_in_flight() as f64,
+            has_losses: sample.retransmitted > retransmitted,
             mss: sample.mss,
         };
         let PacerState::Sharing(sharing) = &mut self.state else { return };
@@ -61,11 +65,19 @@ impl Pacer {
     pub(super) fn start_sharing(
         &mut self,
         now: Instant,
+        sample: &RateSample,
         queue: Duration,
         first_test: Duration,
         experience: Experience,
     ) {
-        let sharing = Sharing::new(now, queue, first_test, experience);
+        let start = SharingStart {
+            now,
+            queue,
+            is_queue_measured: self.round.min_measured_rtt.is_some(),
+            rate: self.delivered_rate,
+            in_flight: sample.all_in_flight() as f64,
+        };
+        let sharing = Sharing::new(start, first_test, experience);
         self.state = PacerState::Sharing(Box::new(sharing));
         self.crowded_rounds = 0;
         self.alone_probe.begin_sharing(now);
@@ -114,7 +126,7 @@ impl Pacer {
         }
         let limit = if self.is_suspicious(now) { 1 } else { CROWDED_ROUNDS };
         if self.crowded_rounds >= limit {
-            self.start_sharing(now, queue, FIRST_TEST[1], Experience::default());
+            self.start_sharing(now, sample, queue, FIRST_TEST[1], Experience::default());
         }
     }
 }

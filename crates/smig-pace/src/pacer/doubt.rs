@@ -188,7 +188,7 @@ impl Pacer {
                 // What counted as the path's rate was a share.
                 self.alone = AloneRate::new(now);
             }
-            self.start_sharing(now, queue, FIRST_TEST[0], experience);
+            self.start_sharing(now, sample, queue, FIRST_TEST[0], experience);
         } else if doubt.rounds >= limit {
             self.queue_owner.stop_asking();
         }

@@ -95,7 +95,7 @@ impl Pacer {
         self.path_rate = self.delivered_rate;
         if queue > threshold + base && !may_fill_queue {
             // More than bulk alone can have queued.
-            self.start_sharing(now, queue, FIRST_TEST[0], Experience::default());
+            self.start_sharing(now, sample, queue, FIRST_TEST[0], Experience::default());
             return;
         }
         self.state = PacerState::Bounded;

@@ -17,10 +17,8 @@ fn a_round_trip_time_that_cannot_be_does_not_postpone_the_next_sample() {
     assert!(pacer.is_due(Instant::from_nanos(2_000_000_000)));
 }
 
-/// Takes a sample of a steady 1.25 MB/s, and returns whether bulk is written ahead then.
-fn writes_ahead_after_sample(pacer: &mut Pacer, now: Instant) -> bool {
-    let acknowledged = now.as_nanos() / 800;
-    let sample = RateSample {
+fn steady_sample(acknowledged: u64) -> RateSample {
+    RateSample {
         acknowledged,
         sent: acknowledged + 60_000,
         rtt: RTT,
@@ -29,8 +27,12 @@ fn writes_ahead_after_sample(pacer: &mut Pacer, now: Instant) -> bool {
         min_rtt: RTT,
         retransmitted: 0,
         mss: 1448,
-    };
-    pacer.on_sample(now, sample);
+    }
+}
+
+/// Takes a sample of a steady 1.25 MB/s, and returns whether bulk is written ahead then.
+fn writes_ahead_after_sample(pacer: &mut Pacer, now: Instant) -> bool {
+    pacer.on_sample(now, steady_sample(now.as_nanos() / 800));
     pacer.bounds().write_ahead > 0
 }
 
@@ -136,7 +138,7 @@ fn bulk_without_a_limit_beside_others_is_paced_all_the_same() {
     // It once passed for bulk that is not paced, and migrated for its size.
     let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
     let nothing = crate::sharing::Experience::default();
-    pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);
+    pacer.start_sharing(Instant::from_nanos(0), &steady_sample(0), RTT, RTT * 100, nothing);
     writes_ahead_after_sample(&mut pacer, Instant::from_nanos(1_000_000));
     assert_eq!(pacer.bounds().rate, u64::MAX);
     assert!(!pacer.is_path_too_fast());
@@ -148,7 +150,7 @@ fn a_late_process_keeps_its_part_beside_others() {
         let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
         pacer.alone.reset(Instant::from_nanos(0), 1_250_000.0);
         let nothing = crate::sharing::Experience::default();
-        pacer.start_sharing(Instant::from_nanos(0), RTT, RTT * 100, nothing);
+        pacer.start_sharing(Instant::from_nanos(0), &steady_sample(0), RTT, RTT * 100, nothing);
         for count in 0..20 {
             let millis = count * (7 + late);
             let sample = RateSample {

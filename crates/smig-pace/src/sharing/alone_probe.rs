@@ -148,7 +148,17 @@ mod tests {
             let (base, threshold) = (Duration::from_millis(50), Duration::from_millis(10));
             let (now, in_flight) =
                 (at(number), probe.rate(ALONE).unwrap_or(FAIR) * rtt.as_secs_f64());
-            let round = SharedRound { now, base, rtt, threshold, rate, in_flight, mss: 1448 };
+            let round = SharedRound {
+                now,
+                base,
+                rtt,
+                is_rtt_measured: true,
+                threshold,
+                rate,
+                in_flight,
+                has_losses: false,
+                mss: 1448,
+            };
             probe.on_round(&round, FAIR, ALONE).is_some()
         })
     }

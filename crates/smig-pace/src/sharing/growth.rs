@@ -4,28 +4,34 @@ use super::SharedRound;
 
 /// A rate that is higher by this factor has grown.
 const MIN_RATE_GROWTH: f64 = 1.05;
-/// What is in flight may double without a rate that has grown.
-const MAX_UNREWARDED_GROWTH: f64 = 2.0;
+/// One that is less than this part of the highest, with as much in flight, is another path's, or one beside others who have taken more.
+const MIN_RATE_PART: f64 = 0.5;
+/// What is in flight may grow by this factor without a rate that has grown.
+const MAX_UNREWARDED_GROWTH: f64 = 1.5;
 
-/// The highest rate so far, and what was in flight when it was reached.
+/// The highest rate, and what was in flight when it was reached.
 #[derive(Debug, Default)]
 pub(super) struct RateGrowth {
     rate: f64,
     in_flight: f64,
-    last_rate: f64,
+    /// Of the two rounds before.
+    last_rates: [f64; 2],
 }
 
 impl RateGrowth {
-    /// Notes a round. Of two rounds the lesser rate counts.
+    /// Notes a round. A rate has grown if two rounds have it, and is lost if three do not.
     pub(super) fn on_round(&mut self, round: &SharedRound) {
-        let rate = round.rate.min(self.last_rate);
-        self.last_rate = round.rate;
-        if rate > self.rate * MIN_RATE_GROWTH {
-            (self.rate, self.in_flight) = (rate, round.countable_in_flight());
+        let [last, before] = self.last_rates;
+        self.last_rates = [round.rate, last];
+        let in_flight = round.countable_in_flight();
+        let (least, most) = (round.rate.min(last), round.rate.max(last).max(before));
+        let is_lost = most < self.rate * MIN_RATE_PART && in_flight >= self.in_flight;
+        if least > self.rate * MIN_RATE_GROWTH || is_lost {
+            (self.rate, self.in_flight) = (least, in_flight);
         }
     }
 
-    /// Returns whether so much may be in flight: less than twice what was when the rate last grew.
+    /// Returns whether so much may be in flight: not much more than what was when the rate last grew.
     pub(super) fn allows(&self, in_flight: f64) -> bool {
         in_flight < self.in_flight * MAX_UNREWARDED_GROWTH
     }
@@ -42,11 +48,21 @@ mod tests {
     fn round(rate: f64, in_flight: f64) -> SharedRound {
         let (base, rtt) = (Duration::from_millis(10), Duration::from_millis(500));
         let (now, threshold) = (Instant::from_nanos(0), base);
-        SharedRound { now, base, rtt, threshold, rate, in_flight, mss: 1_000 }
+        SharedRound {
+            now,
+            base,
+            rtt,
+            is_rtt_measured: true,
+            has_losses: false,
+            threshold,
+            rate,
+            in_flight,
+            mss: 1_000,
+        }
     }
 
     #[test]
-    fn what_is_in_flight_doubles_only_while_the_rate_grows() {
+    fn what_is_in_flight_grows_only_while_the_rate_does() {
         let mut growth = RateGrowth::default();
         let mut most = 10_000.0;
         // Alone: the rate is the path's, whatever is in flight.
@@ -54,7 +70,7 @@ mod tests {
             growth.on_round(&round(16_000.0, most));
             most *= if growth.allows(most) { 1.125 } else { 1.0 };
         }
-        assert!((20_000.0..30_000.0).contains(&most), "{most}");
+        assert!((15_000.0..20_000.0).contains(&most), "{most}");
         // Beside others: a part of what is in the queue.
         let (mut growth, mut most) = (RateGrowth::default(), 10_000.0);
         for _ in 0..24 {
@@ -62,5 +78,24 @@ mod tests {
             most *= if growth.allows(most) { 1.125 } else { 1.0 };
         }
         assert!(most > 150_000.0, "{most}");
+    }
+
+    #[test]
+    fn a_rate_of_before_the_path_became_longer_does_not_count() {
+        let mut growth = RateGrowth::default();
+        for _ in 0..3 {
+            growth.on_round(&round(160_000.0, 10_000.0));
+        }
+        assert!(!growth.allows(20_000.0));
+        // As much in flight is less of a rate now.
+        for _ in 0..4 {
+            growth.on_round(&round(30_000.0, 20_000.0));
+        }
+        assert!(growth.allows(25_000.0));
+        // What has less in flight has a lower rate on any path.
+        for _ in 0..4 {
+            growth.on_round(&round(10_000.0, 5_000.0));
+        }
+        assert!(growth.allows(25_000.0));
     }
 }

@@ -1,6 +1,6 @@
 //! Cells in which bulk once stayed slow, or its queue long, for good. What counts is what is there after a while.
 
-use smig_link::{DelayRamp, JitterSpec};
+use smig_link::{DelayRamp, JitterSpec, Rate, RateSpec, RateStep, RateSteps};
 
 use super::{NEVER, latecomer, ms, wifi, wired};
 use crate::cell::{Cell, Responses};
@@ -55,10 +55,12 @@ fn short_handshakes() -> Vec<Cell> {
     cells
 }
 
-/// A path that becomes several times longer, and then does not change.
-fn much_longer_paths() -> Vec<Cell> {
+/// A path that becomes longer, in most cells several times, and then does not change.
+fn longer_paths() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (mbit, rtt_ms, added_ms) in [(50, 20, 60), (30, 10, 40), (10, 25, 75), (10, 10, 590)] {
+    for (mbit, rtt_ms, added_ms) in
+        [(50, 20, 60), (30, 10, 40), (10, 25, 75), (10, 10, 590), (20, 20, 35)]
+    {
         for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
             let name = format!("longer-{mbit}M-{rtt_ms}ms");
             let mut cell = wired(&name, mbit * 1_000, rtt_ms, 300, algorithm);
@@ -91,6 +93,9 @@ fn beside_for_long() -> Vec<Cell> {
         cell.bulk_start = ms(6_000);
         cells.push(cell);
     }
+    let mut satellite = latecomer(600, 400, Algorithm::Cubic, Algorithm::Cubic);
+    satellite.bulk_start = ms(10_000);
+    cells.push(satellite);
     for cell in &mut cells {
         cell.measured = (ms(40_000), ms(160_000));
     }
@@ -116,11 +121,60 @@ fn restless_others() -> Vec<Cell> {
     cells
 }
 
+/// Others' download with a queue of many times the round trip, which small responses alone fill for a while.
+fn deep_queues_on_short_paths() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (mbit, rtt_ms, queue) in [(20, 5, 1_000), (50, 5, 1_000), (20, 10, 300)] {
+        let name = format!("deep-{mbit}M-{rtt_ms}ms-{queue}");
+        let mut cell = wired(&name, mbit * 1_000, rtt_ms, queue, Algorithm::Cubic);
+        let algorithm = Algorithm::Cubic;
+        cell.cross = vec![CrossTraffic::Download { algorithm, start: ms(0), end: NEVER }];
+        cell.measured = (ms(5_000), ms(40_000));
+        cells.push(cell);
+    }
+    cells
+}
+
+/// Links whose rate falls to a small part for good.
+fn falling_rates() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (name, kbit) in [("falls-50M-1M", [50_000, 1_000]), ("falls-20M-2M", [20_000, 2_000])] {
+        let mut cell = wired(name, kbit[0], 20, 300, Algorithm::Cubic);
+        let step = |at, kbit| RateStep { at: ms(at), rate: Rate::kbit(kbit) };
+        let steps = vec![step(0, kbit[0]), step(8_000, kbit[1])];
+        cell.path.forward.rate = RateSpec::Steps(RateSteps { steps, period: None });
+        cell.measured = (ms(12_000), ms(60_000));
+        cells.push(cell);
+    }
+    cells
+}
+
+/// A path that becomes sixty times longer within two seconds, as the lab's link profile `slowdown`, from the download's beginning on.
+fn growing_paths() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for algorithm in [Algorithm::Cubic, Algorithm::CubicHystart] {
+        let mut cell = wired("growing", 80_000, 5, 1_333, algorithm);
+        let ramp = DelayRamp { step_increment: ms(15), step_interval: ms(100), max_added: ms(300) };
+        cell.path.forward.jitter = Some(JitterSpec::Ramp(ramp));
+        (cell.first_response, cell.bulk_start) = (ms(0), ms(20));
+        for (name, from, to) in [("begin", 500, 3_000), ("on", 3_000, 10_000)] {
+            let mut cell = cell.clone();
+            cell.name = cell.name.replace("growing", &format!("growing-{name}"));
+            cell.measured = (ms(from), ms(to));
+            cells.push(cell);
+        }
+    }
+    cells
+}
+
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells: Vec<_> = slow_links().collect();
     cells.extend(short_handshakes());
-    cells.extend(much_longer_paths());
+    cells.extend(longer_paths());
     cells.extend(beside_for_long());
     cells.extend(restless_others());
+    cells.extend(deep_queues_on_short_paths());
+    cells.extend(falling_rates());
+    cells.extend(growing_paths());
     cells
 }
