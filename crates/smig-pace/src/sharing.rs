@@ -25,14 +25,17 @@ use smig_proto::Instant;
 const MIN_SHORT_QUEUE: Duration = Duration::from_millis(2);
 /// Rounds with a short queue after which others have left.
 const SHORT_ROUNDS: u32 = 3;
+/// One of which only the kernel's smoothed round trip is known, as on long paths where samples are far apart, counts as this part of a
+/// round.
+const UNMEASURED_WEIGHT: f64 = 0.25;
 /// Rounds in which bulk fills its bound in flight and gets less than half of its fair part of the rate, after which the
 /// path itself is taken to be slower.
 const UNANSWERED_ROUNDS: u32 = 2;
-/// The same after one round if the rate is hardly more than before bulk shared, and less than this part of what is fair, although
-/// so many times as much is in flight in a queue that is much longer.
-const MAX_UNREWARDED_PART: f64 = 0.25;
-const MIN_REWARD: f64 = 1.25;
-const UNREWARDED_GROWTH: f64 = 4.0;
+/// The same if the rate is less than this part of what is fair, and hardly more than when bulk began to share, although so many times
+/// as much is in flight in a queue that is much longer. Filling a bound of many times what a slower path holds would take tens of seconds.
+const MAX_VAIN_PART: f64 = 0.25;
+const MIN_GAIN: f64 = 1.25;
+const VAIN_GROWTH: f64 = 4.0;
 /// Rounds in which the round-trip time does not change and bulk gets its fair part, after which the path itself is
 /// taken to be longer: there is no queue.
 const FLAT_ROUNDS: u32 = 6;
@@ -65,9 +68,9 @@ impl SharedRound {
         self.rtt.saturating_sub(self.base)
     }
 
-    /// Returns what is in flight, or a few packets if that is less.
-    fn countable_in_flight(&self) -> f64 {
-        self.in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(self.mss))
+    /// Returns these bytes in flight, or a few packets if that is less.
+    fn countable(&self, in_flight: f64) -> f64 {
+        in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(self.mss))
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) enum Verdict {
 pub(crate) struct SharingStart {
     pub(crate) now: Instant,
     pub(crate) queue: Duration,
-    /// Whether that is measured in this round; see [`SharedRound::is_rtt_measured`].
+    /// Whether a round trip was measured in this round; if not, the queue is what the kernel smoothed.
     pub(crate) is_queue_measured: bool,
     /// Bytes per second, and bytes in flight.
     pub(crate) rate: f64,
@@ -97,9 +100,11 @@ pub(crate) struct SharingStart {
 
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    start: SharingStart,
+    /// Bytes per second, and bytes in flight, at the beginning.
+    start_rate: f64,
+    start_in_flight: f64,
     rounds: u32,
-    short_rounds: u32,
+    short_rounds: f64,
     unanswered_rounds: u32,
     flat: FlatRtt,
     max_queue: Duration,
@@ -115,9 +120,10 @@ impl Sharing {
     /// The first test of the path's rate is due after this time.
     pub(crate) fn new(start: SharingStart, first_test: Duration, experience: Experience) -> Self {
         Self {
-            start,
+            start_rate: start.rate,
+            start_in_flight: start.in_flight,
             rounds: 0,
-            short_rounds: 0,
+            short_rounds: 0.0,
             unanswered_rounds: 0,
             flat: FlatRtt::new(),
             max_queue: start.queue,
@@ -178,15 +184,18 @@ impl Sharing {
         // are a long queue.
         let threshold = if alone.value() > 0.0 { round.threshold } else { MIN_SHORT_QUEUE };
         let short = threshold.max(round.base / 8).max(self.max_queue / 8);
-        let is_short = round.is_rtt_measured && round.queue() <= short;
-        self.short_rounds = if is_short { self.short_rounds + 1 } else { 0 };
-        if self.short_rounds >= SHORT_ROUNDS {
+        let weight = if round.is_rtt_measured { 1.0 } else { UNMEASURED_WEIGHT };
+        self.short_rounds = if round.queue() <= short { self.short_rounds + weight } else { 0.0 };
+        if self.short_rounds >= f64::from(SHORT_ROUNDS) {
             // A queue that a test drains was bulk's, and its rate nearly the path's.
             let shown = self.path_rate().filter(|_| !is_tested);
             let carried = shown.unwrap_or(self.highest_rate);
-            if carried > alone.value() || is_tested {
+            if carried > alone.value() || (is_tested && !alone.is_certain()) {
                 // At least this much the path has carried.
                 alone.reset(round.now, carried);
+            } else if is_tested {
+                // BBR and losses of others empty a queue, too.
+                alone.doubt();
             }
             return Verdict::Alone { were_others: self.rounds > 8 };
         }
@@ -223,21 +232,19 @@ impl Sharing {
             return;
         }
         let fills = round.in_flight > self.last_bound * 0.85;
-        let is_unanswered = fills && round.rate < fair / 2.0;
+        let is_unanswered = (fills && round.rate < fair / 2.0) || self.is_in_vain(round, fair);
         self.unanswered_rounds = if is_unanswered { self.unanswered_rounds + 1 } else { 0 };
-        if self.unanswered_rounds >= UNANSWERED_ROUNDS || self.is_unrewarded(round, fair) {
+        if self.unanswered_rounds >= UNANSWERED_ROUNDS {
             alone.reset(round.now, round.rate);
             self.forget(round.rate);
         }
     }
 
-    /// Returns whether nothing is gained by much more in flight. Filling a bound that is many times what a slower path holds would take
-    /// tens of seconds.
-    fn is_unrewarded(&self, round: &SharedRound, fair: f64) -> bool {
-        let before = self.start.in_flight.max(MIN_IN_FLIGHT_PACKETS * f64::from(round.mss));
-        round.rate < fair * MAX_UNREWARDED_PART
-            && round.rate < self.start.rate * MIN_REWARD
-            && round.in_flight > before * UNREWARDED_GROWTH
+    /// Returns whether nothing is gained by much more in flight.
+    fn is_in_vain(&self, round: &SharedRound, fair: f64) -> bool {
+        round.rate < fair * MAX_VAIN_PART
+            && round.rate < self.start_rate * MIN_GAIN
+            && round.in_flight > round.countable(self.start_in_flight) * VAIN_GROWTH
             && self.limit.is_exceeded(round)
     }
 
@@ -247,7 +254,7 @@ impl Sharing {
         self.tests.forget();
     }
 
-    /// Returns whether the path's rate is unknown, or probably less than what was guessed: bulk does not get its part of that, and the
+    /// Returns whether the path's rate is unknown, or probably less than it was: bulk does not get its part of that, and the
     /// queue has become much longer than others filled it.
     fn is_rate_doubtful(&self, round: &SharedRound, alone: &AloneRate) -> bool {
         let Some(fair) = alone.fair_share(round.now) else { return true };
@@ -260,7 +267,12 @@ impl Sharing {
             && self.tests.are_enough()
             && let Some(rate) = self.path_rate()
         {
-            alone.reset(round.now, rate);
+            if alone.is_certain() {
+                alone.doubt();
+                self.forget(round.rate);
+            } else {
+                alone.reset(round.now, rate);
+            }
         }
     }
 

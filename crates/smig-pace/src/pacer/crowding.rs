@@ -40,7 +40,8 @@ impl Pacer {
         let round = SharedRound {
             now,
             base: self.base.value(),
-            rtt: measured.or(self.round.min_rtt).unwrap_or(rtt).max(sample.min_rtt),
+            // The smoothed one of the round's end: of a new connection the first is that of the handshake.
+            rtt: measured.unwrap_or(sample.rtt).max(sample.min_rtt),
             is_rtt_measured: measured.is_some(),
             threshold: self.threshold(sample),
             rate: self.delivered_rate,

@@ -20,9 +20,9 @@ fn a_round_trip_time_that_cannot_be_does_not_postpone_the_next_sample() {
 fn steady_sample(acknowledged: u64) -> RateSample {
     RateSample {
         acknowledged,
-        sent: acknowledged + 60_000,
+        sent: acknowledged + 50_000,
         rtt: RTT,
-        in_flight: 60_000,
+        in_flight: 50_000,
         rtt_deviation: Duration::ZERO,
         min_rtt: RTT,
         retransmitted: 0,
@@ -92,19 +92,6 @@ fn a_path_that_is_too_fast_to_be_paced_stays_so_with_a_queue() {
     }
 }
 
-fn without_queue(acknowledged: u64) -> RateSample {
-    RateSample {
-        acknowledged,
-        sent: acknowledged + 50_000,
-        rtt: RTT,
-        in_flight: 50_000,
-        rtt_deviation: Duration::ZERO,
-        min_rtt: RTT,
-        retransmitted: 0,
-        mss: 1448,
-    }
-}
-
 #[test]
 fn a_burst_of_acknowledgements_does_not_switch_pacing_off() {
     let mut pacer = Pacer::new(Instant::from_nanos(0), RTT, 0.0);
@@ -112,7 +99,7 @@ fn a_burst_of_acknowledgements_does_not_switch_pacing_off() {
         // 10 MB arrive at once after 100 ms of 1 MB a second.
         let burst = if count >= 14 { 10_000_000 } else { 0 };
         let acknowledged = count * 7_000 + burst;
-        pacer.on_sample(Instant::from_nanos(count * 7_000_000), without_queue(acknowledged));
+        pacer.on_sample(Instant::from_nanos(count * 7_000_000), steady_sample(acknowledged));
     }
     assert!(!pacer.is_path_too_fast());
     assert!(pacer.bounds().rate < u64::MAX);
@@ -125,7 +112,7 @@ fn a_confirmed_rate_counts_for_two_round_trips() {
     let rates: Vec<_> = (1..=20)
         .map(|count: u64| {
             let acknowledged = count * 7_000;
-            pacer.on_sample(Instant::from_nanos(count * 7_000_000), without_queue(acknowledged));
+            pacer.on_sample(Instant::from_nanos(count * 7_000_000), steady_sample(acknowledged));
             pacer.bounds().rate
         })
         .collect();

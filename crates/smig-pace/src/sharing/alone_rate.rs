@@ -41,6 +41,11 @@ impl AloneRate {
         *self = Self { highest: rate, current: rate, since: now, is_certain: false };
     }
 
+    /// What was known for certain may be wrong: next time, what sharing shows replaces it.
+    pub(super) const fn doubt(&mut self) {
+        self.is_certain = false;
+    }
+
     /// Returns the highest rate; zero if none is known.
     pub(crate) const fn value(&self) -> f64 {
         self.highest

@@ -6,7 +6,9 @@ use super::SharedRound;
 const MIN_RATE_GROWTH: f64 = 1.05;
 /// One that is less than this part of the highest, with as much in flight, is another path's, or one beside others who have taken more.
 const MIN_RATE_PART: f64 = 0.5;
-/// What is in flight may grow by this factor without a rate that has grown.
+/// How often that counts: a link whose rate varies so much would have a longer queue each time.
+const MAX_LOSSES: u32 = 2;
+/// What is in flight may grow while it is less than so many times that with which the rate last grew.
 const MAX_UNREWARDED_GROWTH: f64 = 1.5;
 
 /// The highest rate, and what was in flight when it was reached.
@@ -16,6 +18,8 @@ pub(super) struct RateGrowth {
     in_flight: f64,
     /// Of the two rounds before.
     last_rates: [f64; 2],
+    /// How often the rate was lost.
+    losses: u32,
 }
 
 impl RateGrowth {
@@ -23,15 +27,18 @@ impl RateGrowth {
     pub(super) fn on_round(&mut self, round: &SharedRound) {
         let [last, before] = self.last_rates;
         self.last_rates = [round.rate, last];
-        let in_flight = round.countable_in_flight();
+        let in_flight = round.countable(round.in_flight);
         let (least, most) = (round.rate.min(last), round.rate.max(last).max(before));
-        let is_lost = most < self.rate * MIN_RATE_PART && in_flight >= self.in_flight;
-        if least > self.rate * MIN_RATE_GROWTH || is_lost {
+        let is_lost = self.losses < MAX_LOSSES
+            && most < self.rate * MIN_RATE_PART
+            && in_flight >= self.in_flight;
+        self.losses += u32::from(is_lost);
+        if is_lost || least > self.rate * MIN_RATE_GROWTH {
             (self.rate, self.in_flight) = (least, in_flight);
         }
     }
 
-    /// Returns whether so much may be in flight: not much more than what was when the rate last grew.
+    /// Returns whether what may be in flight may grow beyond this.
     pub(super) fn allows(&self, in_flight: f64) -> bool {
         in_flight < self.in_flight * MAX_UNREWARDED_GROWTH
     }
@@ -97,5 +104,18 @@ mod tests {
             growth.on_round(&round(10_000.0, 5_000.0));
         }
         assert!(growth.allows(25_000.0));
+    }
+
+    #[test]
+    fn a_rate_that_falls_and_comes_back_again_and_again_does_not_grow() {
+        let mut growth = RateGrowth::default();
+        let mut most = 10_000.0;
+        // Alone on a link whose rate falls to less than a half and back each eight rounds: without a limit 4.6 MB in the end.
+        for number in 0..200 {
+            let rate = if number / 8 % 2 == 0 { 100_000.0 } else { 40_000.0 };
+            growth.on_round(&round(rate, most));
+            most *= if growth.allows(most) { 1.125 } else { 1.0 };
+        }
+        assert!(most < 160_000.0, "{most}");
     }
 }

@@ -1,4 +1,4 @@
-//! What bulk may have in flight beside others while the path's rate is unknown.
+//! What may be in flight beside others while the path's rate is unknown.
 //!
 //! Others filled the queue to about what it was when bulk came. What is more, bulk adds; but what others have added since is no
 //! reason to have less.
@@ -20,8 +20,8 @@ const FLAT_GROWTH: f64 = 2.0;
 /// That is so for this many rounds, with so many packets in flight: what fewer add to a round trip passes for jitter.
 const MIN_FLAT_ROUNDS: u32 = 2;
 const MIN_FLAT_PACKETS: f64 = 24.0;
-/// A queue that is measured only after bulk came contains bulk's packets: only this part of it counts, so that the round trip may
-/// become longer by a quarter.
+/// A queue that is measured only after bulk came contains bulk's packets: only this part of it counts, so that it may become longer by a
+/// quarter.
 const OTHERS_PART: f64 = 0.625;
 
 #[derive(Debug)]
@@ -50,7 +50,11 @@ impl InFlightLimit {
 
     /// Returns whether the queue is much longer than others filled it.
     pub(super) fn is_exceeded(&self, round: &SharedRound) -> bool {
-        round.queue() > self.first_queue * MAX_QUEUE_GROWTH + round.base
+        round.rtt > self.longest_rtt(round)
+    }
+
+    fn longest_rtt(&self, round: &SharedRound) -> Duration {
+        (round.base + self.first_queue) * MAX_QUEUE_GROWTH
     }
 
     /// Ends a round in which bulk might have `bound` in flight. What a test lowers shows nothing.
@@ -74,11 +78,11 @@ impl InFlightLimit {
         if !is_tested {
             self.growth.on_round(round);
         }
-        let longest = (round.base + self.first_queue) * MAX_QUEUE_GROWTH;
-        if round.rtt <= longest && !is_tested {
-            self.most = round.rate * longest.as_secs_f64();
+        let in_flight = round.countable(round.in_flight);
+        if !self.is_exceeded(round) && !is_tested {
+            self.most = round.rate * self.longest_rtt(round).as_secs_f64();
         } else if self.most == f64::INFINITY {
-            self.most = round.countable_in_flight();
+            self.most = in_flight;
         } else if round.in_flight > bound / 2.0 && !is_tested && self.growth.allows(self.most) {
             // In a queue that others make longer, as many bytes would be an ever smaller share.
             let is_flat = flat.rounds() >= MIN_FLAT_ROUNDS

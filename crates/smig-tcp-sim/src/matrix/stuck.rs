@@ -135,6 +135,22 @@ fn deep_queues_on_short_paths() -> Vec<Cell> {
     cells
 }
 
+/// Long paths on which others end after half a minute.
+fn others_that_leave() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (rtt_ms, queue) in [(300, 250), (600, 400)] {
+        for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+            let mut cell = latecomer(rtt_ms, queue, algorithm, algorithm);
+            cell.name = cell.name.replace("late-", "leave-");
+            cell.cross = vec![CrossTraffic::Download { algorithm, start: ms(0), end: ms(30_000) }];
+            cell.bulk_start = ms(6_000);
+            cell.measured = (ms(45_000), ms(110_000));
+            cells.push(cell);
+        }
+    }
+    cells
+}
+
 /// Links whose rate falls to a small part for good.
 fn falling_rates() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -175,6 +191,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells.extend(restless_others());
     cells.extend(deep_queues_on_short_paths());
     cells.extend(falling_rates());
+    cells.extend(others_that_leave());
     cells.extend(growing_paths());
     cells
 }
