@@ -13,6 +13,7 @@
 //! | how certain is it? | [`Bootstrap`]: percentile intervals, resampled by run |
 //! | is there a difference? | [`mann_whitney`]: exact for small samples, ties included |
 //! | how large is it? | [`cliffs_delta`], with the usual magnitudes |
+//! | do both have the same order? | [`rank_correlation`]: Spearman's, ties included |
 //! | how often does it occur? | [`wilson`]: the confidence interval of a proportion |
 
 mod bootstrap;
@@ -20,6 +21,7 @@ mod effect;
 mod proportion;
 mod quantile;
 mod rank;
+mod rank_correlation;
 mod summary;
 
 pub use bootstrap::{
@@ -29,4 +31,5 @@ pub use effect::{Effect, Magnitude, cliffs_delta};
 pub use proportion::wilson;
 pub use quantile::quantile;
 pub use rank::{PValueMethod, RankTest, mann_whitney};
+pub use rank_correlation::rank_correlation;
 pub use summary::{Summary, mean, median, sorted_finite};

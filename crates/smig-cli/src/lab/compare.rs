@@ -9,7 +9,9 @@ use anyhow::Result;
 use clap::Args;
 use smig_chart::table::{to_csv, to_markdown, to_text};
 use smig_lab::campaign::read_results;
-use smig_lab::compare::{Comparison, Selector, compare, pair_by_setting, pivot, series_of, table};
+use smig_lab::compare::{
+    Comparison, Selector, compare, order_agreements, pair_by_setting, pivot, series_of, table,
+};
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
@@ -25,7 +27,8 @@ use crate::stdout::{out, outln};
         metric has the number of values and runs, median and 95th percentile of both sides, the ratio \
         of the medians with its 95 % confidence interval (a bootstrap that resamples whole runs, in \
         pairs where both sides were measured with the same seeds), Cliff's delta, and the p value of \
-        the Mann-Whitney test over the medians of runs. Intervals and p need five runs per side; the \
+        the Mann-Whitney test over the medians of runs. With five settings or more, \
+        Spearman's rank correlation says whether A and B put them in the same order. Intervals and p need five runs per side; the \
         verdict follows from the interval of the medians' difference, and a change below 1 % counts as none.",
     after_help = "\
 Examples:
@@ -88,9 +91,23 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
                     if setting.is_empty() { String::new() } else { format!("{setting}: ") };
                 outln!("{prefix}{}", comparison.sentence);
             }
+            print_order(&comparisons)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says whether both sides put the settings in the same order.
+fn print_order(comparisons: &[Comparison]) -> Result<()> {
+    for agreement in order_agreements(comparisons) {
+        let (metric, settings) = (&agreement.metric, agreement.settings);
+        let correlation = agreement.correlation;
+        outln!(
+            "\n{metric}: the rank correlation of A and B over {settings} settings is {correlation:.2} \
+             (1: the same order)."
+        );
+    }
+    Ok(())
 }
 
 fn parse_axes(text: &str) -> Result<(String, String), String> {
@@ -125,6 +142,9 @@ fn print_pivots(
             Format::Markdown => out!("{}", to_markdown(&pivot.table)),
             Format::Text => out!("{}", to_text(&pivot.table)),
         }
+    }
+    if format == Format::Text {
+        print_order(comparisons)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smig_browser::{Browser, BrowserLaunch};
 use smig_lab::workload::{Clients, Observation, RunPhase, WorkloadError, WorkloadSpec};
 use tokio_util::sync::CancellationToken;
 
-use super::chromium::{Browser, BrowserLaunch};
 use super::data::{BrowserEvent, PageLoad, VariantRun};
 use super::direct::Direct;
 use super::error::BrowserError;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use smig_browser::NavigationTiming;
 use smig_lab::trial::TrialResult;
 use smig_link::{LinkReport, LinkSpec};
 
@@ -36,25 +37,6 @@ pub struct BrowserSetup {
     pub nginx: Option<String>,
     /// The kernel's name and version.
     pub kernel: String,
-}
-
-/// Navigation Timing, in ms; 0 where the browser reports nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct NavigationTiming {
-    /// The browser begins to connect: to the server, or to the agent as its proxy.
-    pub connect_start_ms: f64,
-    /// The TLS handshake begins, through an agent in the open tunnel.
-    pub secure_connection_start_ms: f64,
-    /// The TLS handshake is complete.
-    pub connect_end_ms: f64,
-    /// The page is requested.
-    pub request_start_ms: f64,
-    /// Its first byte.
-    pub response_start_ms: f64,
-    /// Its last byte.
-    pub response_end_ms: f64,
-    /// The end of the load event: everything has arrived.
-    pub load_event_end_ms: f64,
 }
 
 /// Resource Timing of one image.

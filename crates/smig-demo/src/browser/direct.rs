@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use smig_browser::{Browser, BrowserContext, DevTools, Tab};
 use smig_lab::workload::WorkloadSpec;
 
 use super::access_log;
-use super::chromium::Browser;
 use super::clients::RouteClients;
 use super::data::{PageLoad, VariantRun};
-use super::devtools::DevTools;
 use super::error::BrowserError;
+use super::mosaic::PAGE_SIZE;
 use super::scenario::{BIG_FILE_NAME, BROWSER};
-use super::tab::{BrowserContext, Tab};
 use super::visit::Visit;
 
 /// The page that downloads the big file.
@@ -96,7 +95,7 @@ impl RouteClients for Direct {
     }
 
     fn start_download(&mut self, browser: &mut Browser) -> Result<(), BrowserError> {
-        let tab = Tab::open(&mut browser.devtools, &self.context)?;
+        let tab = Tab::open(&mut browser.devtools, &self.context, PAGE_SIZE)?;
         tab.load(&mut browser.devtools, &format!("{}{DOWNLOAD_PAGE_NAME}", self.origin))?;
         self.download = Some(tab);
         Ok(())
@@ -116,7 +115,7 @@ impl RouteClients for Direct {
         }
         run.connections = access_log::requests_by_connection(&self.read_access_log(browser)?);
         access_log::check_one_connection(&run.connections, self.page_requests)?;
-        self.context.dispose(&mut browser.devtools)
+        Ok(self.context.dispose(&mut browser.devtools)?)
     }
 }
 

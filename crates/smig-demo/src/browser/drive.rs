@@ -9,22 +9,18 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use rcgen::{KeyPair, PublicKeyData as _};
-use sha2::{Digest as _, Sha256};
-use smig_lab::servers::{find_in_path, is_executable_file};
+use smig_browser::{BrowserLaunch, trusted_key_sha256};
+use smig_lab::servers::{find_browser, find_in_path, is_executable_file};
 use smig_lab::trial::{self, Build, Machine, Programs, TrialSetup};
 use smig_link::LinkSpec;
 use smig_testbed::netns::Privilege;
 use tokio_util::sync::CancellationToken;
 
-use super::chromium::{self, BrowserLaunch};
 use super::clients::BrowserClients;
 use super::data::{BrowserEvent, BrowserResult, BrowserSetup};
 use super::direct::{DOWNLOAD_PAGE_NAME, download_page};
 use super::error::BrowserError;
-use super::mosaic::Mosaic;
+use super::mosaic::{Mosaic, PAGE_SIZE};
 use super::scenario::{BIG_FILE_BYTES, BIG_FILE_NAME, WEB_SERVER};
 use super::variant::{BrowserVariant, Route};
 use crate::demo::start_testbed;
@@ -68,9 +64,9 @@ impl BrowserOptions {
             Some(program) if is_executable_file(program) => Ok(program.clone()),
             Some(program) => {
                 let text = format!("{} is not an executable file", program.display());
-                Err(BrowserError::Browser(text))
+                Err(BrowserError::Browser(smig_browser::BrowserError::Browser(text)))
             }
-            None => chromium::find().ok_or(BrowserError::NoBrowser),
+            None => find_browser().ok_or(BrowserError::NoBrowser),
         }
     }
 
@@ -151,6 +147,8 @@ pub fn drive(
                 program: options.find_browser()?,
                 trusted_key_sha256: trusted_key_sha256.clone(),
                 home: scratch.path().to_owned(),
+                window: PAGE_SIZE,
+                http2: true,
                 stop: stop_run.clone(),
             },
             mosaic: Arc::clone(&mosaic),
@@ -194,9 +192,8 @@ fn add_files(trial_setup: &TrialSetup, mosaic: &Mosaic) -> io::Result<String> {
     mosaic.write(&server_files.files_dir)?;
     fs::write(server_files.files_dir.join(DOWNLOAD_PAGE_NAME), download_page())?;
     File::create(server_files.files_dir.join(BIG_FILE_NAME))?.set_len(BIG_FILE_BYTES)?;
-    let key =
-        KeyPair::from_pem(&fs::read_to_string(&server_files.key)?).map_err(io::Error::other)?;
-    Ok(STANDARD.encode(Sha256::digest(key.subject_public_key_info())))
+    let certificate = fs::read_to_string(&server_files.certificate)?;
+    trusted_key_sha256(&certificate).map_err(io::Error::other)
 }
 
 /// Returns the version that the program reports.
@@ -218,7 +215,7 @@ mod tests {
         let programs = Programs::only_smig("/bin/true".into(), build, "a test");
         let trial_setup = TrialSetup::create(programs, &[], 1).unwrap();
         let trusted_key_sha256 = add_files(&trial_setup, &Mosaic::draw().unwrap()).unwrap();
-        assert_eq!(STANDARD.decode(&trusted_key_sha256).unwrap().len(), 32);
+        assert_eq!(trusted_key_sha256.len(), 44);
         let files = trial_setup.server_files().files_dir;
         assert_eq!(fs::metadata(files.join(BIG_FILE_NAME)).unwrap().len(), BIG_FILE_BYTES);
         drop(trial_setup);

@@ -28,12 +28,9 @@ pub enum BrowserError {
     /// The program named as `smig` is another one, or none.
     #[error("{} is not a smig program", .0.display())]
     NotSmig(PathBuf),
-    /// The browser returned an error, or nothing.
-    #[error("browser: {0}")]
-    Browser(String),
-    /// A page did not load completely.
-    #[error("the page did not load completely: {0}")]
-    Incomplete(String),
+    /// The browser failed, or a page did not load completely.
+    #[error(transparent)]
+    Browser(smig_browser::BrowserError),
     /// The scenario cannot be run with these options.
     #[error("the measurement's scenario is invalid: {0}")]
     Scenario(String),
@@ -57,8 +54,21 @@ pub enum BrowserError {
     Panicked(&'static str),
 }
 
+impl From<smig_browser::BrowserError> for BrowserError {
+    fn from(error: smig_browser::BrowserError) -> Self {
+        match error {
+            smig_browser::BrowserError::Stopped => Self::Stopped,
+            other => Self::Browser(other),
+        }
+    }
+}
+
 impl BrowserError {
     pub(super) fn unexpected_response(what: impl std::fmt::Display) -> Self {
-        Self::Browser(format!("unexpected response: {what}"))
+        Self::Browser(smig_browser::BrowserError::unexpected_response(what))
+    }
+
+    pub(super) const fn incomplete(what: String) -> Self {
+        Self::Browser(smig_browser::BrowserError::Incomplete(what))
     }
 }

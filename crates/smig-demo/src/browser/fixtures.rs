@@ -1,10 +1,11 @@
 //! Synthetic results for tests and previews of the output. Not measurements.
 
+use smig_browser::NavigationTiming;
 use smig_link::LinkSpec;
 
 use super::data::{
-    BrowserResult, BrowserSetup, ConnectionRequests, NavigationTiming, PageLoad, ScreencastFrame,
-    TileTiming, VariantRun,
+    BrowserResult, BrowserSetup, ConnectionRequests, PageLoad, ScreencastFrame, TileTiming,
+    VariantRun,
 };
 use super::variant::{BrowserVariant, Route};
 use crate::demo::BackgroundLoad;

@@ -1,8 +1,7 @@
 //! A page in a real browser, over an emulated link, beside a download: both on the browser's own connection
 //! to a server, or through `smig agent` and `smig gateway`.
 //!
-//! Owns the mosaic (a page of many small images), the browser and its control over the DevTools
-//! protocol, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
+//! Owns the mosaic (a page of many small images), what is done with the browser, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
 //! [`render_json`], [`render_text`].
 //!
 //! Each run is a [`trial`](smig_lab::trial): web server, gateway and agent are servers of its scenario,
@@ -11,10 +10,8 @@
 //! All times of a page load count from the beginning of its navigation.
 
 mod access_log;
-mod chromium;
 mod clients;
 mod data;
-mod devtools;
 mod direct;
 mod download;
 mod drive;
@@ -27,15 +24,13 @@ mod scenario;
 mod strip;
 mod summary;
 mod svg_file;
-mod tab;
 mod through_agent;
 mod variant;
 mod visit;
 
-pub use chromium::find as find_browser;
 pub use data::{
-    BrowserEvent, BrowserResult, BrowserSetup, ConnectionRequests, DownloadShare, NavigationTiming,
-    PageLoad, ScreencastFrame, TileTiming, VariantRun,
+    BrowserEvent, BrowserResult, BrowserSetup, ConnectionRequests, DownloadShare, PageLoad,
+    ScreencastFrame, TileTiming, VariantRun,
 };
 pub use drive::{BrowserOptions, check, drive};
 pub use error::BrowserError;

@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use smig_browser::WindowSize;
+
 /// Tiles in a row.
 const COLUMNS: usize = 18;
 const ROWS: usize = 13;
@@ -17,6 +19,8 @@ pub(super) const TILE_SIDE_PX: usize = 32;
 /// The page's size in pixels.
 pub(super) const PAGE_WIDTH_PX: usize = COLUMNS * TILE_SIDE_PX;
 pub(super) const PAGE_HEIGHT_PX: usize = ROWS * TILE_SIDE_PX;
+pub(super) const PAGE_SIZE: WindowSize =
+    WindowSize { width: PAGE_WIDTH_PX as u32, height: PAGE_HEIGHT_PX as u32 };
 
 /// Centre and width of the image's part of the Mandelbrot set.
 const MANDELBROT_CENTRE: (f64, f64) = (-0.743, 0.131);

@@ -4,15 +4,14 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use smig_browser::{Browser, BrowserContext};
 use smig_lab::workload::WorkloadSpec;
 
-use super::chromium::Browser;
 use super::clients::RouteClients;
 use super::data::{PageLoad, VariantRun};
 use super::download::Download;
 use super::error::BrowserError;
 use super::scenario::{AGENT_ADMIN_ADDR, BROWSER, DOWNLOAD};
-use super::tab::BrowserContext;
 use super::visit::Visit;
 
 /// Timeout of each step of reading the agent's metrics.

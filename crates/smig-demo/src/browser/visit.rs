@@ -3,47 +3,18 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use serde_json::{Value, json};
+use smig_browser::{BrowserContext, DevTools, DevToolsEvent, PageReport, Tab};
 
-use super::data::{DownloadShare, NavigationTiming, PageLoad, ScreencastFrame, TileTiming};
-use super::devtools::{DevTools, DevToolsEvent};
+use super::data::{DownloadShare, PageLoad, ScreencastFrame, TileTiming};
 use super::error::BrowserError;
-use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_WIDTH_PX, TILE_SIDE_PX};
-use super::tab::{BrowserContext, Tab};
+use super::mosaic::{Mosaic, PAGE_HEIGHT_PX, PAGE_SIZE, PAGE_WIDTH_PX, TILE_SIDE_PX};
 use crate::demo::BackgroundLoad;
 
 /// Timeout of a page load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Time from the load event until everything is displayed.
 const RENDER_DELAY: Duration = Duration::from_millis(400);
-
-/// The page's report when it has loaded.
-#[derive(Debug, Deserialize)]
-struct PageTimings {
-    origin: f64,
-    navigation: Value,
-    resources: Vec<ResourceTiming>,
-    /// Width and height of each image, in the page's order.
-    sizes: Vec<(usize, usize)>,
-}
-
-/// An entry of Resource Timing.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceTiming {
-    name: String,
-    start_time: f64,
-    response_end: f64,
-    encoded_body_size: u64,
-}
-
-/// The expression that the page evaluates to report its [`PageTimings`].
-const TIMINGS_SCRIPT: &str = "JSON.stringify({\
-    origin: performance.timeOrigin,\
-    navigation: performance.getEntriesByType('navigation')[0].toJSON(),\
-    resources: performance.getEntriesByType('resource').map(entry => entry.toJSON()),\
-    sizes: [...document.images].map(image => [image.naturalWidth, image.naturalHeight])})";
 
 /// The parameters of a page load.
 #[derive(Debug, Clone, Copy)]
@@ -73,24 +44,21 @@ impl Visit<'_> {
         context: &BrowserContext,
         count_bytes: CountBytes<'_, W>,
     ) -> Result<PageLoad, BrowserError> {
-        let tab = Tab::open(devtools, context)?;
+        let tab = Tab::open(devtools, context, PAGE_SIZE)?;
         let size = json!({"width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": false});
-        devtools.call(&tab.session_id, "Emulation.setDeviceMetricsOverride", size)?;
+        devtools.call(tab.session_id(), "Emulation.setDeviceMetricsOverride", size)?;
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
-        devtools.call(&tab.session_id, "Page.startScreencast", screencast)?;
+        devtools.call(tab.session_id(), "Page.startScreencast", screencast)?;
         let recording = self.record(devtools, &tab, count_bytes)?;
-        let timings_json = tab.evaluate(devtools, TIMINGS_SCRIPT)?;
-        let timings: PageTimings = serde_json::from_str(timings_json.as_str().unwrap_or_default())
-            .map_err(BrowserError::unexpected_response)?;
+        let report = PageReport::read(devtools, &tab)?;
         tab.close(devtools)?;
         let frame = |(seconds, jpeg): (f64, String)| ScreencastFrame {
-            at_ms: seconds * 1e3 - timings.origin,
+            at_ms: seconds * 1e3 - report.origin_ms,
             jpeg,
         };
         let frames = recording.raw_frames.into_iter().map(frame).collect();
-        let timing = navigation_timing(&timings.navigation)?;
-        let tiles = self.tile_timings(&timings)?;
+        let (timing, tiles) = (report.navigation, self.tile_timings(&report)?);
         let download = (self.background == BackgroundLoad::BigFile).then_some(recording.download);
         Ok(PageLoad { background: self.background, timing, tiles, download, frames })
     }
@@ -102,7 +70,7 @@ impl Visit<'_> {
         tab: &Tab,
         count_bytes: CountBytes<'_, W>,
     ) -> Result<Recording, BrowserError> {
-        let session_id = tab.session_id.as_str();
+        let session_id = tab.session_id();
         let (bytes_before, started_at) = (count_bytes(devtools)?, Instant::now());
         let mut deadline = started_at + LOAD_TIMEOUT;
         tab.navigate(devtools, self.url, deadline)?;
@@ -131,34 +99,35 @@ impl Visit<'_> {
         }
         let download = download.ok_or_else(|| {
             let text = format!("no load event within {} s", LOAD_TIMEOUT.as_secs());
-            BrowserError::Incomplete(text)
+            BrowserError::incomplete(text)
         })?;
         Ok(Recording { raw_frames, download })
     }
 
     /// Returns the times of all images; each must have loaded with its original size.
-    fn tile_timings(self, timings: &PageTimings) -> Result<Vec<TileTiming>, BrowserError> {
+    fn tile_timings(self, report: &PageReport) -> Result<Vec<TileTiming>, BrowserError> {
+        let side = TILE_SIDE_PX as u32;
         let complete_count =
-            timings.sizes.iter().filter(|size| **size == (TILE_SIDE_PX, TILE_SIDE_PX)).count();
+            report.image_sizes.iter().filter(|size| **size == (side, side)).count();
         let tiles = &self.mosaic.tiles;
         if complete_count != tiles.len() {
             // Without any, it may be an error page of the browser.
             let text = format!("only {complete_count} of {} images have loaded", tiles.len());
-            return Err(BrowserError::Incomplete(text));
+            return Err(BrowserError::incomplete(text));
         }
         tiles
             .iter()
             .map(|tile| {
-                let resource = timings.resources.iter().find(|r| r.name.ends_with(&tile.name));
+                let resource = report.resources.iter().find(|r| r.name.ends_with(&tile.name));
                 let resource = resource.filter(|r| r.encoded_body_size == tile.png.len() as u64);
                 resource
                     .map(|r| TileTiming {
-                        start_ms: r.start_time,
-                        end_ms: r.response_end,
+                        start_ms: r.start_ms,
+                        end_ms: r.response_end_ms,
                         bytes: r.encoded_body_size,
                     })
                     .ok_or_else(|| {
-                        BrowserError::Incomplete(format!("{} did not arrive completely", tile.name))
+                        BrowserError::incomplete(format!("{} did not arrive completely", tile.name))
                     })
             })
             .collect()
@@ -173,40 +142,27 @@ fn parse_frame(mut event: DevToolsEvent) -> Option<(f64, String)> {
     }
 }
 
-fn navigation_timing(navigation: &Value) -> Result<NavigationTiming, BrowserError> {
-    let field = |name: &str| {
-        navigation[name]
-            .as_f64()
-            .ok_or_else(|| BrowserError::unexpected_response(format!("no {name}")))
-    };
-    Ok(NavigationTiming {
-        connect_start_ms: field("connectStart")?,
-        secure_connection_start_ms: field("secureConnectionStart")?,
-        connect_end_ms: field("connectEnd")?,
-        request_start_ms: field("requestStart")?,
-        response_start_ms: field("responseStart")?,
-        response_end_ms: field("responseEnd")?,
-        load_event_end_ms: field("loadEventEnd")?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use smig_browser::{NavigationTiming, ResourceTiming};
+
     use super::*;
 
-    fn page_timings(mosaic: &Mosaic) -> PageTimings {
+    fn page_report(mosaic: &Mosaic) -> PageReport {
         let resource = |tile: &super::super::mosaic::Tile| ResourceTiming {
             name: format!("https://10.99.0.1/{}", tile.name),
-            start_time: 10.0,
-            response_end: 20.5,
+            start_ms: 10.0,
+            response_start_ms: 15.0,
+            response_end_ms: 20.5,
             encoded_body_size: tile.png.len() as u64,
+            next_hop_protocol: "h2".into(),
         };
-        PageTimings {
-            origin: 0.0,
-            navigation: json!({"connectStart": 1.5, "secureConnectionStart": 2, "connectEnd": 3,
-                "requestStart": 4, "responseStart": 5, "responseEnd": 6, "loadEventEnd": 7}),
+        PageReport {
+            origin_ms: 0.0,
+            navigation: NavigationTiming::default(),
+            first_contentful_paint_ms: None,
             resources: mosaic.tiles.iter().rev().map(resource).collect(),
-            sizes: vec![(32, 32); mosaic.tiles.len()],
+            image_sizes: vec![(32, 32); mosaic.tiles.len()],
         }
     }
 
@@ -214,22 +170,14 @@ mod tests {
     fn a_page_counts_only_if_every_image_is_complete() {
         let mosaic = Mosaic::draw().unwrap();
         let visit = Visit { url: "", mosaic: &mosaic, background: BackgroundLoad::Unloaded };
-        let tiles = visit.tile_timings(&page_timings(&mosaic)).unwrap();
+        let tiles = visit.tile_timings(&page_report(&mosaic)).unwrap();
         assert_eq!(tiles.len(), mosaic.tiles.len());
         assert_eq!(tiles[7].bytes, mosaic.tiles[7].png.len() as u64);
-        let mut missing = page_timings(&mosaic);
-        missing.sizes[3] = (0, 0);
+        let mut missing = page_report(&mosaic);
+        missing.image_sizes[3] = (0, 0);
         assert!(visit.tile_timings(&missing).unwrap_err().to_string().contains("233 of 234"));
-        let mut truncated = page_timings(&mosaic);
+        let mut truncated = page_report(&mosaic);
         truncated.resources[0].encoded_body_size -= 1;
         assert!(visit.tile_timings(&truncated).unwrap_err().to_string().contains("233.png"));
-    }
-
-    #[test]
-    fn times_are_those_of_navigation_timing() {
-        let timings = page_timings(&Mosaic::draw().unwrap());
-        let timing = navigation_timing(&timings.navigation).unwrap();
-        assert_eq!((timing.connect_start_ms, timing.load_event_end_ms), (1.5, 7.0));
-        assert!(navigation_timing(&json!({})).is_err());
     }
 }

@@ -14,8 +14,8 @@ use smig_testbed::hystart;
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
-    build_http3_peer, command_version, find_command, find_server_tool, install_command,
-    server_version,
+    build_http3_peer, command_version, find_browser, find_command, find_server_tool,
+    install_command, server_version,
 };
 use crate::trial::{AcceptedBuilds, Build, bpf_controls};
 
@@ -205,6 +205,7 @@ pub fn plan_trials(
         control.check().map_err(|error| CampaignError::Machine(error.to_string()))?;
     }
     plan.versions.insert("smig".into(), options.version.clone());
+    plan.find_browser()?;
     plan.resolve_servers(&options.smig)?;
     plan.check_commands(&options.smig)?;
     Ok(plan)
@@ -246,6 +247,21 @@ fn existing_results(dir: &Path) -> Result<BTreeMap<TrialId, ResultLine>, Campaig
 }
 
 impl Plan {
+    /// Searches for the browser, if a trial needs one.
+    fn find_browser(&mut self) -> Result<(), CampaignError> {
+        if !self.trials.iter().any(|trial| trial.scenario.browser_pages().next().is_some()) {
+            return Ok(());
+        }
+        let program = find_browser().ok_or_else(|| {
+            let what = "there is no Chromium in PATH. Install it: apt-get install --no-install-recommends chromium; \
+                        or leave its runs out with --filter";
+            CampaignError::Machine(what.into())
+        })?;
+        let argv = [program.display().to_string(), "--version".to_owned()];
+        self.versions.extend(command_version(&argv).map(|version| ("chromium".into(), version)));
+        Ok(())
+    }
+
     /// Searches for the programs of commands, and runs their version commands, each once.
     fn check_commands(&mut self, smig: &Path) -> Result<(), CampaignError> {
         let mut checked_commands = BTreeSet::new();

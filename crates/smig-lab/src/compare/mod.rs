@@ -8,6 +8,7 @@
 
 mod difference;
 mod metrics;
+mod order;
 mod pivot;
 mod select;
 mod sentence;
@@ -17,6 +18,7 @@ mod tests;
 
 pub use difference::{BetterDirection, Comparison, Series, SideSummary, compare};
 pub use metrics::series_of;
+pub use order::{OrderAgreement, order_agreements};
 pub use pivot::{Pivot, pivot};
 pub use select::{Selector, SelectorError, SettingRuns, pair_by_setting};
 pub use table::table;

@@ -1,16 +1,12 @@
 //! Checks what the types of a scenario cannot express: references to names, and keys that conflict.
 
-use std::collections::BTreeMap;
-
-use super::page::Page;
+use super::check_page::check_page;
+use super::faults::{Faults, KeyFault, check_name, resolve};
 use super::spec::{
     ArrivalProcess, CancelScope, ClientKind, ClientSpec, HostRole, HostSettings, Priorities,
     Scenario, ServerKind, ServerSpec, Transfer, TransferDirection,
 };
 use smig_link::LinkSpec;
-
-/// Path of a key, and what is wrong there.
-pub(super) type KeyFault = (Vec<String>, String);
 
 /// Maximum number of connections of one client.
 const MAX_CONNECTIONS: u32 = 100;
@@ -38,7 +34,7 @@ impl ValidLinks {
 
 /// Returns all faults.
 pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFault> {
-    let mut faults = Faults(Vec::new());
+    let mut faults = Faults::default();
     for (path, count) in [
         ("servers", scenario.servers.len()),
         ("clients", scenario.clients.len()),
@@ -87,15 +83,6 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
         faults.add("record.progress", "it must be more than 0, such as \"250ms\"");
     }
     faults.0
-}
-
-struct Faults(Vec<KeyFault>);
-
-impl Faults {
-    /// Adds a fault at a path with dots between its keys. Names that contain dots have a fault of their own.
-    fn add(&mut self, path: &str, message: impl Into<String>) {
-        self.0.push((path.split('.').map(str::to_owned).collect(), message.into()));
-    }
 }
 
 fn check_host(path: &str, host: &HostSettings, faults: &mut Faults) {
@@ -188,43 +175,6 @@ fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &m
     }
 }
 
-fn check_name(name: &str, path: &str, faults: &mut Faults) {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(is_allowed) {
-        let path = path.split_once('.').map_or(path, |(section, _)| section);
-        faults.add(path, format!("the name {name:?} may have letters, digits, - and _ only"));
-    }
-}
-
-/// Returns the named entry, or the only one if no name is given.
-fn resolve<'a, T>(
-    requested_name: Option<&str>,
-    entries: &'a BTreeMap<String, T>,
-    path: &str,
-    key: &str,
-    faults: &mut Faults,
-) -> Option<&'a T> {
-    let names = || entries.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    match requested_name {
-        Some(name) => {
-            let found = entries.get(name);
-            if found.is_none() {
-                let message = format!("unknown {key} {name:?}; known: {}", names());
-                faults.add(&format!("{path}.{key}"), message);
-            }
-            found
-        }
-        None if entries.len() == 1 => entries.values().next(),
-        None => {
-            if !entries.is_empty() {
-                let what = format!("name one {key} of: {}", names());
-                faults.add(&format!("{path}.{key}"), what);
-            }
-            None
-        }
-    }
-}
-
 /// Checks a client whose server is on the clients' host.
 fn check_local_server(path: &str, client: &ClientSpec, server: &ServerSpec, faults: &mut Faults) {
     if client.link > 0 {
@@ -252,6 +202,33 @@ fn check_client_limits(path: &str, client: &ClientSpec, faults: &mut Faults) {
     }
 }
 
+/// Returns the keys that a client of this kind does not have, each with the kinds that have it.
+fn keys_of_other_kinds(client: &ClientSpec) -> Vec<(&'static str, &'static str)> {
+    use ClientKind::{Chromium, Command, H2, Http1, Http3, Smig};
+    const SMIG: &str = "\"smig\"";
+    const SMIG_OR_H2: &str = "\"smig\" or \"h2\"";
+    const MANY: &str = "\"h2\" or \"http1\" (of a session: settings.smig of the server)";
+    let kind = client.kind;
+    let has_own_stack = matches!(kind, Http3 | Chromium | Command);
+    let is_smig_or_h2 = matches!(kind, Smig | H2);
+    let sends_priorities = client.priorities == Priorities::Sent;
+    let keys = [
+        ("migrate", client.migrate.is_some(), kind == Smig, SMIG),
+        ("spares", client.spares.is_some(), kind == Smig, SMIG),
+        ("plain_connections", client.plain_connections.is_some(), kind == Smig, SMIG),
+        ("receive_pacing", client.receive_pacing.is_some(), kind == Smig, SMIG),
+        ("plain_sending", client.plain_sending.is_some(), is_smig_or_h2, SMIG_OR_H2),
+        ("stream_window", client.stream_window.is_some(), is_smig_or_h2, SMIG_OR_H2),
+        ("connection_window", client.connection_window.is_some(), is_smig_or_h2, SMIG_OR_H2),
+        ("priorities", sends_priorities, !has_own_stack, "\"smig\", \"h2\" or \"http1\""),
+        ("connections", client.connections.is_some(), matches!(kind, H2 | Http1), MANY),
+        ("assignment", client.assignment.is_some(), kind == H2, "\"h2\""),
+        ("http2", client.http2.is_some(), kind == Chromium, "\"chromium\""),
+    ];
+    let is_foreign = |(_, is_set, has_it, _): &(_, bool, bool, _)| *is_set && !*has_it;
+    keys.into_iter().filter(is_foreign).map(|(key, _, _, kinds)| (key, kinds)).collect()
+}
+
 fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("clients.{name}");
     check_name(name, &path, faults);
@@ -264,21 +241,8 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
             format!("there are links 0 to {}: link and more_links", scenario.more_links.len());
         faults.add(&format!("{path}.link"), what);
     }
-    let mut conflicts = Vec::new();
-    if client.kind != ClientKind::Smig {
-        let present = [
-            ("migrate", client.migrate.is_some()),
-            ("spares", client.spares.is_some()),
-            ("plain_connections", client.plain_connections.is_some()),
-            ("receive_pacing", client.receive_pacing.is_some()),
-        ];
-        conflicts.extend(
-            present.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| only_for(key, "\"smig\"")),
-        );
-    }
-    if !matches!(client.kind, ClientKind::Smig | ClientKind::H2) && client.plain_sending.is_some() {
-        conflicts.push(only_for("plain_sending", "\"smig\" or \"h2\""));
-    }
+    let foreign = keys_of_other_kinds(client).into_iter();
+    let mut conflicts: Vec<_> = foreign.map(|(key, kinds)| only_for(key, kinds)).collect();
     if let Some(server) = server
         && (client.kind == ClientKind::Http3) != (server.kind == ServerKind::Http3)
         && client.kind != ClientKind::Command
@@ -293,33 +257,12 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     if let Some(server) = server.filter(|server| server.host == HostRole::Client) {
         check_local_server(&path, client, server, faults);
     }
-    let has_own_stack = is_command || client.kind == ClientKind::Http3;
-    if has_own_stack && client.priorities == Priorities::Sent {
-        conflicts.push(only_for("priorities", "\"smig\", \"h2\" or \"http1\""));
-    }
     let uses_tls =
         server.and_then(|server| server.command.as_ref()).is_none_or(|command| command.tls);
     if !uses_tls && !is_command {
         let what =
             "its server has tls = false, and only a client of kind \"command\" can do without";
         conflicts.push((format!("{path}.kind"), what.to_owned()));
-    }
-    if (client.kind == ClientKind::Smig || has_own_stack) && client.connections.is_some() {
-        conflicts.push(only_for(
-            "connections",
-            "\"h2\" or \"http1\" (of a session: settings.smig of the server)",
-        ));
-    }
-    if client.kind != ClientKind::H2 && client.assignment.is_some() {
-        conflicts.push(only_for("assignment", "\"h2\""));
-    }
-    if client.kind == ClientKind::Http1 || has_own_stack {
-        let windows = [
-            client.stream_window.map(|_| "stream_window"),
-            client.connection_window.map(|_| "connection_window"),
-        ];
-        let keys = windows.into_iter().flatten();
-        conflicts.extend(keys.map(|key| only_for(key, "\"smig\" or \"h2\"")));
     }
     for (path, what) in conflicts {
         faults.add(&path, what);
@@ -332,25 +275,6 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
             &format!("{path}.kind"),
             "nghttpd does not support HTTP/1.1; use another kind of server or client",
         );
-    }
-}
-
-fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &mut Faults) {
-    let path = format!("workload.pages.{name}");
-    check_name(name, &path, faults);
-    for resource in page.resources.keys() {
-        check_name(resource, &format!("{path}.resources.{resource}"), faults);
-    }
-    if scenario.workload.transfers.contains_key(name) {
-        faults.add(&path, "a transfer has this name; results would not tell them apart");
-    }
-    let client = resolve(page.client.as_deref(), &scenario.clients, &path, "client", faults);
-    if client.is_some_and(|client| client.kind == ClientKind::Command) {
-        let what = "a client of kind \"command\" sends its own requests: it cannot load a page";
-        faults.add(&format!("{path}.client"), what);
-    }
-    for (key, what) in page.faults() {
-        faults.add(&format!("{path}.{key}"), what);
     }
 }
 
@@ -394,6 +318,10 @@ fn check_transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: 
                 format!("{until:?} waits for another transfer itself"),
             );
         }
+    }
+    if client.is_some_and(|client| client.kind == ClientKind::Chromium) {
+        let what = "a client of kind \"chromium\" loads pages only";
+        faults.add(&format!("{path}.client"), what);
     }
     if let Some(cancel) = &transfer.cancel {
         if cancel.at.is_none() && cancel.after.is_none() {

@@ -29,7 +29,9 @@
 //! ```
 
 mod check;
+mod check_page;
 mod command;
+mod faults;
 mod fraction;
 mod load;
 mod page;
@@ -45,6 +47,7 @@ mod value;
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
+pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};
 pub use page::{Discovery, Page, Resource, ResourceKind, ResourceSpec};
 pub(crate) use placeholder::fill_placeholders;
 pub use smig_settings::{Diagnostic, Diagnostics};

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::tiles::Tiles;
+use super::tiles::{TileSizes, Tiles};
 use super::value::{Size, TimeSpan};
 
 /// Maximum number of resources of all loads of a page.
 const MAX_RESOURCES: u64 = 1_000_000;
 /// Size of a document that only names tiles: a head, and an element for each tile.
-const DOCUMENT_HEAD_BYTES: u64 = 1_000;
-const TILE_ELEMENT_BYTES: u64 = 100;
+pub(crate) const DOCUMENT_HEAD_BYTES: u64 = 1_000;
+pub(crate) const TILE_ELEMENT_BYTES: u64 = 100;
 
 /// A page. A client loads it as a browser does: resources are requested as they are found, with the urgencies that Chromium
 /// sends.
@@ -147,6 +147,17 @@ impl Page {
     fn document_bytes(&self) -> u64 {
         let tiles = self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
         self.document.map_or(DOCUMENT_HEAD_BYTES + TILE_ELEMENT_BYTES * tiles, |size| size.0)
+    }
+
+    /// Returns the name of the directory with its files, for a browser: the same for pages with the same files.
+    #[must_use]
+    pub fn directory(&self) -> Option<String> {
+        let tiles = self.tiles.as_ref()?;
+        let (objects, total, seed) = (tiles.objects, tiles.total.0, tiles.seed);
+        Some(match tiles.sizes {
+            TileSizes::Equal => format!("tiles-{objects}-{total}"),
+            TileSizes::LogNormal => format!("tiles-{objects}-{total}-{seed}"),
+        })
     }
 
     /// Returns the graph: the document first, then the named resources, then the tiles. What a check of the scenario rejects is left

@@ -172,6 +172,8 @@ pub enum ClientKind {
     Http1,
     /// HTTP/3, by quic-go; its server is of the kind of this name.
     Http3,
+    /// Chromium, which loads pages.
+    Chromium,
     /// Any program.
     Command,
 }
@@ -233,6 +235,9 @@ pub struct ClientSpec {
     /// room for. False if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain_sending: Option<bool>,
+    /// chromium: whether it speaks HTTP/2; true if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<bool>,
     /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,
@@ -551,6 +556,18 @@ impl Transfer {
 }
 
 impl Scenario {
+    /// Returns whether a page is loaded by a browser.
+    #[must_use]
+    pub fn is_browser_page(&self, page: &Page) -> bool {
+        let client = self.client_of(page.client.as_deref()).and_then(|name| self.clients.get(name));
+        client.is_some_and(|client| client.kind == ClientKind::Chromium)
+    }
+
+    /// Returns the pages that browsers load.
+    pub(crate) fn browser_pages(&self) -> impl Iterator<Item = &Page> {
+        self.workload.pages.values().filter(|page| self.is_browser_page(page))
+    }
+
     /// Returns the name of a client's server; [`super::load`] has checked that it exists.
     #[must_use]
     pub fn server_of<'a>(&'a self, client: &'a ClientSpec) -> Option<&'a str> {

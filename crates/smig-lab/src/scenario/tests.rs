@@ -475,6 +475,34 @@ fn http3_needs_both_ends() {
 }
 
 #[test]
+fn a_browser_loads_tiles_and_nothing_else() {
+    let with_page = |client: &str, page: &str| {
+        format!(
+            "link = 'paper-wired'\n[servers.main]\nkind = 'nginx'\n[clients.user]\nkind = 'chromium'\n{client}\n\
+             [workload.pages.grid]\n{page}\n"
+        )
+    };
+    parse_valid(&with_page("http2 = false", "tiles = { objects = 6, total = '40kB' }"));
+    let errors = |client: &str, page: &str| parse_errors(&with_page(client, page)).join("\n");
+    let graph = "document = '9kB'\nresources.a = { kind = 'style', size = '1kB' }";
+    let found = errors("", graph);
+    assert!(found.contains("pages.grid.document") && found.contains("grid.resources"), "{found}");
+    let found = errors("", "warm = true\ntiles = { objects = 6, total = '600' }");
+    assert!(found.contains("grid.warm") && found.contains("at least 128 bytes"), "{found}");
+    let found = errors("priorities = 'sent'", "tiles = { objects = 6, total = '40kB' }");
+    assert!(found.contains("clients.user.priorities"), "{found}");
+    let transfer =
+        "tiles = { objects = 6, total = '40kB' }\n[workload.transfers.big]\nsize = '1MB'";
+    let found = errors("", transfer);
+    assert!(found.contains("transfers.big.client") && found.contains("pages only"), "{found}");
+    let found = parse_errors(&MINIMAL_SCENARIO.replace(
+        "[clients.user]\nkind = \"smig\"",
+        "[clients.user]\nkind = \"smig\"\nhttp2 = false",
+    ));
+    assert!(found[0].contains("clients.user.http2"), "{found:?}");
+}
+
+#[test]
 fn variants_are_combined_in_the_files_order() {
     let campaign = matrix();
     let names: Vec<_> =

@@ -7,6 +7,8 @@ use super::value::Size;
 const MAX_OBJECTS: u32 = 10_000;
 /// The least mean size of an object: a picture of one colour.
 const MIN_MEAN_BYTES: u64 = 64;
+/// The least size of a PNG of one colour that is made longer by a chunk.
+const MIN_PICTURE_BYTES: u64 = 128;
 /// Standard deviation of the logarithm of sizes that differ.
 const LOG_DEVIATION: f64 = 1.0;
 
@@ -63,6 +65,14 @@ impl Tiles {
             end - begin
         };
         weights.into_iter().map(size).collect()
+    }
+
+    /// Returns what keeps them from being pictures, if anything does.
+    pub(super) fn picture_fault(&self) -> Option<String> {
+        let is_small = self.sizes().into_iter().any(|size| size < MIN_PICTURE_BYTES);
+        let what =
+            || format!("a picture has at least {MIN_PICTURE_BYTES} bytes; take a larger total");
+        is_small.then(what)
     }
 
     /// Returns what is wrong, if anything is.

@@ -72,6 +72,12 @@ pub fn find_in_path(name: &str) -> Option<PathBuf> {
     directories.map(|directory| directory.join(name)).find(|program| is_executable_file(program))
 }
 
+/// Returns the path of a Chromium or Chrome, if one is installed.
+#[must_use]
+pub fn find_browser() -> Option<PathBuf> {
+    smig_browser::PROGRAM_NAMES.into_iter().find_map(find_in_path)
+}
+
 /// Returns whether a file can be executed.
 #[must_use]
 pub fn is_executable_file(path: &Path) -> bool {

@@ -14,6 +14,6 @@ pub(crate) use find::{
     build_go_server, build_http3_peer, command_version, find_command, install_command,
     server_version,
 };
-pub use find::{find_in_path, find_server_tool, is_executable_file};
+pub use find::{find_browser, find_in_path, find_server_tool, is_executable_file};
 pub use process::ServerError;
 pub(crate) use process::{ServerProcess, exec_child};

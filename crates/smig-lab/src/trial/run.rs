@@ -287,6 +287,7 @@ impl TrialRun<'_> {
             certificate,
             command_env: CommandEnv {
                 smig: request.smig.clone(),
+                scratch: request.scratch.clone(),
                 certificate: ServerFiles::at(&request.server_files).certificate,
                 servers: addresses.clone(),
                 programs: request.programs.clone(),

@@ -88,7 +88,7 @@ impl WorkloadClient {
         first_session: u32,
     ) -> Result<Self, String> {
         let backend = match spec.kind {
-            ClientKind::Command | ClientKind::Http3 => {
+            ClientKind::Command | ClientKind::Http3 | ClientKind::Chromium => {
                 return Err("it opens its own connections".into());
             }
             ClientKind::Http1 => {

@@ -25,6 +25,8 @@ use crate::servers::{exec_child, find_command};
 pub(crate) struct CommandEnv {
     /// The `smig` program, which starts each in a PID namespace: its descendants end with it.
     pub(crate) smig: PathBuf,
+    /// Directory of the run.
+    pub(crate) scratch: PathBuf,
     /// The certificate that they must trust, PEM.
     pub(crate) certificate: PathBuf,
     /// The servers' addresses, by name.

@@ -4,6 +4,8 @@
 //! `CLOCK_MONOTONIC` since the start of the run. Events are sent to a receiver during the run.
 
 mod body;
+mod browser;
+mod browser_page;
 mod client;
 mod closing;
 mod command;
@@ -24,6 +26,7 @@ mod schedule;
 mod server_files;
 #[cfg(test)]
 mod tests;
+mod tile_page;
 mod transfer;
 
 pub(crate) use command::CommandEnv;

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::browser::{BrowserClient, create_home};
 use super::client::WorkloadClient;
 use super::command::CommandClient;
 use super::http3::Http3Client;
 use super::run::{WorkloadError, WorkloadSpec};
-use crate::scenario::{ClientKind, ClientSpec, Scenario};
+use crate::scenario::{ClientKind, ClientSpec, Page, Scenario};
 
 /// Time limit for opening all connections of a client.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,15 +41,36 @@ pub(super) async fn open_clients(
     Ok(clients)
 }
 
-/// Creates the clients of the first loads of pages, by the pages' names, without connections: the start of a program is part
-/// neither of a page's time nor of that of a link that changes with time.
+/// Starts the browsers, by the clients' names: their start is part neither of a page's time nor of that of a link that changes with
+/// time.
+pub(super) async fn start_browsers(
+    workload_spec: &WorkloadSpec,
+) -> Result<BTreeMap<String, Arc<BrowserClient>>, WorkloadError> {
+    let scenario = &workload_spec.scenario;
+    let mut browsers = BTreeMap::new();
+    for page in scenario.browser_pages() {
+        let name = scenario.client_of(page.client.as_deref()).unwrap_or_default();
+        let Some(spec) = scenario.clients.get(name).filter(|_| !browsers.contains_key(name)) else {
+            continue;
+        };
+        let fail = |reason| WorkloadError::Open { client: name.to_owned(), reason };
+        let home = create_home(&workload_spec.command_env.scratch, name).map_err(fail)?;
+        let certificate = workload_spec.certificate.clone();
+        let browser = BrowserClient::start(home, certificate, spec.http2.unwrap_or(true)).await;
+        browsers.insert(name.to_owned(), Arc::new(browser.map_err(fail)?));
+    }
+    Ok(browsers)
+}
+
+/// Creates the clients of the players' first loads, by the pages' names, without connections: some are programs, too.
 pub(super) async fn prepare_page_clients(
     workload_spec: &WorkloadSpec,
     sessions: &AtomicU32,
 ) -> Result<BTreeMap<String, Arc<WorkloadClient>>, WorkloadError> {
     let scenario = &workload_spec.scenario;
     let mut prepared = BTreeMap::new();
-    for (name, page) in scenario.workload.pages.iter().filter(|(_, page)| !page.warm) {
+    let is_player = |page: &Page| !page.warm && !scenario.is_browser_page(page);
+    for (name, page) in scenario.workload.pages.iter().filter(|(_, page)| is_player(page)) {
         let client_name = scenario.client_of(page.client.as_deref()).unwrap_or_default();
         let fail = |reason| WorkloadError::Open { client: client_name.to_owned(), reason };
         let client = new_client(workload_spec, client_name, sessions).map_err(fail)?;

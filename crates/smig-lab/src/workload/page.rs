@@ -25,7 +25,7 @@ use crate::scenario::{
 const MAX_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
 /// One load, with the results of its resources in the order of the graph as far as they were requested.
-type Load = (PageLoad, Vec<ObjectResult>);
+pub(super) type Load = (PageLoad, Vec<ObjectResult>);
 
 /// A load that is in progress.
 struct Player {
@@ -103,6 +103,9 @@ impl WorkloadRun {
     ) -> Result<Load, WorkloadError> {
         let client_name =
             self.spec.scenario.client_of(page.client.as_deref()).unwrap_or_default().to_owned();
+        if let Some(browser) = self.browsers.get(&client_name) {
+            return self.load_in_browser(browser, name, number, page).await;
+        }
         let prepared =
             self.prepared_clients.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         let client = if page.warm {
@@ -181,7 +184,7 @@ impl Player {
     /// Requests a resource, and occupies the page's thread when it has arrived, if it runs.
     async fn fetch_and_run(self: Arc<Self>, index: usize) -> FinishedResource {
         let resource = &self.resources[index];
-        let transfer = self.transfer_of(resource);
+        let transfer = transfer_of(&self.client_name, resource);
         let number = self.first_number + u32::try_from(index).unwrap_or(u32::MAX);
         let result = self.run.new_result(&self.name, number, &transfer);
         self.run.events.send(&result, || EventKind::Requested { at_ns: result.started_ns });
@@ -212,22 +215,6 @@ impl Player {
         match timeout_at(self.run.deadline, occupied).await {
             Ok(()) => Outcome::Complete,
             Err(_) => Outcome::TimedOut,
-        }
-    }
-
-    fn transfer_of(&self, resource: &Resource) -> Transfer {
-        Transfer {
-            client: Some(self.client_name.clone()),
-            size: Sizes(vec![Size(resource.size)]),
-            direction: TransferDirection::Download,
-            start: TimeSpan::default(),
-            count: None,
-            every: None,
-            arrival: ArrivalProcess::default(),
-            until: None,
-            size_class: None,
-            priority: Some(resource.kind.priority().to_owned()),
-            cancel: None,
         }
     }
 
@@ -278,5 +265,22 @@ impl Player {
             outcome,
         };
         (load, finished.into_iter().map(|resource| resource.result).collect())
+    }
+}
+
+/// Returns the transfer of a resource by this client.
+pub(super) fn transfer_of(client_name: &str, resource: &Resource) -> Transfer {
+    Transfer {
+        client: Some(client_name.to_owned()),
+        size: Sizes(vec![Size(resource.size)]),
+        direction: TransferDirection::Download,
+        start: TimeSpan::default(),
+        count: None,
+        every: None,
+        arrival: ArrivalProcess::default(),
+        until: None,
+        size_class: None,
+        priority: Some(resource.kind.priority().to_owned()),
+        cancel: None,
     }
 }

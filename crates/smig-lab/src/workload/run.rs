@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::browser::BrowserClient;
 use super::client::WorkloadClient;
 use super::command::{CommandClient, CommandEnv};
 use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
-use super::open::{build_command_clients, open_clients, prepare_page_clients};
+use super::open::{build_command_clients, open_clients, prepare_page_clients, start_browsers};
 use super::result::{ObjectResult, Observation, Outcome};
 use super::schedule::Schedule;
 use super::transfer::ObjectRequest;
@@ -75,7 +76,8 @@ pub(super) struct WorkloadRun {
     pub(super) connections: ConnectionNumbers,
     /// Local addresses of connections whose clients have gone: those of loads of pages.
     pub(super) page_addresses: Mutex<BTreeMap<ConnectionKey, SocketAddr>>,
-    /// Clients of pages' first loads, which have started.
+    pub(super) browsers: BTreeMap<String, Arc<BrowserClient>>,
+    /// Clients of the players' first loads, which have started.
     pub(super) prepared_clients: Mutex<BTreeMap<String, Arc<WorkloadClient>>>,
     /// Bytes of the bodies of all downloads so far, except those of clients that are commands.
     pub(super) body_bytes: AtomicU64,
@@ -148,6 +150,7 @@ async fn observe(
 ) -> Result<Observation, WorkloadError> {
     let sessions = AtomicU32::new(0);
     let clients = open_clients(&workload_spec, &sessions).await?;
+    let browsers = start_browsers(&workload_spec).await?;
     let prepared_clients = prepare_page_clients(&workload_spec, &sessions).await?;
     sleep(workload_spec.scenario.workload.settle.0).await;
     pause(RunPhase::Ready);
@@ -160,6 +163,7 @@ async fn observe(
         command_clients: build_command_clients(&workload_spec)?,
         connections: ConnectionNumbers::default(),
         page_addresses: Mutex::default(),
+        browsers,
         prepared_clients: Mutex::new(prepared_clients),
         body_bytes: AtomicU64::new(0),
         progress_interval: workload_spec.scenario.record.progress.0,

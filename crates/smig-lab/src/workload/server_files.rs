@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{CertificateParams, KeyPair};
 
 use super::content::Content;
+use super::tile_page;
 use crate::scenario::{Page, Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
@@ -74,6 +75,10 @@ impl ServerFiles {
         let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
         let resources = scenario.workload.pages.values().flat_map(Page::resources);
         let sizes = sizes.chain(resources.map(|resource| resource.size));
+        for page in scenario.browser_pages() {
+            let directory = page.directory().map(|name| self.files_dir.join(name));
+            directory.map_or(Ok(()), |directory| tile_page::write(&directory, page))?;
+        }
         for size in sizes.chain([WARM_UP_BYTES]) {
             let path = self.files_dir.join(object_path(size).trim_start_matches('/'));
             if fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {

@@ -64,6 +64,7 @@ pub(super) fn run_with(
         certificate,
         command_env: CommandEnv {
             smig: "smig".into(),
+            scratch: dir.path().to_owned(),
             certificate: server_files.certificate,
             servers: BTreeMap::new(),
             programs: BTreeMap::new(),

@@ -1,3 +1,5 @@
+//! What sharing makes of rounds, one after the other.
+
 use super::*;
 
 const BASE: Duration = Duration::from_millis(50);

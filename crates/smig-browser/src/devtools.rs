@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::error::BrowserError;
+use crate::error::BrowserError;
 
 /// Timeout of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,16 +20,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A notification from the browser.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DevToolsEvent {
-    pub(super) method: String,
+pub struct DevToolsEvent {
+    /// Its domain and name, such as `Page.loadEventFired`.
+    pub method: String,
+    /// Its parameters.
     #[serde(default)]
-    pub(super) params: Value,
+    pub params: Value,
+    /// The tab's session; empty for the browser itself.
     #[serde(default)]
-    pub(super) session_id: String,
+    pub session_id: String,
 }
 
 /// A DevTools connection to a browser. What waits fails soon after `stop` is cancelled.
-pub(super) struct DevTools<W> {
+#[derive(Debug)]
+pub struct DevTools<W> {
     writer: W,
     messages: Receiver<Value>,
     last_id: u64,
@@ -39,7 +43,10 @@ pub(super) struct DevTools<W> {
 
 impl<W: Write> DevTools<W> {
     /// Writes to `writer`; a thread reads `reader` until its end.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn new(
         writer: W,
         reader: impl Read + Send + 'static,
         stop: CancellationToken,
@@ -53,7 +60,10 @@ impl<W: Write> DevTools<W> {
 
     /// Sends a command without waiting for the response. `session_id` is a page's; it is empty for the
     /// browser itself.
-    pub(super) fn send(
+    ///
+    /// # Errors
+    /// The browser has exited.
+    pub fn send(
         &mut self,
         session_id: &str,
         method: &str,
@@ -71,7 +81,10 @@ impl<W: Write> DevTools<W> {
     }
 
     /// Sends a command and waits for the response; events that arrive before it are buffered.
-    pub(super) fn call(
+    ///
+    /// # Errors
+    /// The browser returned an error, or nothing within a minute, or has exited.
+    pub fn call(
         &mut self,
         session_id: &str,
         method: &str,
@@ -81,7 +94,10 @@ impl<W: Write> DevTools<W> {
     }
 
     /// Like [`Self::call`], with another deadline.
-    pub(super) fn call_before(
+    ///
+    /// # Errors
+    /// The same.
+    pub fn call_before(
         &mut self,
         deadline: Instant,
         session_id: &str,
@@ -104,10 +120,10 @@ impl<W: Write> DevTools<W> {
     }
 
     /// Returns the next event, or `None` after `timeout`.
-    pub(super) fn next_event(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<DevToolsEvent>, BrowserError> {
+    ///
+    /// # Errors
+    /// The browser has exited, or was stopped.
+    pub fn next_event(&mut self, timeout: Duration) -> Result<Option<DevToolsEvent>, BrowserError> {
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -126,7 +142,10 @@ impl<W: Write> DevTools<W> {
     }
 
     /// Returns an error if the measurement is to stop.
-    pub(super) fn check_stop(&self) -> Result<(), BrowserError> {
+    ///
+    /// # Errors
+    /// [`BrowserError::Stopped`].
+    pub fn check_stop(&self) -> Result<(), BrowserError> {
         if self.stop.is_cancelled() { Err(BrowserError::Stopped) } else { Ok(()) }
     }
 

@@ -5,22 +5,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::devtools::DevTools;
-use super::error::BrowserError;
-use super::mosaic::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
+use crate::browser::WindowSize;
+use crate::devtools::DevTools;
+use crate::error::BrowserError;
 
-/// Timeout of [`Tab::load`].
+/// Time limit of [`Tab::load`].
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser context: a cache and connections of its own.
 #[derive(Debug)]
-pub(super) struct BrowserContext {
+pub struct BrowserContext {
     id: String,
 }
 
 impl BrowserContext {
     /// Creates a context. The proxy is a URL.
-    pub(super) fn create<W: Write>(
+    ///
+    /// # Errors
+    /// Those of [`DevTools::call`].
+    pub fn create<W: Write>(
         devtools: &mut DevTools<W>,
         proxy_url: Option<&str>,
     ) -> Result<Self, BrowserError> {
@@ -34,7 +37,10 @@ impl BrowserContext {
     }
 
     /// Closes its tabs and its connections.
-    pub(super) fn dispose<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
+    ///
+    /// # Errors
+    /// Those of [`DevTools::call`].
+    pub fn dispose<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
         let params = json!({"browserContextId": self.id});
         devtools.call("", "Target.disposeBrowserContext", params)?;
         Ok(())
@@ -43,20 +49,23 @@ impl BrowserContext {
 
 /// A tab in a window of its own, so that it is visible beside others.
 #[derive(Debug)]
-pub(super) struct Tab {
+pub struct Tab {
     target_id: String,
-    /// The DevTools session.
-    pub(super) session_id: String,
+    session_id: String,
 }
 
 impl Tab {
     /// Opens an empty tab.
-    pub(super) fn open<W: Write>(
+    ///
+    /// # Errors
+    /// Those of [`DevTools::call`].
+    pub fn open<W: Write>(
         devtools: &mut DevTools<W>,
         context: &BrowserContext,
+        window: WindowSize,
     ) -> Result<Self, BrowserError> {
         let params = json!({"url": "about:blank", "browserContextId": context.id,
-            "newWindow": true, "width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX});
+            "newWindow": true, "width": window.width, "height": window.height});
         let target_id =
             string_field(&devtools.call("", "Target.createTarget", params)?, "targetId")?;
         let attach = json!({"targetId": target_id, "flatten": true});
@@ -66,13 +75,40 @@ impl Tab {
         Ok(Self { target_id, session_id })
     }
 
-    /// Navigates and waits for the load event.
-    pub(super) fn load<W: Write>(
+    /// Returns the DevTools session.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// Returns a tab of which only the DevTools session is known.
+    #[cfg(test)]
+    pub(crate) fn with_session(session_id: &str) -> Self {
+        Self { target_id: "T".into(), session_id: session_id.into() }
+    }
+
+    /// Navigates and waits for the load event, a minute at most.
+    ///
+    /// # Errors
+    /// Those of [`Self::load_before`].
+    pub fn load<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         url: &str,
     ) -> Result<(), BrowserError> {
-        let deadline = Instant::now() + LOAD_TIMEOUT;
+        self.load_before(devtools, url, Instant::now() + LOAD_TIMEOUT)
+    }
+
+    /// Navigates and waits for the load event.
+    ///
+    /// # Errors
+    /// [`BrowserError::Incomplete`] if there is none before `deadline`, or the browser shows an error page; those of [`DevTools::call`].
+    pub fn load_before<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+        url: &str,
+        deadline: Instant,
+    ) -> Result<(), BrowserError> {
         self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
@@ -81,15 +117,14 @@ impl Tab {
                 return Ok(());
             }
         }
-        let text = format!("no load event of {url} within {} s", LOAD_TIMEOUT.as_secs());
-        Err(BrowserError::Incomplete(text))
+        Err(BrowserError::Incomplete(format!("{url} has had no load event in time")))
     }
 
     /// Navigates and waits until the page's first bytes have replaced the previous one.
     ///
     /// # Errors
     /// Also if the browser shows an error page instead, which has a load event too.
-    pub(super) fn navigate<W: Write>(
+    pub fn navigate<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         url: &str,
@@ -103,8 +138,11 @@ impl Tab {
         }
     }
 
-    /// Evaluates an expression in the page. An exception is an error.
-    pub(super) fn evaluate<W: Write>(
+    /// Evaluates an expression in the page.
+    ///
+    /// # Errors
+    /// Also if it throws an exception.
+    pub fn evaluate<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         expression: &str,
@@ -120,7 +158,11 @@ impl Tab {
         Err(BrowserError::unexpected_response(format!("the page's script failed: {text}")))
     }
 
-    pub(super) fn close<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
+    /// Closes it.
+    ///
+    /// # Errors
+    /// Those of [`DevTools::call`].
+    pub fn close<W: Write>(self, devtools: &mut DevTools<W>) -> Result<(), BrowserError> {
         devtools.call("", "Target.closeTarget", json!({"targetId": self.target_id}))?;
         Ok(())
     }
@@ -144,7 +186,7 @@ mod tests {
     fn tab_and_devtools(input: &'static str) -> (Tab, DevTools<Vec<u8>>) {
         let stop = CancellationToken::default();
         let devtools = DevTools::new(Vec::new(), Cursor::new(input), stop).unwrap();
-        (Tab { target_id: "T".into(), session_id: "S".into() }, devtools)
+        (Tab::with_session("S"), devtools)
     }
 
     #[test]

@@ -5,46 +5,58 @@ use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 
 use serde_json::json;
-use smig_lab::servers::find_in_path;
 use smig_testbed::netns::Child;
 use tokio_util::sync::CancellationToken;
 
-use super::devtools::DevTools;
-use super::error::BrowserError;
-use super::mosaic::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
+use crate::devtools::DevTools;
+use crate::error::BrowserError;
 
-const PROGRAM_NAMES: [&str; 5] =
+/// Names of the programs that are such a browser.
+pub const PROGRAM_NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
-/// Returns the path of a Chromium or Chrome that is in PATH.
-#[must_use]
-pub fn find() -> Option<PathBuf> {
-    PROGRAM_NAMES.into_iter().find_map(find_in_path)
+/// Size of a window, in pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowSize {
+    /// Its width.
+    pub width: u32,
+    /// Its height.
+    pub height: u32,
 }
 
 /// A running browser. It and its child processes are killed on drop.
-pub(super) struct Browser {
-    pub(super) devtools: DevTools<ChildStdin>,
+#[derive(Debug)]
+pub struct Browser {
+    /// What controls it.
+    pub devtools: DevTools<ChildStdin>,
     /// Name and version, as the browser reports them.
-    pub(super) name: String,
+    pub name: String,
     _process: Child,
 }
 
 /// The parameters of a browser process.
 #[derive(Debug)]
-pub(super) struct BrowserLaunch {
-    pub(super) program: PathBuf,
+pub struct BrowserLaunch {
+    /// Its path.
+    pub program: PathBuf,
     /// The SHA-256 of the key that is trusted with any certificate, in base64.
-    pub(super) trusted_key_sha256: String,
+    pub trusted_key_sha256: String,
     /// Its home directory, which contains everything that it writes.
-    pub(super) home: PathBuf,
+    pub home: PathBuf,
+    /// Size of its first window.
+    pub window: WindowSize,
+    /// Whether it speaks HTTP/2.
+    pub http2: bool,
     /// Who waits for the browser fails soon after this is cancelled.
-    pub(super) stop: CancellationToken,
+    pub stop: CancellationToken,
 }
 
 impl BrowserLaunch {
     /// Starts the browser in the calling thread's host, headless. The proxy is a URL.
-    pub(super) fn start(&self, proxy_url: Option<&str>) -> Result<Browser, BrowserError> {
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer.
+    pub fn start(&self, proxy_url: Option<&str>) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
         // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
@@ -81,6 +93,7 @@ impl BrowserLaunch {
             "--disable-domain-reliability",
             "--disable-extensions",
             "--disable-sync",
+            "--disable-quic",
             "--disable-features=MediaRouter,OptimizationHints,Translate",
         ]
         .map(str::to_owned)
@@ -93,10 +106,13 @@ impl BrowserLaunch {
             ]),
             None => arguments.push("--no-proxy-server".to_owned()),
         }
+        if !self.http2 {
+            arguments.push("--disable-http2".to_owned());
+        }
         arguments.extend([
             format!("--ignore-certificate-errors-spki-list={}", self.trusted_key_sha256),
             format!("--user-data-dir={}", self.home.join("profile").display()),
-            format!("--window-size={PAGE_WIDTH_PX},{PAGE_HEIGHT_PX}"),
+            format!("--window-size={},{}", self.window.width, self.window.height),
             "about:blank".to_owned(),
         ]);
         arguments

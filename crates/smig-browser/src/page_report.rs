@@ -1,0 +1,162 @@
+//! What a page reports of its own load: Navigation Timing, Paint Timing and Resource Timing.
+
+use std::io::Write;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::devtools::DevTools;
+use crate::error::BrowserError;
+use crate::tab::Tab;
+
+/// The expression that the page evaluates.
+const SCRIPT: &str = "JSON.stringify({\
+    origin_ms: performance.timeOrigin,\
+    navigation: performance.getEntriesByType('navigation')[0].toJSON(),\
+    first_contentful_paint_ms: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null,\
+    resources: performance.getEntriesByType('resource').map(entry => entry.toJSON()),\
+    image_sizes: [...document.images].map(image => [image.naturalWidth, image.naturalHeight])})";
+
+/// A page's times, in ms since its navigation began.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PageReport {
+    /// When the navigation began, in ms of wall-clock time since the epoch.
+    pub origin_ms: f64,
+    /// Times of the document.
+    #[serde(deserialize_with = "reported_navigation")]
+    pub navigation: NavigationTiming,
+    /// When text or a picture was painted first; `None` if nothing was.
+    pub first_contentful_paint_ms: Option<f64>,
+    /// Times of the resources, in the order of their requests.
+    pub resources: Vec<ResourceTiming>,
+    /// Width and height of each picture in pixels, in the document's order; zero if it could not be decoded.
+    pub image_sizes: Vec<(u32, u32)>,
+}
+
+/// Navigation Timing, in ms; 0 where the browser reports nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct NavigationTiming {
+    /// The browser begins to connect: to the server, or to its proxy.
+    pub connect_start_ms: f64,
+    /// The TLS handshake begins; with a proxy, in the open tunnel.
+    pub secure_connection_start_ms: f64,
+    /// The TLS handshake is complete.
+    pub connect_end_ms: f64,
+    /// The page is requested.
+    pub request_start_ms: f64,
+    /// Its first byte.
+    pub response_start_ms: f64,
+    /// Its last byte.
+    pub response_end_ms: f64,
+    /// The end of the load event: everything has arrived.
+    pub load_event_end_ms: f64,
+}
+
+/// The same as the browser names it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportedNavigation {
+    connect_start: f64,
+    secure_connection_start: f64,
+    connect_end: f64,
+    request_start: f64,
+    response_start: f64,
+    response_end: f64,
+    load_event_end: f64,
+}
+
+impl From<ReportedNavigation> for NavigationTiming {
+    fn from(reported: ReportedNavigation) -> Self {
+        Self {
+            connect_start_ms: reported.connect_start,
+            secure_connection_start_ms: reported.secure_connection_start,
+            connect_end_ms: reported.connect_end,
+            request_start_ms: reported.request_start,
+            response_start_ms: reported.response_start,
+            response_end_ms: reported.response_end,
+            load_event_end_ms: reported.load_event_end,
+        }
+    }
+}
+
+fn reported_navigation<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<NavigationTiming, D::Error> {
+    ReportedNavigation::deserialize(deserializer).map(NavigationTiming::from)
+}
+
+/// An entry of Resource Timing.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceTiming {
+    /// Its URL.
+    pub name: String,
+    /// When the browser started the fetch.
+    #[serde(rename = "startTime")]
+    pub start_ms: f64,
+    /// When its first byte had arrived.
+    #[serde(rename = "responseStart")]
+    pub response_start_ms: f64,
+    /// When its last byte had arrived.
+    #[serde(rename = "responseEnd")]
+    pub response_end_ms: f64,
+    /// Size of its body in bytes.
+    pub encoded_body_size: u64,
+    /// ALPN identifier of its protocol.
+    #[serde(default)]
+    pub next_hop_protocol: String,
+}
+
+impl PageReport {
+    /// Reads the report of the page that a tab shows, after its load event.
+    ///
+    /// # Errors
+    /// The page does not report what is expected.
+    pub fn read<W: Write>(devtools: &mut DevTools<W>, tab: &Tab) -> Result<Self, BrowserError> {
+        let json = tab.evaluate(devtools, SCRIPT)?;
+        serde_json::from_str(json.as_str().unwrap_or_default())
+            .map_err(BrowserError::unexpected_response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use serde_json::json;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn read(value: &serde_json::Value) -> Result<PageReport, BrowserError> {
+        let answer = json!({"id": 1, "result": {"result": {"value": value.to_string()}}});
+        let input = format!("{answer}\0").into_bytes();
+        let stop = CancellationToken::default();
+        let mut devtools = DevTools::new(Vec::new(), Cursor::new(input), stop).unwrap();
+        PageReport::read(&mut devtools, &Tab::with_session("S"))
+    }
+
+    #[test]
+    fn a_page_reports_navigation_paint_and_resources() {
+        let report = read(&json!({
+            "origin_ms": 1.7e12,
+            "navigation": {"connectStart": 1.5, "secureConnectionStart": 2, "connectEnd": 3,
+                "requestStart": 4, "responseStart": 5, "responseEnd": 6, "loadEventEnd": 7, "type": "navigate"},
+            "first_contentful_paint_ms": null,
+            "resources": [{"name": "https://10.99.0.1/0.png", "startTime": 8.0, "responseStart": 9.0,
+                "responseEnd": 10.5, "encodedBodySize": 300, "nextHopProtocol": "h2"}],
+            "image_sizes": [[16, 16]],
+        }))
+        .unwrap();
+        let navigation = report.navigation;
+        assert_eq!((navigation.connect_start_ms, navigation.load_event_end_ms), (1.5, 7.0));
+        assert_eq!(report.first_contentful_paint_ms, None);
+        assert_eq!((report.resources[0].response_end_ms, report.image_sizes[0]), (10.5, (16, 16)));
+        assert_eq!(report.resources[0].next_hop_protocol, "h2");
+    }
+
+    #[test]
+    fn a_report_without_its_times_is_an_error() {
+        let error = read(&json!({"origin_ms": 0, "navigation": {}})).unwrap_err().to_string();
+        assert!(error.contains("connectStart"), "{error}");
+    }
+}

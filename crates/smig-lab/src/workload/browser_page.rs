@@ -1,0 +1,192 @@
+//! A page in a browser: the same results as a player's, by what the page reports.
+
+use std::time::SystemTime;
+
+use smig_browser::{BrowserError, PageReport, ResourceTiming};
+use tokio::time::Instant;
+
+use super::browser::{BrowserClient, fault, page_url};
+use super::page::{Load, transfer_of};
+use super::result::{ObjectResult, Outcome, PageLoad};
+use super::run::{WorkloadError, WorkloadRun};
+use super::tile_page::picture_name;
+use crate::scenario::{Page, Resource, ResourceKind};
+
+/// The times of a load on the run's clock.
+#[derive(Debug, Clone, Copy)]
+struct PageClock {
+    navigation_ns: u64,
+}
+
+impl PageClock {
+    /// `now_ns` is the same instant on the run's clock as `wall_ms` since the epoch.
+    fn new(report: &PageReport, now_ns: u64, wall_ms: f64) -> Self {
+        let ago_ms = (wall_ms - report.origin_ms).max(0.0);
+        Self { navigation_ns: now_ns.saturating_sub((ago_ms * 1e6) as u64) }
+    }
+
+    fn at(self, ms: f64) -> u64 {
+        self.navigation_ns + (ms.max(0.0) * 1e6) as u64
+    }
+}
+
+impl WorkloadRun {
+    /// Loads a page once.
+    pub(super) async fn load_in_browser(
+        &self,
+        browser: &BrowserClient,
+        name: &str,
+        number: u32,
+        page: &Page,
+    ) -> Result<Load, WorkloadError> {
+        let client = self.spec.scenario.client_of(page.client.as_deref()).unwrap_or_default();
+        let fail = |reason: &str| WorkloadError::Open {
+            client: client.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let server = *self.spec.server_by_client.get(client).ok_or_else(|| fail("no server"))?;
+        let directory = page.directory().ok_or_else(|| fail("the page has no tiles"))?;
+        let started_ns = self.since_began();
+        let report = browser.load(page_url(server, &directory), self.deadline.into_std()).await;
+        let (now_ns, wall_ms) = (self.since_began(), wall_clock_ms());
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                let is_late = Instant::now() >= self.deadline;
+                let load = PageLoad {
+                    name: name.to_owned(),
+                    number,
+                    started_ns,
+                    rendered_ns: None,
+                    visible_ns: None,
+                    ended_ns: now_ns,
+                    outcome: failure(&error, is_late),
+                };
+                return Ok((load, Vec::new()));
+            }
+        };
+        let clock = PageClock::new(&report, now_ns, wall_ms);
+        let resources = page.resources();
+        let load = page_load(name, number, &resources, &report, clock);
+        let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
+        let objects = (first..).zip(&resources).filter_map(|(number, resource)| {
+            let result = self.new_result(name, number, &transfer_of(client, resource));
+            object_result(result, resource, &report, clock)
+        });
+        let objects = objects.collect();
+        Ok((load, objects))
+    }
+}
+
+fn wall_clock_ms() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs_f64() * 1e3
+}
+
+fn failure(error: &BrowserError, is_late: bool) -> Outcome {
+    match error {
+        BrowserError::Incomplete(_) | BrowserError::Browser(_) if is_late => Outcome::TimedOut,
+        error => Outcome::Failed(error.to_string()),
+    }
+}
+
+fn page_load(
+    name: &str,
+    number: u32,
+    resources: &[Resource],
+    report: &PageReport,
+    clock: PageClock,
+) -> PageLoad {
+    let pictures = resources.iter().filter(|resource| resource.kind == ResourceKind::Image);
+    let outcome = fault(report, pictures.count()).map_or(Outcome::Complete, Outcome::Failed);
+    let is_complete = outcome == Outcome::Complete;
+    let painted_ms = report.first_contentful_paint_ms.filter(|_| is_complete);
+    let visible_ms = painted_ms.map(|painted_ms| {
+        let visible = report.resources.iter().map(|entry| entry.response_end_ms.max(painted_ms));
+        visible.sum::<f64>() / report.resources.len().max(1) as f64
+    });
+    PageLoad {
+        name: name.to_owned(),
+        number,
+        started_ns: clock.at(0.0),
+        rendered_ns: painted_ms.map(|ms| clock.at(ms)),
+        visible_ns: visible_ms.map(|ms| clock.at(ms)),
+        ended_ns: clock.at(report.navigation.load_event_end_ms),
+        outcome,
+    }
+}
+
+/// Returns the result of a resource, if the browser reports it.
+fn object_result(
+    mut result: ObjectResult,
+    resource: &Resource,
+    report: &PageReport,
+    clock: PageClock,
+) -> Option<ObjectResult> {
+    let (start_ms, first_byte_ms, end_ms, bytes) = if resource.kind == ResourceKind::Document {
+        let navigation = report.navigation;
+        (0.0, navigation.response_start_ms, navigation.response_end_ms, resource.size)
+    } else {
+        let name = picture_name(resource.name.parse().ok()?);
+        let is_it = |entry: &&ResourceTiming| entry.name.rsplit('/').next() == Some(&name);
+        let entry = report.resources.iter().find(is_it)?;
+        let (start_ms, first_ms) = (entry.start_ms, entry.response_start_ms);
+        (start_ms, first_ms, entry.response_end_ms, entry.encoded_body_size)
+    };
+    result.started_ns = clock.at(start_ms);
+    result.first_byte_ns = Some(clock.at(first_byte_ms));
+    result.ended_ns = clock.at(end_ms);
+    result.bytes = bytes;
+    result.outcome = if bytes == resource.size { Outcome::Complete } else { Outcome::Damaged };
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use smig_browser::NavigationTiming;
+
+    use super::*;
+
+    fn report(pictures: u32) -> PageReport {
+        let resource = |index: u32| ResourceTiming {
+            name: format!("https://10.99.0.1/tiles/{index}.png"),
+            start_ms: 20.0,
+            response_start_ms: 30.0,
+            response_end_ms: 40.0 + f64::from(index),
+            encoded_body_size: 500,
+            next_hop_protocol: "h2".into(),
+        };
+        PageReport {
+            origin_ms: 5_000.0,
+            navigation: NavigationTiming { load_event_end_ms: 60.0, ..NavigationTiming::default() },
+            first_contentful_paint_ms: Some(41.5),
+            resources: (0..pictures).map(resource).collect(),
+            image_sizes: vec![(8, 8); pictures as usize],
+        }
+    }
+
+    #[test]
+    fn times_are_on_the_clock_of_the_run() {
+        let page: Page = toml::from_str("tiles = { objects = 4, total = 2_000 }").unwrap();
+        let report = report(4);
+        // The page is read 100 ms after its navigation began, a second after the run.
+        let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
+        let load = page_load("grid", 2, &page.resources(), &report, clock);
+        assert_eq!((load.started_ns, load.ended_ns), (900_000_000, 960_000_000));
+        assert_eq!(load.rendered_ns, Some(941_500_000));
+        // 41.5 twice, 42 and 43.
+        assert_eq!(load.visible_ns, Some(942_000_000));
+        assert_eq!((load.number, load.outcome), (2, Outcome::Complete));
+    }
+
+    #[test]
+    fn a_page_without_one_of_its_pictures_has_failed() {
+        let page: Page = toml::from_str("tiles = { objects = 4, total = 2_000 }").unwrap();
+        let mut report = report(4);
+        report.image_sizes[1] = (0, 0);
+        let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
+        let load = page_load("grid", 0, &page.resources(), &report, clock);
+        assert_eq!(load.outcome, Outcome::Failed("3 of 4 pictures were complete".into()));
+        assert_eq!((load.rendered_ns, load.visible_ns), (None, None));
+    }
+}
