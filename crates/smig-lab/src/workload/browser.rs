@@ -3,7 +3,7 @@
 //! Its calls block: they run on threads of their own, in the clients' host.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smig_browser::{
     Browser, BrowserContext, BrowserError, BrowserLaunch, PageReport, Tab, WindowSize,
@@ -21,12 +21,21 @@ const WINDOW: WindowSize = WindowSize { width: PAGE_WIDTH_PX, height: PAGE_HEIGH
 const WARM_UP_URL: &str = "data:text/html,<title>warm-up</title><p>text<img src='data:image/gif;base64,\
     R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'>";
 
-/// A browser, between two loads.
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A browser that loads one page after the other.
 #[derive(Debug)]
 pub(super) struct BrowserClient {
-    browser: Mutex<Option<Browser>>,
+    idle: Mutex<Option<IdleBrowser>>,
     /// Ends what waits for the browser.
     _stop: DropGuard,
+}
+
+/// A browser between two loads, with an empty tab: making one takes a fifth of a second, in which a link that varies would go on.
+#[derive(Debug)]
+struct IdleBrowser {
+    browser: Browser,
+    tab: (BrowserContext, Tab),
 }
 
 impl BrowserClient {
@@ -48,12 +57,14 @@ impl BrowserClient {
         };
         let started = spawn_blocking(move || {
             let mut browser = launch.start(None)?;
-            load(&mut browser, WARM_UP_URL, None)?;
-            Ok::<_, BrowserError>(browser)
+            let tab = new_tab(&mut browser)?;
+            let mut idle = IdleBrowser { browser, tab };
+            idle.load(WARM_UP_URL, Instant::now() + WARM_UP_TIMEOUT)?;
+            Ok::<_, BrowserError>(idle)
         });
-        let browser = started.await.map_err(|_| "its thread panicked")?;
-        let browser = browser.map_err(|error| error.to_string())?;
-        Ok(Self { browser: Mutex::new(Some(browser)), _stop: stop.drop_guard() })
+        let idle = started.await.map_err(|_| "its thread panicked")?;
+        let idle = idle.map_err(|error| error.to_string())?;
+        Ok(Self { idle: Mutex::new(Some(idle)), _stop: stop.drop_guard() })
     }
 
     /// Loads a page with an empty cache and new connections, and returns its report.
@@ -62,39 +73,41 @@ impl BrowserClient {
         url: String,
         deadline: Instant,
     ) -> Result<PageReport, BrowserError> {
-        let mut slot = self.browser.lock().await;
-        let Some(mut browser) = slot.take() else {
+        let mut slot = self.idle.lock().await;
+        let Some(mut idle) = slot.take() else {
             return Err(BrowserError::Browser("its thread panicked".into()));
         };
         let loaded = spawn_blocking(move || {
-            let report = load(&mut browser, &url, Some(deadline));
-            (browser, report)
+            let report = idle.load(&url, deadline);
+            (idle, report)
         });
         let panicked = |_| BrowserError::Browser("its thread panicked".into());
-        let (browser, report) = loaded.await.map_err(panicked)?;
-        *slot = Some(browser);
+        let (idle, report) = loaded.await.map_err(panicked)?;
+        *slot = Some(idle);
         report
     }
 }
 
-/// Loads a page in a context and a tab of its own.
-fn load(
-    browser: &mut Browser,
-    url: &str,
-    deadline: Option<Instant>,
-) -> Result<PageReport, BrowserError> {
-    let devtools = &mut browser.devtools;
-    let context = BrowserContext::create(devtools, None)?;
-    let report = Tab::open(devtools, &context, WINDOW).and_then(|tab| {
-        match deadline {
-            Some(deadline) => tab.load_before(devtools, url, deadline)?,
-            None => tab.load(devtools, url)?,
-        }
-        PageReport::read(devtools, &tab)
-    });
-    // Its tab is closed with it, and what is still being loaded.
-    context.dispose(devtools)?;
-    report
+impl IdleBrowser {
+    /// Loads a page in the tab, and replaces that.
+    fn load(&mut self, url: &str, deadline: Instant) -> Result<PageReport, BrowserError> {
+        let devtools = &mut self.browser.devtools;
+        let tab = &self.tab.1;
+        let loaded = tab.load_before(devtools, url, deadline);
+        let report = loaded.and_then(|()| PageReport::read(devtools, tab));
+        let next = new_tab(&mut self.browser)?;
+        let (context, _) = std::mem::replace(&mut self.tab, next);
+        // Its tab is closed with it, and what is still being loaded.
+        context.dispose(&mut self.browser.devtools)?;
+        report
+    }
+}
+
+/// Opens a tab in a context of its own.
+fn new_tab(browser: &mut Browser) -> Result<(BrowserContext, Tab), BrowserError> {
+    let context = BrowserContext::create(&mut browser.devtools, None)?;
+    let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
+    Ok((context, tab))
 }
 
 /// Returns what is wrong with a page of so many pictures, if anything is.
