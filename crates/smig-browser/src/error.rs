@@ -17,6 +17,9 @@ pub enum BrowserError {
     /// A page did not load completely.
     #[error("the page did not load completely: {0}")]
     Incomplete(String),
+    /// A page has not loaded in time.
+    #[error("the page did not load in time: {0}")]
+    TimedOut(String),
     /// Its home directory cannot be written, or it has no pipes.
     #[error("the browser cannot be started: {0}")]
     Io(#[from] io::Error),

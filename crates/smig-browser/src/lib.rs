@@ -16,5 +16,5 @@ pub use browser::{Browser, BrowserLaunch, PROGRAM_NAMES, WindowSize};
 pub use devtools::{DevTools, DevToolsEvent};
 pub use error::BrowserError;
 pub use page_report::{NavigationTiming, PageReport, ResourceTiming};
-pub use tab::{BrowserContext, Tab};
+pub use tab::{BrowserContext, Navigation, Tab};
 pub use trust::trusted_key_sha256;

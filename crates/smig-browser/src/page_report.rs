@@ -8,13 +8,18 @@ use crate::devtools::DevTools;
 use crate::error::BrowserError;
 use crate::tab::Tab;
 
-/// The expression that the page evaluates.
-const SCRIPT: &str = "JSON.stringify({\
+/// The expression that the page evaluates. What the load event has seen is painted with the next frame: it waits a second for that.
+const SCRIPT: &str = "(async () => {\
+    const painted = () => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null;\
+    for (let i = 0; painted() === null && i < 40; i++) await new Promise(done => setTimeout(done, 25));\
+    const navigation = performance.getEntriesByType('navigation')[0].toJSON();\
+    return JSON.stringify({\
     origin_ms: performance.timeOrigin,\
-    navigation: performance.getEntriesByType('navigation')[0].toJSON(),\
-    first_contentful_paint_ms: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null,\
+    navigation,\
+    document_bytes: navigation.encodedBodySize,\
+    first_contentful_paint_ms: painted(),\
     resources: performance.getEntriesByType('resource').map(entry => entry.toJSON()),\
-    image_sizes: [...document.images].map(image => [image.naturalWidth, image.naturalHeight])})";
+    image_sizes: [...document.images].map(image => [image.naturalWidth, image.naturalHeight])})})()";
 
 /// A page's times, in ms since its navigation began.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -24,6 +29,8 @@ pub struct PageReport {
     /// Times of the document.
     #[serde(deserialize_with = "reported_navigation")]
     pub navigation: NavigationTiming,
+    /// Size of the document's body in bytes.
+    pub document_bytes: u64,
     /// When text or a picture was painted first; `None` if nothing was.
     pub first_contentful_paint_ms: Option<f64>,
     /// Times of the resources, in the order of their requests.
@@ -141,6 +148,7 @@ mod tests {
             "origin_ms": 1.7e12,
             "navigation": {"connectStart": 1.5, "secureConnectionStart": 2, "connectEnd": 3,
                 "requestStart": 4, "responseStart": 5, "responseEnd": 6, "loadEventEnd": 7, "type": "navigate"},
+            "document_bytes": 1_600,
             "first_contentful_paint_ms": null,
             "resources": [{"name": "https://10.99.0.1/0.png", "startTime": 8.0, "responseStart": 9.0,
                 "responseEnd": 10.5, "encodedBodySize": 300, "nextHopProtocol": "h2"}],

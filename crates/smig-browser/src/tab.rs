@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::browser::WindowSize;
-use crate::devtools::DevTools;
+use crate::devtools::{DevTools, DevToolsEvent};
 use crate::error::BrowserError;
 
 /// Time limit of [`Tab::load`].
@@ -47,6 +47,12 @@ impl BrowserContext {
     }
 }
 
+/// A document that a tab loads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Navigation {
+    loader_id: String,
+}
+
 /// A tab in a window of its own, so that it is visible beside others.
 #[derive(Debug)]
 pub struct Tab {
@@ -72,6 +78,15 @@ impl Tab {
         let session_id =
             string_field(&devtools.call("", "Target.attachToTarget", attach)?, "sessionId")?;
         devtools.call(&session_id, "Page.enable", json!({}))?;
+        devtools.call(&session_id, "Page.setLifecycleEventsEnabled", json!({"enabled": true}))?;
+        // A page reports 250 resources unless it asks for more.
+        let source = "performance.setResourceTimingBufferSize(100000)";
+        let script = json!({"source": source});
+        devtools.call(&session_id, "Page.addScriptToEvaluateOnNewDocument", script)?;
+        // A window of this size has a smaller page, whose rest would not be visible.
+        let size = json!({"width": window.width, "height": window.height, "deviceScaleFactor": 1,
+            "mobile": false});
+        devtools.call(&session_id, "Emulation.setDeviceMetricsOverride", size)?;
         Ok(Self { target_id, session_id })
     }
 
@@ -102,43 +117,58 @@ impl Tab {
     /// Navigates and waits for the load event.
     ///
     /// # Errors
-    /// [`BrowserError::Incomplete`] if there is none before `deadline`, or the browser shows an error page; those of [`DevTools::call`].
+    /// [`BrowserError::TimedOut`] if there is none before `deadline`; those of [`Self::navigate`] and [`DevTools::next_event`].
     pub fn load_before<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         url: &str,
         deadline: Instant,
     ) -> Result<(), BrowserError> {
-        self.navigate(devtools, url, deadline)?;
+        let navigation = self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
         {
-            if event.session_id == self.session_id && event.method == "Page.loadEventFired" {
+            if self.is_load_event(&event, &navigation) {
                 return Ok(());
             }
         }
-        Err(BrowserError::Incomplete(format!("{url} has had no load event in time")))
+        Err(BrowserError::TimedOut(format!("{url} has had no load event")))
+    }
+
+    /// Returns whether an event is the load event of the document of this navigation: the empty page before it has one, too.
+    #[must_use]
+    pub fn is_load_event(&self, event: &DevToolsEvent, navigation: &Navigation) -> bool {
+        event.session_id == self.session_id
+            && event.method == "Page.lifecycleEvent"
+            && event.params["name"] == "load"
+            && event.params["loaderId"] == navigation.loader_id
     }
 
     /// Navigates and waits until the page's first bytes have replaced the previous one.
     ///
     /// # Errors
-    /// Also if the browser shows an error page instead, which has a load event too.
+    /// [`BrowserError::Incomplete`] if the browser shows an error page instead, which has a load event too; those of [`DevTools::call`].
     pub fn navigate<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         url: &str,
         deadline: Instant,
-    ) -> Result<(), BrowserError> {
+    ) -> Result<Navigation, BrowserError> {
         let params = json!({"url": url});
-        let response = devtools.call_before(deadline, &self.session_id, "Page.navigate", params)?;
+        let response = devtools.call_before(deadline, &self.session_id, "Page.navigate", params);
+        let response = response.map_err(|error| match error {
+            BrowserError::Browser(_) if Instant::now() >= deadline => {
+                BrowserError::TimedOut(format!("{url} has had no response"))
+            }
+            other => other,
+        })?;
         match response["errorText"].as_str() {
-            None | Some("") => Ok(()),
+            None | Some("") => Ok(Navigation { loader_id: string_field(&response, "loaderId")? }),
             Some(error) => Err(BrowserError::Incomplete(format!("{url}: {error}"))),
         }
     }
 
-    /// Evaluates an expression in the page.
+    /// Evaluates an expression in the page, and awaits its promise.
     ///
     /// # Errors
     /// Also if it throws an exception.
@@ -147,7 +177,7 @@ impl Tab {
         devtools: &mut DevTools<W>,
         expression: &str,
     ) -> Result<Value, BrowserError> {
-        let params = json!({"expression": expression, "returnByValue": true});
+        let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut response = devtools.call(&self.session_id, "Runtime.evaluate", params)?;
         let exception = &response["exceptionDetails"];
         if exception.is_null() {
@@ -196,13 +226,19 @@ mod tests {
             tab.load(&mut devtools, "https://10.99.0.1/")
         };
         load(
-            "{\"method\":\"Page.loadEventFired\",\"sessionId\":\"S\"}\0\
-             {\"id\":1,\"result\":{\"frameId\":\"F\"}}\0",
+            "{\"method\":\"Page.lifecycleEvent\",\"sessionId\":\"S\",\"params\":{\"name\":\"load\",\"loaderId\":\"L\"}}\0\
+             {\"id\":1,\"result\":{\"frameId\":\"F\",\"loaderId\":\"L\"}}\0",
         )
         .unwrap();
+        // The load event of the empty page before it, and then the browser exits.
+        let earlier = load(
+            "{\"method\":\"Page.lifecycleEvent\",\"sessionId\":\"S\",\"params\":{\"name\":\"load\",\"loaderId\":\"E\"}}\0\
+             {\"id\":1,\"result\":{\"frameId\":\"F\",\"loaderId\":\"L\"}}\0",
+        );
+        assert!(earlier.unwrap_err().to_string().contains("exited"));
         let error = load(
-            "{\"id\":1,\"result\":{\"errorText\":\"net::ERR_CONNECTION_REFUSED\"}}\0\
-             {\"method\":\"Page.loadEventFired\",\"sessionId\":\"S\"}\0",
+            "{\"id\":1,\"result\":{\"errorText\":\"net::ERR_CONNECTION_REFUSED\",\"loaderId\":\"L\"}}\0\
+             {\"method\":\"Page.lifecycleEvent\",\"sessionId\":\"S\",\"params\":{\"name\":\"load\",\"loaderId\":\"L\"}}\0",
         );
         let text = error.unwrap_err().to_string();
         assert!(text.contains("https://10.99.0.1/: net::ERR_CONNECTION_REFUSED"), "{text}");

@@ -45,8 +45,6 @@ impl Visit<'_> {
         count_bytes: CountBytes<'_, W>,
     ) -> Result<PageLoad, BrowserError> {
         let tab = Tab::open(devtools, context, PAGE_SIZE)?;
-        let size = json!({"width": PAGE_WIDTH_PX, "height": PAGE_HEIGHT_PX, "deviceScaleFactor": 1, "mobile": false});
-        devtools.call(tab.session_id(), "Emulation.setDeviceMetricsOverride", size)?;
         let screencast = json!({"format": "jpeg", "quality": 80, "everyNthFrame": 1,
             "maxWidth": PAGE_WIDTH_PX * 3 / 4, "maxHeight": PAGE_HEIGHT_PX * 3 / 4});
         devtools.call(tab.session_id(), "Page.startScreencast", screencast)?;
@@ -73,7 +71,7 @@ impl Visit<'_> {
         let session_id = tab.session_id();
         let (bytes_before, started_at) = (count_bytes(devtools)?, Instant::now());
         let mut deadline = started_at + LOAD_TIMEOUT;
-        tab.navigate(devtools, self.url, deadline)?;
+        let navigation = tab.navigate(devtools, self.url, deadline)?;
         let (mut raw_frames, mut download) = (Vec::new(), None);
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
@@ -88,7 +86,7 @@ impl Visit<'_> {
                     devtools.send(session_id, "Page.screencastFrameAck", ack)?;
                     raw_frames.extend(parse_frame(event));
                 }
-                "Page.loadEventFired" => {
+                _ if tab.is_load_event(&event, &navigation) => {
                     let bytes = count_bytes(devtools)? - bytes_before;
                     let elapsed_ms = started_at.elapsed().as_secs_f64() * 1e3;
                     download = Some(DownloadShare { bytes, elapsed_ms });
@@ -160,6 +158,7 @@ mod tests {
         PageReport {
             origin_ms: 0.0,
             navigation: NavigationTiming::default(),
+            document_bytes: 30_000,
             first_contentful_paint_ms: None,
             resources: mosaic.tiles.iter().rev().map(resource).collect(),
             image_sizes: vec![(32, 32); mosaic.tiles.len()],

@@ -30,7 +30,8 @@ pub fn order_agreements(comparisons: &[Comparison]) -> Vec<OrderAgreement> {
     let agreement = |metric: &str| {
         let settings = comparisons.iter().filter(|one| one.metric == metric);
         let medians = |one: &Comparison| (one.a.summary.median, one.b.summary.median);
-        let pairs: Vec<_> = settings.map(medians).collect();
+        let is_finite = |pair: &(f64, f64)| pair.0.is_finite() && pair.1.is_finite();
+        let pairs: Vec<_> = settings.map(medians).filter(is_finite).collect();
         let correlation = rank_correlation(&pairs).filter(|_| pairs.len() >= MIN_SETTINGS)?;
         Some(OrderAgreement { metric: metric.to_owned(), settings: pairs.len(), correlation })
     };

@@ -268,9 +268,9 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
         faults.add(&path, what);
     }
     check_client_limits(&path, client, faults);
-    if client.kind == ClientKind::Http1
-        && server.is_some_and(|server| server.kind == ServerKind::Nghttpd)
-    {
+    let is_http1 = client.kind == ClientKind::Http1
+        || (client.kind == ClientKind::Chromium && client.http2 == Some(false));
+    if is_http1 && server.is_some_and(|server| server.kind == ServerKind::Nghttpd) {
         faults.add(
             &format!("{path}.kind"),
             "nghttpd does not support HTTP/1.1; use another kind of server or client",

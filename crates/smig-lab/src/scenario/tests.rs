@@ -489,6 +489,11 @@ fn a_browser_loads_tiles_and_nothing_else() {
     assert!(found.contains("pages.grid.document") && found.contains("grid.resources"), "{found}");
     let found = errors("", "warm = true\ntiles = { objects = 6, total = '600' }");
     assert!(found.contains("grid.warm") && found.contains("at least 128 bytes"), "{found}");
+    let endless = "tiles = { objects = 4_000_000_000, total = '1GB' }";
+    assert!(errors("", endless).contains("objects must be 1 to"));
+    let nghttpd = with_page("http2 = false", "tiles = { objects = 6, total = '40kB' }");
+    let found = parse_errors(&nghttpd.replace("'nginx'", "'nghttpd'")).join("\n");
+    assert!(found.contains("does not support HTTP/1.1"), "{found}");
     let found = errors("priorities = 'sent'", "tiles = { objects = 6, total = '40kB' }");
     assert!(found.contains("clients.user.priorities"), "{found}");
     let transfer =

@@ -69,6 +69,9 @@ impl Tiles {
 
     /// Returns what keeps them from being pictures, if anything does.
     pub(super) fn picture_fault(&self) -> Option<String> {
+        if self.fault().is_some() {
+            return None;
+        }
         let is_small = self.sizes().into_iter().any(|size| size < MIN_PICTURE_BYTES);
         let what =
             || format!("a picture has at least {MIN_PICTURE_BYTES} bytes; take a larger total");

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::tile_page::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX, PICTURE_SIDE_PX};
+use super::tile_page::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
 use crate::servers::find_browser;
 
 const WINDOW: WindowSize = WindowSize { width: PAGE_WIDTH_PX, height: PAGE_HEIGHT_PX };
@@ -26,7 +26,9 @@ const WARM_UP_TIMEOUT: Duration = Duration::from_secs(60);
 /// A browser that loads one page after the other.
 #[derive(Debug)]
 pub(super) struct BrowserClient {
+    /// `None` after it has failed.
     idle: Mutex<Option<IdleBrowser>>,
+    http2: bool,
     /// Ends what waits for the browser.
     _stop: DropGuard,
 }
@@ -47,24 +49,26 @@ impl BrowserClient {
     ) -> Result<Self, String> {
         let program = find_browser().ok_or("there is no Chromium in PATH")?;
         let stop = CancellationToken::new();
+        let stop_guard = stop.clone().drop_guard();
         let launch = BrowserLaunch {
             program,
             trusted_key_sha256: trusted_key_sha256(&certificate)?,
             home,
             window: WINDOW,
             http2,
-            stop: stop.clone(),
+            stop,
         };
         let started = spawn_blocking(move || {
             let mut browser = launch.start(None)?;
             let tab = new_tab(&mut browser)?;
             let mut idle = IdleBrowser { browser, tab };
             idle.load(WARM_UP_URL, Instant::now() + WARM_UP_TIMEOUT)?;
+            idle.renew_tab()?;
             Ok::<_, BrowserError>(idle)
         });
         let idle = started.await.map_err(|_| "its thread panicked")?;
         let idle = idle.map_err(|error| error.to_string())?;
-        Ok(Self { idle: Mutex::new(Some(idle)), _stop: stop.drop_guard() })
+        Ok(Self { idle: Mutex::new(Some(idle)), http2, _stop: stop_guard })
     }
 
     /// Loads a page with an empty cache and new connections, and returns its report.
@@ -75,31 +79,39 @@ impl BrowserClient {
     ) -> Result<PageReport, BrowserError> {
         let mut slot = self.idle.lock().await;
         let Some(mut idle) = slot.take() else {
-            return Err(BrowserError::Browser("its thread panicked".into()));
+            return Err(BrowserError::Browser("it has failed before".into()));
         };
         let loaded = spawn_blocking(move || {
             let report = idle.load(&url, deadline);
+            // Without a new tab the next page would find a cache and open connections.
+            let idle = idle.renew_tab().ok().map(|()| idle);
             (idle, report)
         });
         let panicked = |_| BrowserError::Browser("its thread panicked".into());
         let (idle, report) = loaded.await.map_err(panicked)?;
-        *slot = Some(idle);
+        *slot = idle;
         report
+    }
+
+    /// Returns the ALPN identifier of what it speaks.
+    pub(super) const fn protocol(&self) -> &'static str {
+        if self.http2 { "h2" } else { "http/1.1" }
     }
 }
 
 impl IdleBrowser {
-    /// Loads a page in the tab, and replaces that.
     fn load(&mut self, url: &str, deadline: Instant) -> Result<PageReport, BrowserError> {
         let devtools = &mut self.browser.devtools;
         let tab = &self.tab.1;
-        let loaded = tab.load_before(devtools, url, deadline);
-        let report = loaded.and_then(|()| PageReport::read(devtools, tab));
+        tab.load_before(devtools, url, deadline)?;
+        PageReport::read(devtools, tab)
+    }
+
+    fn renew_tab(&mut self) -> Result<(), BrowserError> {
         let next = new_tab(&mut self.browser)?;
         let (context, _) = std::mem::replace(&mut self.tab, next);
         // Its tab is closed with it, and what is still being loaded.
-        context.dispose(&mut self.browser.devtools)?;
-        report
+        context.dispose(&mut self.browser.devtools)
     }
 }
 
@@ -108,14 +120,6 @@ fn new_tab(browser: &mut Browser) -> Result<(BrowserContext, Tab), BrowserError>
     let context = BrowserContext::create(&mut browser.devtools, None)?;
     let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
     Ok((context, tab))
-}
-
-/// Returns what is wrong with a page of so many pictures, if anything is.
-pub(super) fn fault(report: &PageReport, pictures: usize) -> Option<String> {
-    let is_complete = |size: &&(u32, u32)| **size == (PICTURE_SIDE_PX, PICTURE_SIDE_PX);
-    let complete = report.image_sizes.iter().filter(is_complete).count();
-    (complete != pictures || report.image_sizes.len() != pictures)
-        .then(|| format!("{complete} of {pictures} pictures were complete"))
 }
 
 /// Returns the URL of a page's document.

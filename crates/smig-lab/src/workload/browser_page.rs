@@ -3,13 +3,12 @@
 use std::time::SystemTime;
 
 use smig_browser::{BrowserError, PageReport, ResourceTiming};
-use tokio::time::Instant;
 
-use super::browser::{BrowserClient, fault, page_url};
+use super::browser::{BrowserClient, page_url};
 use super::page::{Load, transfer_of};
 use super::result::{ObjectResult, Outcome, PageLoad};
 use super::run::{WorkloadError, WorkloadRun};
-use super::tile_page::picture_name;
+use super::tile_page::{PICTURE_SIDE_PX, picture_name};
 use crate::scenario::{Page, Resource, ResourceKind};
 
 /// The times of a load on the run's clock.
@@ -52,7 +51,6 @@ impl WorkloadRun {
         let report = match report {
             Ok(report) => report,
             Err(error) => {
-                let is_late = Instant::now() >= self.deadline;
                 let load = PageLoad {
                     name: name.to_owned(),
                     number,
@@ -60,14 +58,14 @@ impl WorkloadRun {
                     rendered_ns: None,
                     visible_ns: None,
                     ended_ns: now_ns,
-                    outcome: failure(&error, is_late),
+                    outcome: failure(&error),
                 };
                 return Ok((load, Vec::new()));
             }
         };
         let clock = PageClock::new(&report, now_ns, wall_ms);
         let resources = page.resources();
-        let load = page_load(name, number, &resources, &report, clock);
+        let load = page_load(name, number, (&resources, browser.protocol()), &report, clock);
         let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
         let objects = (first..).zip(&resources).filter_map(|(number, resource)| {
             let result = self.new_result(name, number, &transfer_of(client, resource));
@@ -83,22 +81,49 @@ fn wall_clock_ms() -> f64 {
     since.as_secs_f64() * 1e3
 }
 
-fn failure(error: &BrowserError, is_late: bool) -> Outcome {
+fn failure(error: &BrowserError) -> Outcome {
     match error {
-        BrowserError::Incomplete(_) | BrowserError::Browser(_) if is_late => Outcome::TimedOut,
+        BrowserError::TimedOut(_) => Outcome::TimedOut,
         error => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// Returns the report's entry of a picture.
+fn entry_of<'a>(resource: &Resource, report: &'a PageReport) -> Option<&'a ResourceTiming> {
+    let name = picture_name(resource.name.parse().ok()?);
+    report.resources.iter().find(|entry| entry.name.rsplit('/').next() == Some(&name))
+}
+
+/// Returns what is wrong with a page, if anything is: everything must have arrived, by this protocol, and something must be painted.
+fn fault(resources: &[Resource], report: &PageReport, protocol: &str) -> Option<String> {
+    let pictures = resources.iter().filter(|resource| resource.kind == ResourceKind::Image);
+    let count = pictures.clone().count();
+    let is_drawn = |size: &&(u32, u32)| **size == (PICTURE_SIDE_PX, PICTURE_SIDE_PX);
+    let drawn = report.image_sizes.iter().filter(is_drawn).count();
+    let arrived = pictures.filter(|picture| {
+        entry_of(picture, report).is_some_and(|entry| entry.encoded_body_size == picture.size)
+    });
+    let complete = arrived.count().min(drawn);
+    let other = report.resources.iter().find(|entry| entry.next_hop_protocol != protocol);
+    if complete != count {
+        Some(format!("{complete} of {count} pictures were complete"))
+    } else if let Some(other) = other {
+        Some(format!("{} came by {:?}, not {protocol}", other.name, other.next_hop_protocol))
+    } else if report.first_contentful_paint_ms.is_none() {
+        Some("nothing was painted within a second after the load event".to_owned())
+    } else {
+        (report.navigation.load_event_end_ms <= 0.0).then(|| "it has no load event".to_owned())
     }
 }
 
 fn page_load(
     name: &str,
     number: u32,
-    resources: &[Resource],
+    (resources, protocol): (&[Resource], &str),
     report: &PageReport,
     clock: PageClock,
 ) -> PageLoad {
-    let pictures = resources.iter().filter(|resource| resource.kind == ResourceKind::Image);
-    let outcome = fault(report, pictures.count()).map_or(Outcome::Complete, Outcome::Failed);
+    let outcome = fault(resources, report, protocol).map_or(Outcome::Complete, Outcome::Failed);
     let is_complete = outcome == Outcome::Complete;
     let painted_ms = report.first_contentful_paint_ms.filter(|_| is_complete);
     let visible_ms = painted_ms.map(|painted_ms| {
@@ -125,16 +150,15 @@ fn object_result(
 ) -> Option<ObjectResult> {
     let (start_ms, first_byte_ms, end_ms, bytes) = if resource.kind == ResourceKind::Document {
         let navigation = report.navigation;
-        (0.0, navigation.response_start_ms, navigation.response_end_ms, resource.size)
+        let (first_ms, end_ms) = (navigation.response_start_ms, navigation.response_end_ms);
+        (0.0, first_ms, end_ms, report.document_bytes)
     } else {
-        let name = picture_name(resource.name.parse().ok()?);
-        let is_it = |entry: &&ResourceTiming| entry.name.rsplit('/').next() == Some(&name);
-        let entry = report.resources.iter().find(is_it)?;
+        let entry = entry_of(resource, report)?;
         let (start_ms, first_ms) = (entry.start_ms, entry.response_start_ms);
         (start_ms, first_ms, entry.response_end_ms, entry.encoded_body_size)
     };
     result.started_ns = clock.at(start_ms);
-    result.first_byte_ns = Some(clock.at(first_byte_ms));
+    result.first_byte_ns = (first_byte_ms > 0.0).then(|| clock.at(first_byte_ms));
     result.ended_ns = clock.at(end_ms);
     result.bytes = bytes;
     result.outcome = if bytes == resource.size { Outcome::Complete } else { Outcome::Damaged };
@@ -159,6 +183,7 @@ mod tests {
         PageReport {
             origin_ms: 5_000.0,
             navigation: NavigationTiming { load_event_end_ms: 60.0, ..NavigationTiming::default() },
+            document_bytes: 1_400,
             first_contentful_paint_ms: Some(41.5),
             resources: (0..pictures).map(resource).collect(),
             image_sizes: vec![(8, 8); pictures as usize],
@@ -171,7 +196,7 @@ mod tests {
         let report = report(4);
         // The page is read 100 ms after its navigation began, a second after the run.
         let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
-        let load = page_load("grid", 2, &page.resources(), &report, clock);
+        let load = page_load("grid", 2, (&page.resources(), "h2"), &report, clock);
         assert_eq!((load.started_ns, load.ended_ns), (900_000_000, 960_000_000));
         assert_eq!(load.rendered_ns, Some(941_500_000));
         // 41.5 twice, 42 and 43.
@@ -180,13 +205,34 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_one_of_its_pictures_has_failed() {
+    fn a_page_of_which_something_is_missing_has_failed() {
         let page: Page = toml::from_str("tiles = { objects = 4, total = 2_000 }").unwrap();
-        let mut report = report(4);
-        report.image_sizes[1] = (0, 0);
-        let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
-        let load = page_load("grid", 0, &page.resources(), &report, clock);
-        assert_eq!(load.outcome, Outcome::Failed("3 of 4 pictures were complete".into()));
-        assert_eq!((load.rendered_ns, load.visible_ns), (None, None));
+        let outcome = |change: &dyn Fn(&mut PageReport)| {
+            let mut report = report(4);
+            change(&mut report);
+            let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
+            let load = page_load("grid", 0, (&page.resources(), "h2"), &report, clock);
+            assert_eq!(load.rendered_ns.is_some(), load.outcome == Outcome::Complete);
+            match load.outcome {
+                Outcome::Failed(why) => why,
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(outcome(&|_| ()), "Complete");
+        assert_eq!(
+            outcome(&|report| report.image_sizes[1] = (0, 0)),
+            "3 of 4 pictures were complete"
+        );
+        assert_eq!(
+            outcome(&|report| drop(report.resources.pop())),
+            "3 of 4 pictures were complete"
+        );
+        assert!(outcome(&|report| report.resources[0].encoded_body_size -= 1).contains("3 of 4"));
+        let http1 = outcome(&|report| report.resources[2].next_hop_protocol = "http/1.1".into());
+        assert!(http1.contains("2.png") && http1.contains("not h2"), "{http1}");
+        assert!(outcome(&|report| report.first_contentful_paint_ms = None).contains("painted"));
+        assert!(
+            outcome(&|report| report.navigation.load_event_end_ms = 0.0).contains("load event")
+        );
     }
 }
