@@ -127,9 +127,10 @@ pub(super) fn page_url(server: std::net::SocketAddr, directory: &str) -> String 
     format!("https://{server}/{directory}/{}", super::tile_page::DOCUMENT_NAME)
 }
 
-/// Creates a browser's home directory for one client.
-pub(super) fn create_home(scratch: &Path, client: &str) -> Result<PathBuf, String> {
-    let home = scratch.join(format!("browser-{client}"));
+/// Creates the home directory of the browser with this number. Its path must be short: Chromium exits if that of its socket, 45 bytes
+/// longer, has more than 107.
+pub(super) fn create_home(scratch: &Path, number: usize) -> Result<PathBuf, String> {
+    let home = scratch.join(format!("b{number}"));
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     Ok(home)
 }

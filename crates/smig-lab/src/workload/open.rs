@@ -54,7 +54,7 @@ pub(super) async fn start_browsers(
             continue;
         };
         let fail = |reason| WorkloadError::Open { client: name.to_owned(), reason };
-        let home = create_home(&workload_spec.command_env.scratch, name).map_err(fail)?;
+        let home = create_home(&workload_spec.command_env.scratch, browsers.len()).map_err(fail)?;
         let certificate = workload_spec.certificate.clone();
         let browser = BrowserClient::start(home, certificate, spec.http2.unwrap_or(true)).await;
         browsers.insert(name.to_owned(), Arc::new(browser.map_err(fail)?));
