@@ -1,4 +1,4 @@
-//! The browser's process: finds it, starts it inside a host, connects to its debugging pipe.
+//! The browser's process: starts it inside a host, and connects to its debugging pipe.
 
 use std::fs::File;
 use std::path::PathBuf;

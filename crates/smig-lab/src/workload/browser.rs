@@ -20,7 +20,6 @@ const WINDOW: WindowSize = WindowSize { width: PAGE_WIDTH_PX, height: PAGE_HEIGH
 /// A browser's first page takes longer on any link: it is one without a network.
 const WARM_UP_URL: &str = "data:text/html,<title>warm-up</title><p>text<img src='data:image/gif;base64,\
     R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'>";
-
 const WARM_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser that loads one page after the other.
