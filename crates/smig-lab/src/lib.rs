@@ -9,6 +9,7 @@
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
 //! - [`identify`]: which congestion control a sender has;
+//! - [`page_study`]: one page over some networks by some versions of HTTP, and why it was late;
 //! - [`matrix`]: many networks and many ways to transfer, and who is best where;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours.
 
@@ -19,6 +20,7 @@ pub mod compare;
 pub mod cross_traffic;
 pub mod identify;
 pub mod matrix;
+pub mod page_study;
 pub mod recording;
 pub mod reproduce;
 pub mod scenario;

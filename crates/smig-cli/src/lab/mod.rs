@@ -10,6 +10,7 @@ mod identify;
 mod link;
 mod matrix;
 mod merge;
+mod page;
 mod profiles;
 mod reproduce;
 mod run;
@@ -41,6 +42,7 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     Run(run::RunArgs),
+    Page(page::PageArgs),
     Reproduce(reproduce::ReproduceArgs),
     Matrix(matrix::MatrixArgs),
     Merge(merge::MergeArgs),
@@ -70,6 +72,7 @@ enum LabCommand {
 pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run::run(&args),
+        LabCommand::Page(args) => page::run(&args),
         LabCommand::Reproduce(args) => reproduce::run(&args),
         LabCommand::Matrix(args) => matrix::run(&args),
         LabCommand::Merge(args) => merge::run(&args),

@@ -145,6 +145,7 @@ fn overlap_seconds(object: &ObjectResult, spans: &[(u64, u64)]) -> f64 {
 mod tests {
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
+    use crate::workload::RequestPhases;
 
     const MS: u64 = 1_000_000;
 
@@ -157,6 +158,7 @@ mod tests {
             direction: TransferDirection::Download,
             size: bytes,
             started_ns: from_ms * MS,
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: None,
             ended_ns: to_ms * MS,

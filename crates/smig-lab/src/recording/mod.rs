@@ -7,11 +7,13 @@
 //!   process owns the connection;
 //! - [`ServerEvents`]: migrations, joins and resets, from our server's log;
 //! - [`add_observation`]: each object, and the bytes of it that each connection carried.
+//! - [`add_page_loads`]: the loads of pages, and what each request was in its page.
 //!
 //! Samplers are passive: none of them sets an option, opens a connection or sends a packet. Each
 //! period costs one walk through the kernel's table of connections, about 0.2 ms.
 
 mod observation;
+mod page_parts;
 mod queue;
 mod server_events;
 mod sock_diag;
@@ -19,6 +21,7 @@ mod tcp;
 mod trial;
 
 pub use observation::add_observation;
+pub use page_parts::add_page_loads;
 pub use queue::QueueRecorder;
 pub use server_events::ServerEvents;
 pub use sock_diag::{TcpState, decode_connections};

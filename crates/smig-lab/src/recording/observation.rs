@@ -21,7 +21,7 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
         )
     };
     for object in &observation.objects {
-        let name = format!("{} {}", object.name, object.number + 1);
+        let name = span_name(&object.name, object.number);
         timeline.spans.push(Span {
             name: name.clone(),
             group: format!("{}, {}", object.name, format_bytes(object.size)),
@@ -30,14 +30,20 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
             to_us: micros(object.ended_ns),
             bytes: object.bytes,
             connection: ConnectionHistory::of(object).last().map(name_of),
-            outcome: outcome(&object.outcome),
+            outcome: span_outcome(&object.outcome),
+            part: None,
         });
         timeline.tracks.extend(tracks(object, &name, &name_of, &micros));
     }
     timeline.spans.sort_by_key(|span| span.from_us);
 }
 
-const fn outcome(outcome: &workload::Outcome) -> SpanOutcome {
+/// Returns the name of an object's span.
+pub(super) fn span_name(object: &str, number: u32) -> String {
+    format!("{object} {}", number + 1)
+}
+
+pub(super) const fn span_outcome(outcome: &workload::Outcome) -> SpanOutcome {
     match outcome {
         workload::Outcome::Complete => SpanOutcome::Complete,
         workload::Outcome::Cancelled => SpanOutcome::Cancelled,
@@ -102,7 +108,9 @@ fn tracks(
 mod tests {
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
-    use crate::workload::{ConnectionBytes, ConnectionRecord, MigrationRecord, ProgressPoint};
+    use crate::workload::{
+        ConnectionBytes, ConnectionRecord, MigrationRecord, ProgressPoint, RequestPhases,
+    };
 
     fn migrated_object() -> ObjectResult {
         ObjectResult {
@@ -113,6 +121,7 @@ mod tests {
             direction: TransferDirection::Download,
             size: 3_000,
             started_ns: 1_000_000,
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: Some(2_000_000),
             ended_ns: 9_000_000,

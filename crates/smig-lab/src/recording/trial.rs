@@ -1,5 +1,6 @@
 //! Records a run's timeline: queue, TCP, streams and marks on one clock.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,8 +10,10 @@ use std::time::Duration;
 use smig_link::Time;
 use smig_testbed::netns::{BoxedLog, Testbed, now};
 
-use super::{HostSide, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, add_observation};
-use crate::scenario::{ServerKind, Trial};
+use super::{
+    HostSide, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, add_observation, add_page_loads,
+};
+use crate::scenario::{Page, ServerKind, Trial};
 use crate::timeline::{Direction, LinkFacts, Timeline};
 use crate::workload::Observation;
 
@@ -19,6 +22,8 @@ pub(crate) const TIMELINES_DIR: &str = "timelines";
 
 const QUEUE_RESOLUTION: Duration = Duration::from_millis(1);
 const SERVER_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// Small pages are loaded in a tenth of a second.
+const PAGE_SERVER_SAMPLE_INTERVAL: Duration = Duration::from_millis(4);
 const CLIENT_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Recorder of one run.
@@ -30,6 +35,7 @@ pub(crate) struct TrialRecorder {
     facts: Vec<(&'static str, String)>,
     /// Names of our own servers, which log events.
     smig_server_names: Vec<String>,
+    pages: BTreeMap<String, Page>,
     queue_recorder: QueueRecorder,
     /// Address of the client host on the link whose queue is recorded.
     client_ip: IpAddr,
@@ -48,6 +54,7 @@ impl TrialRecorder {
             link: LinkFacts::of(&trial.scenario.link),
             facts: vec![("hash", trial.hash().to_owned()), ("seed", trial.seed.to_string())],
             smig_server_names: smig_servers.map(|(name, _)| name.clone()).collect(),
+            pages: trial.scenario.workload.pages.clone(),
             queue_recorder: QueueRecorder::new(Direction::ToClient, QUEUE_RESOLUTION),
             client_ip: Ipv4Addr::UNSPECIFIED.into(),
             origin: now(),
@@ -65,9 +72,14 @@ impl TrialRecorder {
     pub(crate) fn start_samplers(&mut self, testbed: &Testbed) -> io::Result<()> {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
+        let server_interval = if self.pages.is_empty() {
+            SERVER_SAMPLE_INTERVAL
+        } else {
+            PAGE_SERVER_SAMPLE_INTERVAL
+        };
         self.client_ip = client.address().into();
         self.samplers = vec![
-            TcpSampler::start(server, "server", HostSide::Server, SERVER_SAMPLE_INTERVAL)?,
+            TcpSampler::start(server, "server", HostSide::Server, server_interval)?,
             // `Column::ReceivedBytes` is read from the receiver's samples.
             TcpSampler::start(client, "client", HostSide::Client, CLIENT_SAMPLE_INTERVAL)?,
         ];
@@ -93,6 +105,7 @@ impl TrialRecorder {
             samples.append_to(&mut timeline);
         }
         add_observation(&mut timeline, observation);
+        add_page_loads(&mut timeline, observation, &self.pages);
         for name in &self.smig_server_names {
             let output = File::open(scratch.join(format!("server-{name}.out")))?;
             ServerEvents::read(&mut BufReader::new(output))?.append_to(&mut timeline, "server");

@@ -88,6 +88,19 @@ pub enum ResourceKind {
     Image,
 }
 
+impl std::fmt::Display for ResourceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Document => "document",
+            Self::Style => "style",
+            Self::Script => "script",
+            Self::AsyncScript => "async-script",
+            Self::Font => "font",
+            Self::Image => "image",
+        })
+    }
+}
+
 impl ResourceKind {
     /// Returns the priority field value (RFC 9218) that Chromium sends with such a request.
     #[must_use]

@@ -1,10 +1,10 @@
-//! A timeline as JSON lines: the head, followed by one track, mark or span per line.
+//! A timeline as JSON lines: the head, followed by one track, mark, span or page per line.
 
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Annotation, Head, Span, Timeline, Track};
+use super::{Annotation, Head, PageSpan, Span, Timeline, Track};
 
 /// Version of the format that this code reads and writes.
 pub(super) const FORMAT_VERSION: u32 = 1;
@@ -16,6 +16,7 @@ enum FileLine {
     Track(Track),
     Mark(Annotation),
     Span(Span),
+    Page(PageSpan),
 }
 
 #[derive(Serialize)]
@@ -25,6 +26,7 @@ enum FileLineRef<'a> {
     Track(&'a Track),
     Mark(&'a Annotation),
     Span(&'a Span),
+    Page(&'a PageSpan),
 }
 
 /// Why a timeline could not be read.
@@ -57,9 +59,9 @@ impl Timeline {
         let tracks = self.tracks.iter().map(FileLineRef::Track);
         let marks = self.annotations.iter().map(FileLineRef::Mark);
         let spans = self.spans.iter().map(FileLineRef::Span);
-        for line in
-            std::iter::once(FileLineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
-        {
+        let pages = self.pages.iter().map(FileLineRef::Page);
+        let head = std::iter::once(FileLineRef::Head(&self.head));
+        for line in head.chain(tracks).chain(marks).chain(spans).chain(pages) {
             serde_json::to_writer(&mut *writer, &line)?;
             writer.write_all(b"\n")?;
         }
@@ -95,6 +97,7 @@ impl Timeline {
                         tracks: Vec::new(),
                         annotations: Vec::new(),
                         spans: Vec::new(),
+                        pages: Vec::new(),
                     });
                 }
                 (FileLine::Head(_), Some(_)) => return Err(line_error("a second head".into())),
@@ -105,6 +108,7 @@ impl Timeline {
                 }
                 (FileLine::Mark(mark), Some(timeline)) => timeline.annotations.push(mark),
                 (FileLine::Span(span), Some(timeline)) => timeline.spans.push(span),
+                (FileLine::Page(page), Some(timeline)) => timeline.pages.push(page),
             }
         }
         timeline.ok_or(ReadError::Empty)

@@ -6,6 +6,7 @@
 
 pub mod chart;
 mod file;
+pub mod page_load;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,51 @@ pub struct Span {
     pub connection: Option<ConnectionName>,
     /// How it ended.
     pub outcome: SpanOutcome,
+    /// What it was in the load of a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PagePart>,
+}
+
+/// What a request was in the load of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PagePart {
+    /// Name of the load.
+    pub page: String,
+    /// Name of the resource in the page.
+    pub resource: String,
+    /// Its kind: `document`, `style`, `image`.
+    pub kind: String,
+    /// Name of the span whose response named it; absent for the document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_in: Option<String>,
+    /// Time at which a connection began to be opened for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_us: Option<u64>,
+    /// Time at which it had a connection and was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_us: Option<u64>,
+    /// Time at which it had also run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_us: Option<u64>,
+}
+
+/// A load of a page, from the navigation to the end of its last resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageSpan {
+    /// Name of the load; its requests name it.
+    pub name: String,
+    /// Time of the navigation in microseconds since the origin.
+    pub from_us: u64,
+    /// First time at which something could be rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendered_us: Option<u64>,
+    /// Mean of the times at which the pictures could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visible_us: Option<u64>,
+    /// Time at which everything had arrived and run, or the load failed.
+    pub to_us: u64,
+    /// How it ended.
+    pub outcome: SpanOutcome,
 }
 
 /// All samples of one run.
@@ -100,6 +146,8 @@ pub struct Timeline {
     pub annotations: Vec<Annotation>,
     /// Objects.
     pub spans: Vec<Span>,
+    /// Loads of pages; their requests are among the objects.
+    pub pages: Vec<PageSpan>,
 }
 
 impl Timeline {
@@ -113,7 +161,13 @@ impl Timeline {
             link: None,
             facts: BTreeMap::new(),
         };
-        Self { head, tracks: Vec::new(), annotations: Vec::new(), spans: Vec::new() }
+        Self {
+            head,
+            tracks: Vec::new(),
+            annotations: Vec::new(),
+            spans: Vec::new(),
+            pages: Vec::new(),
+        }
     }
 
     /// Returns the `CLOCK_MONOTONIC` time at 0 µs.
@@ -134,7 +188,8 @@ impl Timeline {
         let tracks = self.tracks.iter().filter_map(|track| track.at_us.last().copied());
         let marks = self.annotations.iter().map(|mark| mark.at_us);
         let spans = self.spans.iter().map(|span| span.to_us);
-        tracks.chain(marks).chain(spans).max().unwrap_or(0)
+        let pages = self.pages.iter().map(|page| page.to_us);
+        tracks.chain(marks).chain(spans).chain(pages).max().unwrap_or(0)
     }
 }
 

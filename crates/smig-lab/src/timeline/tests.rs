@@ -29,6 +29,7 @@ fn timeline() -> Timeline {
         bytes: 10_000,
         connection: Some(ConnectionName("1".into())),
         outcome: SpanOutcome::Complete,
+        part: None,
     });
     timeline
 }

@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection, parse};
-    use crate::workload::Outcome;
+    use crate::workload::{Outcome, RequestPhases};
 
     fn object(number: u32, started_ms: u64) -> ObjectResult {
         ObjectResult {
@@ -144,6 +144,7 @@ mod tests {
             direction: TransferDirection::Download,
             size: 1000,
             started_ns: started_ms * 1_000_000,
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: None,
             ended_ns: started_ms * 1_000_000,

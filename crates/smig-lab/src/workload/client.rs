@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use smig::{
-    Client, Config, ConnId, Incoming, MigrationConfig, MigrationMode, Pacing, SocketOptions, Trust,
+    Client, Config, ConnId, Incoming, MigrationConfig, MigrationMode, Origin, Pacing,
+    SocketOptions, Trust,
 };
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
@@ -19,6 +20,7 @@ use super::connections::{ConnectionKey, ConnectionNumbers, SessionAddrs};
 use super::http1::{Http1Pool, Http1Response};
 use super::http3::{Http3Client, Http3Response};
 use super::result::ConnectionBytes;
+use super::run::{monotonic_ns, now_ns};
 use super::server_files::{WARM_UP_BYTES, object_path};
 use crate::scenario::{
     Assignment, ClientKind, ClientMigration, ClientSpec, Priorities, Size, SizeClass,
@@ -69,6 +71,15 @@ pub(super) struct RequestSpec<'a> {
     pub(super) direction: TransferDirection,
     pub(super) size_class: SizeClass,
     pub(super) priority: Option<&'a str>,
+}
+
+/// When a request was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SendTimes {
+    /// A connection began to be opened for it.
+    pub(super) connect_ns: Option<u64>,
+    /// It had a connection, and a stream.
+    pub(super) sent_ns: Option<u64>,
 }
 
 /// A response whose body is being read. Dropping it cancels the request.
@@ -167,7 +178,7 @@ impl WorkloadClient {
         match &self.backend {
             ClientBackend::Sessions { sessions, spares, .. } => {
                 for session in sessions {
-                    let mut response = self.request_on_session(session, &warm_up).await?;
+                    let (mut response, _) = self.request_on_session(session, &warm_up).await?;
                     if let OpenResponse::Stream { body, .. } = &response
                         && let Some(connection) =
                             body.stream_info().and_then(|info| info.connection())
@@ -196,6 +207,14 @@ impl WorkloadClient {
 
     /// Sends a request and waits for the response's header section.
     pub(super) async fn request(&self, spec: &RequestSpec<'_>) -> Result<OpenResponse, String> {
+        Ok(self.timed_request(spec).await?.0)
+    }
+
+    /// Like [`Self::request`]; also returns when it was sent.
+    pub(super) async fn timed_request(
+        &self,
+        spec: &RequestSpec<'_>,
+    ) -> Result<(OpenResponse, SendTimes), String> {
         match &self.backend {
             ClientBackend::Sessions { sessions, assignment, next_session, .. } => {
                 let is_big_apart = *assignment == Assignment::BigApart && sessions.len() > 1;
@@ -211,14 +230,18 @@ impl WorkloadClient {
                 let session = sessions.get(index).ok_or("a client without connections")?;
                 self.request_on_session(session, spec).await
             }
-            ClientBackend::Http3(client) => client.request(spec).await.map(OpenResponse::Http3),
+            ClientBackend::Http3(client) => {
+                let response = client.request(spec).await?;
+                Ok((OpenResponse::Http3(response), SendTimes::default()))
+            }
             ClientBackend::Http1 { pool, .. } => {
                 let target = object_path(spec.size);
                 let request = self
                     .request_head(&target, spec)
                     .header(http::header::HOST, self.server.to_string());
                 let request = request.body(body_of(spec)).map_err(to_text)?;
-                check_status(pool.request(request).await?).map(OpenResponse::Http1)
+                let (response, times) = pool.request(request).await?;
+                Ok((OpenResponse::Http1(check_status(response)?), times))
             }
         }
     }
@@ -227,16 +250,20 @@ impl WorkloadClient {
         &self,
         session: &Session,
         spec: &RequestSpec<'_>,
-    ) -> Result<OpenResponse, String> {
+    ) -> Result<(OpenResponse, SendTimes), String> {
         let uri = format!("https://{}{}", self.server, object_path(spec.size));
         let request = self.request_head(&uri, spec).body(body_of(spec)).map_err(to_text)?;
-        let response = session.client.request(request).await.map_err(to_text)?;
-        let body = check_status(response)?;
-        Ok(OpenResponse::Stream {
+        let origin = Origin::from_uri(request.uri()).map_err(to_text)?;
+        let connect_ns = (!session.client.has_session(&origin)).then(now_ns);
+        let mut response = session.client.submit(&origin, request).map_err(to_text)?;
+        let body = check_status((&mut response).await.map_err(to_text)?)?;
+        let sent_ns = response.sent_at().map(monotonic_ns);
+        let response = OpenResponse::Stream {
             body,
             session_number: session.number,
             request_connection: session.request_connection.get().copied(),
-        })
+        };
+        Ok((response, SendTimes { connect_ns, sent_ns }))
     }
 
     fn request_head(&self, uri: &str, spec: &RequestSpec<'_>) -> http::request::Builder {

@@ -189,6 +189,7 @@ impl StderrTail {
 
 #[cfg(test)]
 mod tests {
+    use super::super::result::RequestPhases;
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
 
@@ -201,6 +202,7 @@ mod tests {
             direction: TransferDirection::Download,
             size: 1_000,
             started_ns: 5_000_000,
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: None,
             ended_ns: 0,

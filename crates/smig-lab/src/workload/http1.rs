@@ -17,6 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsConnector;
 
 use super::body::Upload;
+use super::client::SendTimes;
+use super::run::now_ns;
 
 /// Connection pool of a client to one server.
 #[derive(Debug)]
@@ -112,33 +114,39 @@ impl Http1Pool {
         Ok(PooledConnection { sender, local_addr: local })
     }
 
-    /// Sends a request as soon as a connection is available.
+    /// Sends a request as soon as a connection is available; returns when that was with its response.
     pub(super) async fn request(
         &self,
         request: Request<Upload>,
-    ) -> Result<Response<Http1Response>, String> {
+    ) -> Result<(Response<Http1Response>, SendTimes), String> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(to_text)?;
         let idle_connection = {
             let mut idle = lock(&self.idle_connections);
             idle.retain(|connection| !connection.sender.is_closed());
             idle.pop()
         };
+        let mut times = SendTimes::default();
         let mut connection = match idle_connection {
             Some(connection) => connection,
-            None => self.connect().await?,
+            None => {
+                times.connect_ns = Some(now_ns());
+                self.connect().await?
+            }
         };
+        times.sent_ns = Some(now_ns());
         let response = connection.sender.send_request(request).await.map_err(to_text)?;
         let local = connection.local_addr;
         let idle = Arc::clone(&self.idle_connections);
         let pool = self.number;
-        Ok(response.map(|body| Http1Response {
+        let response = response.map(|body| Http1Response {
             pool,
             body,
             connection: Some(connection),
             permit: Some(permit),
             idle_connections: idle,
             local_addr: local,
-        }))
+        });
+        Ok((response, times))
     }
 }
 

@@ -35,7 +35,7 @@ pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::build_connector;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
-    Outcome, PageLoad, ProgressPoint,
+    Outcome, PageLoad, ProgressPoint, RequestPhases,
 };
 pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};
 pub use server_files::ServerFiles;

@@ -193,7 +193,7 @@ impl Player {
             client: &self.client,
             received: (index == 0).then_some(&self.document_bytes),
         };
-        let result = self.run.transfer_object(result, &request).await;
+        let mut result = self.run.transfer_object(result, &request).await;
         self.run.events.send(&result, || EventKind::Ended(Box::new(result.clone())));
         let is_complete = result.outcome == Outcome::Complete;
         let outcome = if is_complete {
@@ -201,7 +201,9 @@ impl Player {
         } else {
             result.outcome.clone()
         };
-        FinishedResource { index, result, outcome, finished_ns: self.run.since_began() }
+        let finished_ns = self.run.since_began();
+        result.phases.finished_ns = Some(finished_ns);
+        FinishedResource { index, result, outcome, finished_ns }
     }
 
     async fn occupy_thread(&self, time: Duration) -> Outcome {

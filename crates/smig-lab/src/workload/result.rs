@@ -93,6 +93,9 @@ pub struct ObjectResult {
     pub size: u64,
     /// Time of the application's request, whether or not a connection was available.
     pub started_ns: u64,
+    /// What happened between the request and its response.
+    #[serde(default, skip_serializing_if = "RequestPhases::is_unknown")]
+    pub phases: RequestPhases,
     /// Arrival of the response's header section.
     pub head_ns: Option<u64>,
     /// Arrival of the first bytes of the response's body.
@@ -114,6 +117,28 @@ pub struct ObjectResult {
     /// For big downloads of the lab's own clients: bytes so far, at intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<ProgressPoint>,
+}
+
+/// When a request went from one phase to the next, as far as the client knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestPhases {
+    /// Time at which a connection began to be opened for it; `None` if it waited for one that was open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_ns: Option<u64>,
+    /// Time at which it had a connection, and a stream on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ns: Option<u64>,
+    /// Time at which a page's resource had also run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_ns: Option<u64>,
+}
+
+impl RequestPhases {
+    /// Returns whether nothing is known.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl ObjectResult {

@@ -96,6 +96,12 @@ pub(super) fn now_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
+/// Returns the same of an instant in the past.
+pub(super) fn monotonic_ns(at: std::time::Instant) -> u64 {
+    let ago_ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    now_ns().saturating_sub(ago_ns)
+}
+
 /// A point of the run at which no transfer is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPhase {

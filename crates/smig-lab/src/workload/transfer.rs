@@ -12,7 +12,9 @@ use super::connections::ConnectionKey;
 use super::content::Content;
 use super::event::EventKind;
 use super::received_bytes::ReceivedBytes;
-use super::result::{CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint};
+use super::result::{
+    CancelRecord, MigrationRecord, ObjectResult, Outcome, ProgressPoint, RequestPhases,
+};
 use super::run::{WorkloadRun, now_ns};
 use crate::scenario::{CancelScope, SizeClass, Transfer, TransferDirection};
 
@@ -79,6 +81,7 @@ impl WorkloadRun {
             direction: transfer.direction,
             size,
             started_ns: self.since_began(),
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: None,
             ended_ns: 0,
@@ -107,7 +110,7 @@ impl WorkloadRun {
         let cancel_at_bytes = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
         let cancel_deadline =
             cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
-        let response = request.client.request(&spec);
+        let response = request.client.timed_request(&spec);
         let response = match cancel_deadline {
             None => Some(response.await?),
             Some(by) => tokio::select! {
@@ -115,9 +118,12 @@ impl WorkloadRun {
                 () = sleep_until(by) => None,
             },
         };
-        let Some(mut response) = response else {
+        let Some((mut response, times)) = response else {
             return Ok(FetchEnd::Cancel(None));
         };
+        let since_began = |at_ns: u64| at_ns.saturating_sub(self.start_monotonic_ns);
+        result.phases.connect_ns = times.connect_ns.map(since_began);
+        result.phases.sent_ns = times.sent_ns.map(since_began);
         result.head_ns = Some(self.since_began());
         let reader = BodyReader {
             run: self,

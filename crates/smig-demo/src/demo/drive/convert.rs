@@ -99,6 +99,7 @@ const fn since_start(ns: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use smig_lab::scenario::{SizeClass, TransferDirection};
+    use smig_lab::workload::RequestPhases;
 
     use super::*;
 
@@ -113,6 +114,7 @@ mod tests {
             direction: TransferDirection::Download,
             size: 1_000,
             started_ns: from_ms * NS_PER_MS,
+            phases: RequestPhases::default(),
             head_ns: None,
             first_byte_ns: None,
             ended_ns: to_ms * NS_PER_MS,

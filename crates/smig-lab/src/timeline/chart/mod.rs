@@ -13,6 +13,7 @@ mod side_by_side;
 mod svg_file;
 #[cfg(test)]
 mod tests;
+mod waterfall;
 
 use smig_chart::svg::{Axis, EventLine, Figure};
 
@@ -22,6 +23,7 @@ use connections::Connections;
 pub use page::render_html;
 pub use side_by_side::render_side_by_side;
 pub use svg_file::render_svg;
+pub use waterfall::page_figure;
 
 /// The visible part of the time axis, and its width.
 #[derive(Debug, Clone, Copy, PartialEq)]

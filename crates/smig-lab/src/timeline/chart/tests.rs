@@ -71,6 +71,7 @@ fn timeline() -> Timeline {
             bytes: 10_000,
             connection: Some(connection_name(1)),
             outcome,
+            part: None,
         });
     };
     span("big", 0, 2_000_000, SpanOutcome::Complete);

@@ -1,0 +1,239 @@
+//! `smig lab page`: loads one page over some networks by some versions of HTTP, and reports why it was late.
+//!
+//! Owns the command line and the report's files. smig-lab loads, summarizes and draws.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use smig_chart::table::{to_csv, to_text};
+use smig_lab::campaign::{self, CampaignError, CampaignOptions, plan, read_results};
+use smig_lab::page_study::{
+    Budget, BudgetCheck, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol, render_html,
+    render_svg, summarize, times_table, to_junit, to_tidy_table,
+};
+use smig_lab::scenario::{Diagnostics, Filter};
+use smig_lab::timeline::Timeline;
+use smig_lab::trial::TrialResult;
+use tokio_util::sync::CancellationToken;
+
+use super::build::{BuildArgs, identify_build};
+use super::run::{CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs};
+use crate::exit::{CliError, Exit};
+use crate::interrupt;
+use crate::stderr;
+use crate::stdout::{out, outln};
+
+/// Load one page over emulated networks by several versions of HTTP; report why it was late
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Load one page over emulated networks, by HTTP/1.1 with six connections, HTTP/2, and others, and report \
+        how long it took and why.\n\nThe page is loaded by the lab's page player, which needs no browser, or with \
+        --browser by Chromium. Each load has hosts, link, server and connections of its own. DIR/page.html is the report: \
+        times, what the critical path waited for, and for each combination requests, critical path, congestion windows and \
+        the link's queue on one clock; beside it are a picture of each (*.svg), a table with a row for each load \
+        (loads.csv), the recordings and the scenario. The same command resumes.",
+    after_help = "\
+Examples:
+  smig lab page mosaic                                         234 small pictures, http1 and http2 over fiber
+  smig lab page 48x550kB --link lte-like,slowdown --protocol http1,http2,smig --control bbr
+  smig lab page front.toml --link sitespeed-3g --runs 5        a page of your own: docs/lab.md, Pages
+  smig lab page 12x60kB --browser --out chromium
+  smig lab page front.toml --link sitespeed-4g --protocol http2 --budget loaded=2s --junit page.xml
+
+Networks: smig lab profiles. Congestion controls: those of the kernel, and cubic_nohs, yeah, illinois (as root).
+
+Exit codes: 0 loaded, and every budget kept; 1 a budget exceeded, a load failed, or a run has no result;
+2 usage error; 130 stopped."
+)]
+pub(crate) struct PageArgs {
+    /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), or a TOML file with the keys of a page
+    page: String,
+    /// Networks, by profile
+    #[arg(
+        long = "link",
+        value_name = "PROFILE,...",
+        value_delimiter = ',',
+        default_value = "fiber"
+    )]
+    links: Vec<String>,
+    /// Versions of HTTP: http1, http2 (both nginx), paced (smig serve), smig (at both ends), http3 (quic-go)
+    #[arg(
+        long = "protocol",
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "http1,http2"
+    )]
+    protocols: Vec<Protocol>,
+    /// Congestion control of the server
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    control: String,
+    /// Load the page with Chromium instead of the page player
+    #[arg(long)]
+    browser: bool,
+    /// Number of loads of each combination
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Directory for results and report
+    #[arg(long, value_name = "DIR", default_value = "page-results")]
+    out: PathBuf,
+    /// Number of parallel loads; more than one disturbs loads over fast links, and browsers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
+    jobs: usize,
+    /// Longest median time, as loaded=2s, rendered=1s or speed-index=1s; may be repeated. Exit code 1 if it is exceeded
+    #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
+    budgets: Vec<Budget>,
+    /// Write the budgets' results as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "budgets")]
+    junit: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    build: BuildArgs,
+}
+
+pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
+    let study = study_of(args)?;
+    let campaign = study.campaign(&check_setting).map_err(|diagnostics| {
+        let file = args.page.clone();
+        CliError::new(Exit::Usage, Diagnostics { file, diagnostics }.to_string())
+    })?;
+    let smig = std::env::current_exe().context("cannot find the path of this program")?;
+    let options = CampaignOptions {
+        out: args.out.clone(),
+        shard: None,
+        filter: Filter::default(),
+        jobs: args.jobs,
+        build: identify_build(&smig)?,
+        builds: args.build.accepted_builds(),
+        smig,
+        version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
+        on_disturbed: DisturbedRuns::Keep.into(),
+    };
+    let plan = plan(&campaign, &options).map_err(|error| match error {
+        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
+        _ => CliError::new(Exit::Usage, error.to_string()).into(),
+    })?;
+    let stop = CancellationToken::default();
+    interrupt::cancel_on_interrupt(stop.clone())?;
+    let view = CampaignProgress::new(&study.page.name, &plan, options.jobs);
+    let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
+    view.clear();
+    let summary = summary?;
+    let status = exit_status(&summary);
+    if !summary.has_results() {
+        return Ok(status);
+    }
+    let is_kept = report(args, &study)?;
+    Ok(if status == ExitCode::SUCCESS && !is_kept { Exit::Failure.into() } else { status })
+}
+
+fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
+    let usage = |text: String| CliError::new(Exit::Usage, text);
+    let page = PageSource::parse(&args.page).map_err(|error| usage(error.to_string()))?;
+    let without_browser = args.protocols.iter().find(|protocol| !protocol.has_browser());
+    if let Some(protocol) = without_browser.filter(|_| args.browser) {
+        return Err(usage(format!(
+            "--browser: no browser speaks {protocol} with the lab; leave it out of --protocol"
+        )));
+    }
+    Ok(PageStudy {
+        page,
+        links: without_repeats(&args.links),
+        protocols: without_repeats(&args.protocols),
+        control: args.control.clone(),
+        is_browser: args.browser,
+        runs: args.runs,
+    })
+}
+
+fn without_repeats<T: Clone + PartialEq>(all: &[T]) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for one in all {
+        if !distinct.contains(one) {
+            distinct.push(one.clone());
+        }
+    }
+    distinct
+}
+
+/// Writes the report and prints its table; returns whether nothing failed and every budget is kept.
+fn report(args: &PageArgs, study: &PageStudy) -> Result<bool> {
+    let dir = &args.out;
+    let results = read_results(dir)?;
+    let own: Vec<&TrialResult> =
+        results.iter().filter(|result| result.id.campaign == "page").collect();
+    let loads = own
+        .into_iter()
+        .map(|result| Ok(MeasuredLoad { result, timeline: read_timeline(dir, result)? }))
+        .collect::<Result<Vec<_>>>()?;
+    let summaries = summarize(&loads);
+    let page = dir.join("page.html");
+    write(&page, &render_html(&study.page.name, &loads, &summaries))?;
+    for summary in &summaries {
+        if let Some(svg) = render_svg(&loads, &summaries, summary) {
+            write(&dir.join(format!("{}-{}.svg", summary.link, summary.protocol)), &svg)?;
+        }
+    }
+    write(&dir.join("loads.csv"), &to_csv(&to_tidy_table(&loads)))?;
+    write(&dir.join("page.toml"), &study.scenario_text())?;
+    let checks = BudgetCheck::all(&args.budgets, &summaries);
+    if let Some(junit) = &args.junit {
+        write(junit, &to_junit(&study.page.name, &checks))?;
+    }
+    print(args, &summaries, &checks)?;
+    stderr::print_line(&format!("\nThe report: {}", page.display()));
+    let nothing_failed = summaries.iter().all(|summary| summary.failed == 0);
+    Ok(nothing_failed && checks.iter().all(BudgetCheck::is_kept))
+}
+
+fn read_timeline(dir: &Path, result: &TrialResult) -> Result<Option<Timeline>> {
+    let Some(name) = &result.timeline else { return Ok(None) };
+    let path = dir.join(name);
+    let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let timeline = Timeline::read_from(&mut BufReader::new(file));
+    Ok(Some(timeline.with_context(|| path.display().to_string())?))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    fs::write(path, text).map_err(|error| {
+        CliError::new(Exit::Write, format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+fn print(args: &PageArgs, summaries: &[PageSummary], checks: &[BudgetCheck]) -> Result<()> {
+    if args.json {
+        let budgets: Vec<_> = checks
+            .iter()
+            .map(|check| {
+                serde_json::json!({
+                    "condition": check.condition, "metric": check.budget.metric,
+                    "limit_s": check.budget.limit.0.as_secs_f64(), "measured_s": check.measured_s,
+                    "kept": check.is_kept(),
+                })
+            })
+            .collect();
+        outln!("{:#}", serde_json::json!({"summaries": summaries, "budgets": budgets}));
+        return Ok(());
+    }
+    out!("{}", to_text(&times_table(summaries)));
+    for summary in summaries {
+        if let Some(why) = &summary.failure {
+            outln!(
+                "{}, {}: {} of {} loads failed: {why}",
+                summary.link,
+                summary.protocol,
+                summary.failed,
+                summary.loads
+            );
+        }
+    }
+    for check in checks {
+        outln!("{}: {}", if check.is_kept() { "kept" } else { "exceeded" }, check.describe());
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! One page: loaded over some networks by some versions of HTTP, and why it was as late as it was.
+//!
+//! Owns the scenario that a page becomes, the summary of its loads, and their report. The loads are trials of a
+//! [`crate::campaign`]; what a load waited for is derived by [`crate::timeline::page_load`].
+
+mod budget;
+mod protocol;
+mod report;
+mod source;
+mod spec;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use budget::{Budget, BudgetCheck, to_junit};
+pub use protocol::Protocol;
+pub use report::{render_html, render_svg, times_table, to_tidy_table};
+pub use source::{PageSource, SourceError};
+pub use spec::PageStudy;
+pub use summary::{MeasuredLoad, PageMetric, PageSummary, load_of, summarize};

@@ -1,0 +1,106 @@
+//! The ways in which a page is loaded.
+
+use std::fmt;
+use std::str::FromStr;
+
+use toml::{Table, Value};
+
+/// Version of HTTP, with what it is served by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// HTTP/1.1 over six connections, from nginx.
+    Http1,
+    /// HTTP/2 over one connection, from nginx.
+    Http2,
+    /// HTTP/2 over one connection, from `smig serve`, which paces bulk.
+    Paced,
+    /// HTTP/2 with stream migration at both ends.
+    Smig,
+    /// HTTP/3, by quic-go at both ends.
+    Http3,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Http1, Self::Http2, Self::Paced, Self::Smig, Self::Http3];
+
+    /// Returns the name, as on the command line and in results.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::Paced => "paced",
+            Self::Smig => "smig",
+            Self::Http3 => "http3",
+        }
+    }
+
+    /// Returns what it is, for tables and help.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1, six connections, nginx",
+            Self::Http2 => "HTTP/2, nginx",
+            Self::Paced => "HTTP/2, smig serve",
+            Self::Smig => "HTTP/2 with SMig, smig serve",
+            Self::Http3 => "HTTP/3, quic-go",
+        }
+    }
+
+    /// Returns whether a browser speaks it: none speaks SMig, and the lab's HTTP/3 server is for its own client.
+    #[must_use]
+    pub const fn has_browser(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2 | Self::Paced)
+    }
+
+    /// Returns the keys of the scenario that differ between versions.
+    pub(super) fn variant(self, is_browser: bool) -> Table {
+        let server = match self {
+            Self::Http1 | Self::Http2 => "nginx",
+            Self::Paced | Self::Smig => "smig",
+            Self::Http3 => "http3",
+        };
+        let mut client = Table::new();
+        if is_browser {
+            client.insert("kind".into(), "chromium".into());
+            if self == Self::Http1 {
+                client.insert("http2".into(), false.into());
+            }
+        } else {
+            let kind = match self {
+                Self::Http1 => "http1",
+                Self::Http2 | Self::Paced => "h2",
+                Self::Smig => "smig",
+                Self::Http3 => "http3",
+            };
+            client.insert("kind".into(), kind.into());
+            if matches!(self, Self::Http2 | Self::Paced | Self::Smig) {
+                client.insert("priorities".into(), "sent".into());
+            }
+        }
+        let server = Table::from_iter([("kind".to_owned(), Value::from(server))]);
+        let named = |name: &str, table| Table::from_iter([(name.to_owned(), Value::Table(table))]);
+        Table::from_iter([
+            ("servers".to_owned(), Value::Table(named("main", server))),
+            ("clients".to_owned(), Value::Table(named("browser", client))),
+        ])
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|protocol| protocol.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|protocol| protocol.as_str()).collect();
+            format!("known: {}", names.join(", "))
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! The report of a study: one page, a picture of each combination, and a table for other programs.
+
+use smig_chart::format_ms;
+use smig_chart::html::{Align, Page, Table};
+use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
+
+use super::protocol::Protocol;
+use super::summary::{MeasuredLoad, PageMetric, PageSummary, condition_of, lateness_of, load_of};
+use crate::timeline::chart::page_figure;
+use crate::timeline::page_load::{Cause, Lateness};
+use crate::workload::Outcome;
+
+const DESKTOP_WIDTH: f64 = 1_092.0;
+const PHONE_WIDTH: f64 = 360.0;
+const SUM_ROW_HEIGHT: f64 = 26.0;
+const ROW_GAP: f64 = 0.18;
+
+const CHART_CAPTION: &str = "The load that took the median time. All panels share one clock, which begins with the \
+    navigation. Requests: each row is one, in the order in which they were made; the black line is the critical path, what \
+    the page waited for at each instant. Received, queue and send buffers are those of the server's TCP connections and of \
+    the emulated link.";
+const SUM_CAPTION: &str = "What the critical path waited for, mean of all loads; the parts add up to the time until \
+    everything had arrived.";
+
+/// Renders the report as one page that needs neither network access nor scripts.
+#[must_use]
+pub fn render_html(
+    page_name: &str,
+    loads: &[MeasuredLoad<'_>],
+    summaries: &[PageSummary],
+) -> String {
+    let mut page = Page::new(&format!("Page: {page_name}"));
+    page.lead(&lead(summaries));
+    page.table(&times_table(summaries));
+    for warning in summaries.iter().filter_map(warning) {
+        page.warning(&warning);
+    }
+    page.heading("Why it was late");
+    let at = |width| sum_figure(summaries, width).to_element();
+    page.chart(&at(DESKTOP_WIDTH), &at(PHONE_WIDTH), SUM_CAPTION);
+    page.table(&lateness_table(summaries));
+    let is_used =
+        |cause: &Cause| summaries.iter().any(|summary| summary.lateness_us.us(*cause) > 0.0);
+    let causes: Vec<_> = Cause::ALL.into_iter().filter(is_used).collect();
+    let names: Vec<String> = causes.iter().map(ToString::to_string).collect();
+    let about = names.iter().zip(&causes);
+    let facts: Vec<_> =
+        about.map(|(name, cause)| (name.as_str(), cause.about().to_owned())).collect();
+    page.facts(&facts);
+    for summary in summaries {
+        let Some(wide) = median_figure(loads, summaries, summary, DESKTOP_WIDTH) else { continue };
+        let Some(narrow) = median_figure(loads, summaries, summary, PHONE_WIDTH) else { continue };
+        page.heading(&format!("{}, {}", summary.link, about_protocol(summary)));
+        page.chart(&wide.to_element(), &narrow.to_element(), CHART_CAPTION);
+    }
+    page.finish()
+}
+
+/// Renders the chart of one combination as a standalone SVG file; `None` if none of its loads was recorded.
+#[must_use]
+pub fn render_svg(
+    loads: &[MeasuredLoad<'_>],
+    summaries: &[PageSummary],
+    summary: &PageSummary,
+) -> Option<String> {
+    Some(median_figure(loads, summaries, summary, DESKTOP_WIDTH)?.to_file())
+}
+
+/// Builds the chart of the median load; its axis is as long as the longest of the same network.
+fn median_figure(
+    loads: &[MeasuredLoad<'_>],
+    summaries: &[PageSummary],
+    summary: &PageSummary,
+    width: f64,
+) -> Option<Figure> {
+    let timeline = loads.get(summary.median_load?)?.timeline.as_ref()?;
+    let load = timeline.pages.first()?;
+    let of_link = summaries.iter().filter(|other| other.link == summary.link);
+    let longest_s = of_link.filter_map(|other| other.loaded_s).fold(0.0, f64::max);
+    let end_us = load.from_us + (longest_s * 1e6) as u64;
+    let mut figure = page_figure(timeline, load, end_us, width);
+    figure.title = format!("{}, {}", summary.link, about_protocol(summary));
+    Some(figure)
+}
+
+fn about_protocol(summary: &PageSummary) -> String {
+    let known = summary.protocol.parse::<Protocol>();
+    known.map_or_else(|_| summary.protocol.clone(), |protocol| protocol.about().to_owned())
+}
+
+/// Returns a sentence for each network: the fastest, and what the others take.
+fn lead(summaries: &[PageSummary]) -> String {
+    let mut links: Vec<&str> = summaries.iter().map(|summary| summary.link.as_str()).collect();
+    links.dedup();
+    let sentences = links.iter().filter_map(|link| {
+        let own = summaries.iter().filter(|summary| summary.link == *link);
+        let mut timed: Vec<_> =
+            own.filter_map(|summary| Some((summary, summary.loaded_s?))).collect();
+        timed.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (best, best_s) = timed.first()?;
+        let others = timed.iter().skip(1).map(|(other, other_s)| {
+            format!("{} takes {:.2} times as long", other.protocol, other_s / best_s.max(1e-9))
+        });
+        let others: Vec<_> = others.collect();
+        let tail =
+            if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+        Some(format!("Over {link}, {} has loaded after {best_s:.2} s{tail}.", best.protocol))
+    });
+    let text = sentences.collect::<Vec<_>>().join(" ");
+    if text.is_empty() { "No load was complete.".to_owned() } else { text }
+}
+
+fn warning(summary: &PageSummary) -> Option<String> {
+    let name = format!("{}, {}", summary.link, summary.protocol);
+    let why = summary.failure.as_deref().unwrap_or_default();
+    if summary.failed > 0 {
+        return Some(format!(
+            "{name}: {} of {} loads failed: {why}",
+            summary.failed, summary.loads
+        ));
+    }
+    (summary.disturbed > 0).then(|| {
+        format!("{name}: the machine disturbed {} of {} loads.", summary.disturbed, summary.loads)
+    })
+}
+
+fn seconds_text(time_s: Option<f64>) -> String {
+    time_s.map_or_else(|| "–".to_owned(), |time_s| format!("{time_s:.3}"))
+}
+
+/// Returns the table of times, in seconds.
+#[must_use]
+pub fn times_table(summaries: &[PageSummary]) -> Table {
+    let columns = [
+        ("network", Align::Left),
+        ("protocol", Align::Left),
+        ("loads", Align::Right),
+        ("loaded, s", Align::Right),
+        ("from – to", Align::Right),
+        ("first rendered, s", Align::Right),
+        ("speed index, s", Align::Right),
+        ("mostly", Align::Left),
+    ];
+    let row = |summary: &PageSummary| {
+        let range = summary.loaded_range_s;
+        vec![
+            summary.link.clone(),
+            summary.protocol.clone(),
+            (summary.loads - summary.failed).to_string(),
+            seconds_text(summary.loaded_s),
+            range.map_or_else(String::new, |(low, high)| format!("{low:.3} – {high:.3}")),
+            seconds_text(summary.rendered_s),
+            seconds_text(summary.speed_index_s),
+            mostly(&summary.lateness_us),
+        ]
+    };
+    Table {
+        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        rows: summaries.iter().map(row).collect(),
+    }
+}
+
+/// Returns the largest part of a load, with its share.
+fn mostly(lateness: &Lateness) -> String {
+    let total_us = lateness.total_us();
+    let largest = Cause::ALL.into_iter().max_by(|a, b| lateness.us(*a).total_cmp(&lateness.us(*b)));
+    match largest {
+        Some(cause) if total_us > 0.0 => {
+            format!("{cause} ({:.0} %)", 100.0 * lateness.us(cause) / total_us)
+        }
+        _ => String::new(),
+    }
+}
+
+fn lateness_table(summaries: &[PageSummary]) -> Table {
+    let mut columns = vec![("ms".to_owned(), Align::Left)];
+    columns.extend(
+        summaries
+            .iter()
+            .map(|summary| (format!("{}, {}", summary.link, summary.protocol), Align::Right)),
+    );
+    let row = |name: String, us: &dyn Fn(&Lateness) -> f64| {
+        let cells = summaries.iter().map(|summary| format_ms(us(&summary.lateness_us) / 1e3));
+        std::iter::once(name).chain(cells).collect::<Vec<_>>()
+    };
+    let is_used =
+        |cause: &Cause| summaries.iter().any(|summary| summary.lateness_us.us(*cause) > 0.0);
+    let mut rows: Vec<_> = Cause::ALL
+        .into_iter()
+        .filter(is_used)
+        .map(|cause| row(cause.to_string(), &|lateness| lateness.us(cause)))
+        .collect();
+    rows.push(row("all".to_owned(), &Lateness::total_us));
+    Table { columns, rows }
+}
+
+/// The colours of causes; neighbours differ in lightness.
+const fn cause_style(cause: Cause) -> (Colour, Tint) {
+    match cause {
+        Cause::Client => (Colour::Teal, Tint::Full),
+        Cause::Queue => (Colour::Slate, Tint::Faint),
+        Cause::Connect => (Colour::Amber, Tint::Full),
+        Cause::RoundTrip => (Colour::Slate, Tint::Full),
+        Cause::Server => (Colour::Purple, Tint::Half),
+        Cause::CongestionControl => (Colour::Vermilion, Tint::Full),
+        Cause::ReceiveWindow => (Colour::Vermilion, Tint::Half),
+        Cause::LossRecovery => (Colour::Purple, Tint::Full),
+        Cause::OtherStreams => (Colour::Blue, Tint::Half),
+        Cause::OtherConnections => (Colour::Blue, Tint::Faint),
+        Cause::Transfer => (Colour::Blue, Tint::Full),
+    }
+}
+
+/// Bars that add up: one for each combination.
+fn sum_figure(summaries: &[PageSummary], width: f64) -> Figure {
+    let count = summaries.len();
+    let mut layers: Vec<Layer> = Vec::new();
+    let mut ends = vec![0.0; count];
+    for cause in Cause::ALL {
+        let (colour, tint) = cause_style(cause);
+        let bars = summaries.iter().enumerate().filter_map(|(index, summary)| {
+            let length_s = summary.lateness_us.us(cause) / 1e6;
+            let from_s = ends[index];
+            ends[index] += length_s;
+            let bottom = (count - 1 - index) as f64;
+            let block = Block {
+                x: (from_s, from_s + length_s),
+                y: (bottom + ROW_GAP, bottom + 1.0 - ROW_GAP),
+            };
+            let text = format!("{}: {cause} {} ms", summary.protocol, format_ms(length_s * 1e3));
+            (length_s > 0.0).then_some(Bar { block, tint, tooltip: text })
+        });
+        let bars: Vec<_> = bars.collect();
+        if !bars.is_empty() {
+            layers.push(Layer { name: cause.to_string(), colour, shape: Shape::Bars(bars) });
+        }
+    }
+    let longest_s = ends.into_iter().fold(0.0, f64::max);
+    let names =
+        summaries.iter().rev().map(|summary| format!("{} {}", summary.link, summary.protocol));
+    Figure {
+        title: "What the critical path waited for".into(),
+        description: SUM_CAPTION.into(),
+        width,
+        x: Axis::linear(longest_s, "s"),
+        panels: vec![Panel {
+            title: "What the critical path waited for".into(),
+            y: Axis::categorical(names.collect()),
+            height: SUM_ROW_HEIGHT * count as f64,
+            layers,
+            rules: Vec::new(),
+        }],
+        event_lines: Vec::new(),
+    }
+}
+
+/// Returns a row for each load, with a column for each variable: for notebooks and statistics programs.
+#[must_use]
+pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
+    let mut columns = vec![
+        ("link".to_owned(), Align::Left),
+        ("protocol".to_owned(), Align::Left),
+        ("repetition".to_owned(), Align::Right),
+        ("seed".to_owned(), Align::Right),
+        ("outcome".to_owned(), Align::Left),
+        ("disturbed".to_owned(), Align::Left),
+    ];
+    let metric =
+        |metric: PageMetric| (format!("{}_s", metric.as_str().replace('-', "_")), Align::Right);
+    columns.extend(PageMetric::ALL.into_iter().map(metric));
+    columns.extend(
+        Cause::ALL
+            .iter()
+            .map(|cause| (format!("{}_ms", cause.to_string().replace(' ', "_")), Align::Right)),
+    );
+    let rows = loads.iter().filter_map(|measured| {
+        let (result, load) = (measured.result, load_of(measured.result)?);
+        let (link, protocol) = condition_of(result);
+        let outcome = match &load.outcome {
+            Outcome::Complete => "complete",
+            Outcome::TimedOut => "timed-out",
+            _ => "failed",
+        };
+        let mut row = vec![
+            link.to_owned(),
+            protocol.to_owned(),
+            result.id.repetition.to_string(),
+            result.seed.to_string(),
+            outcome.to_owned(),
+            if result.disturbed.is_empty() { "no" } else { "yes" }.to_owned(),
+        ];
+        let number =
+            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.6}"));
+        row.extend(PageMetric::ALL.into_iter().map(|metric| number(metric.of(load))));
+        let lateness = lateness_of(measured);
+        row.extend(Cause::ALL.into_iter().map(|cause| {
+            let ms = lateness.as_ref().map(|lateness| lateness.us(cause) / 1e3);
+            ms.map_or_else(String::new, |ms| format!("{ms:.3}"))
+        }));
+        Some(row)
+    });
+    Table { columns, rows: rows.collect() }
+}

@@ -1,0 +1,77 @@
+//! The scenario that a page becomes: networks and versions of HTTP as axes.
+
+use toml::{Table, Value};
+
+use super::protocol::Protocol;
+use super::source::PageSource;
+use crate::scenario::{Campaign, Diagnostic, SettingsCheck, parse};
+
+/// Axes of the study's conditions.
+pub(super) const LINK_AXIS: &str = "link";
+pub(super) const PROTOCOL_AXIS: &str = "protocol";
+
+/// What to load, how, and how often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageStudy {
+    /// The page.
+    pub page: PageSource,
+    /// Names of profiles.
+    pub links: Vec<String>,
+    /// Versions of HTTP.
+    pub protocols: Vec<Protocol>,
+    /// Congestion control of the server: as the kernel names it, or one of the lab's.
+    pub control: String,
+    /// Whether Chromium loads it; otherwise the page player.
+    pub is_browser: bool,
+    /// Number of loads of each combination, each in a run of its own.
+    pub runs: u32,
+}
+
+impl PageStudy {
+    /// Builds the campaign: each load has hosts, link and server of its own, and is recorded on one clock.
+    ///
+    /// # Errors
+    /// The page's keys, a link or the congestion control are wrong.
+    pub fn campaign(&self, check: SettingsCheck<'_>) -> Result<Campaign, Vec<Diagnostic>> {
+        parse(&self.scenario_text(), "page", &self.page.dir, check)
+    }
+
+    /// Returns the scenario, as `smig lab run` takes it.
+    #[must_use]
+    pub fn scenario_text(&self) -> String {
+        let table = |entries: Vec<(&str, Value)>| {
+            Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        };
+        let first = self.protocols.first().copied().unwrap_or(Protocol::Http2);
+        let mut scenario = first.variant(self.is_browser);
+        let mut insert = |key: &str, value: Value| scenario.insert(key.to_owned(), value);
+        insert("about", format!("The page {}", self.page.name).into());
+        insert("repetitions", i64::from(self.runs).into());
+        insert("seed", 1.into());
+        let link = self.links.first().map_or("fiber", String::as_str);
+        insert("link", link.into());
+        insert("record", table(vec![("timeline", true.into())]));
+        let server = table(vec![("congestion_control", self.control.as_str().into())]);
+        insert("hosts", table(vec![("server", server)]));
+        let mut page = self.page.keys.clone();
+        page.insert("client".into(), "browser".into());
+        let pages = table(vec![("page", Value::Table(page))]);
+        // A browser's start is not part of the page, and other clients have no connection before it.
+        let settle = if self.is_browser { "300ms" } else { "0s" };
+        insert("workload", table(vec![("settle", settle.into()), ("pages", pages)]));
+        let links = self.links.iter().map(|link| {
+            let change = Table::from_iter([("link".to_owned(), Value::from(link.as_str()))]);
+            (link.clone(), Value::Table(change))
+        });
+        let protocols = self.protocols.iter().map(|protocol| {
+            let change = protocol.variant(self.is_browser);
+            (protocol.to_string(), Value::Table(change))
+        });
+        let variants = table(vec![
+            (LINK_AXIS, Value::Table(links.collect())),
+            (PROTOCOL_AXIS, Value::Table(protocols.collect())),
+        ]);
+        insert("variants", variants);
+        scenario.to_string()
+    }
+}

@@ -1,0 +1,195 @@
+//! What the loads of a study show, by network and version of HTTP.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use smig_stats::median;
+
+use super::spec::{LINK_AXIS, PROTOCOL_AXIS};
+use crate::timeline::Timeline;
+use crate::timeline::page_load::{Lateness, critical_path};
+use crate::trial::TrialResult;
+use crate::workload::{Outcome, PageLoad};
+
+/// A time of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageMetric {
+    /// Until everything has arrived and run: the load event.
+    Loaded,
+    /// Until something could be rendered first.
+    Rendered,
+    /// Mean time until a picture could be seen: SpeedIndex, as far as the client knows it.
+    SpeedIndex,
+}
+
+impl PageMetric {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Loaded, Self::Rendered, Self::SpeedIndex];
+
+    /// Returns the name, as on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::Rendered => "rendered",
+            Self::SpeedIndex => "speed-index",
+        }
+    }
+
+    /// Returns the time of a load in seconds; `None` if the load has failed.
+    #[must_use]
+    pub fn of(self, load: &PageLoad) -> Option<f64> {
+        if load.outcome != Outcome::Complete {
+            return None;
+        }
+        match self {
+            Self::Loaded => Some(load.duration_s()),
+            Self::Rendered => load.render_s(),
+            Self::SpeedIndex => load.speed_index_s(),
+        }
+    }
+}
+
+impl fmt::Display for PageMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for PageMetric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|metric| metric.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|metric| metric.as_str()).collect();
+            format!("known: {}", names.join(", "))
+        })
+    }
+}
+
+/// A load, with its recording if that could be read.
+#[derive(Debug, Clone)]
+pub struct MeasuredLoad<'a> {
+    /// The run; it has one load.
+    pub result: &'a TrialResult,
+    /// Its recording.
+    pub timeline: Option<Timeline>,
+}
+
+/// The loads over one network by one version of HTTP.
+#[derive(Debug, Clone, Serialize)]
+pub struct PageSummary {
+    /// Name of the network.
+    pub link: String,
+    /// Version of HTTP, as [`super::Protocol`] names it.
+    pub protocol: String,
+    /// Number of loads.
+    pub loads: usize,
+    /// Of these, loads that failed; the times are of the others.
+    pub failed: usize,
+    /// Of these, loads that the machine disturbed.
+    pub disturbed: usize,
+    /// Why the first one failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Median times in seconds, in the order of [`PageMetric::ALL`].
+    pub loaded_s: Option<f64>,
+    /// See above.
+    pub rendered_s: Option<f64>,
+    /// See above.
+    pub speed_index_s: Option<f64>,
+    /// Shortest and longest time until everything had arrived.
+    pub loaded_range_s: Option<(f64, f64)>,
+    /// What the mean load waited for, in microseconds by cause.
+    pub lateness_us: Lateness,
+    /// Index of the load that took the median time, in the loads that were summarized.
+    #[serde(skip)]
+    pub median_load: Option<usize>,
+}
+
+impl PageSummary {
+    /// Returns a median time in seconds.
+    #[must_use]
+    pub const fn median_s(&self, metric: PageMetric) -> Option<f64> {
+        match metric {
+            PageMetric::Loaded => self.loaded_s,
+            PageMetric::Rendered => self.rendered_s,
+            PageMetric::SpeedIndex => self.speed_index_s,
+        }
+    }
+
+    fn of(name: (&str, &str), all: &[MeasuredLoad<'_>], own: &[usize]) -> Self {
+        let loads: Vec<(usize, &PageLoad)> =
+            own.iter().filter_map(|index| Some((*index, load_of(all[*index].result)?))).collect();
+        let times = |metric: PageMetric| -> Vec<f64> {
+            loads.iter().filter_map(|(_, load)| metric.of(load)).collect()
+        };
+        let failures = loads.iter().filter(|(_, load)| load.outcome != Outcome::Complete);
+        let failure = failures.clone().next().map(|(_, load)| match &load.outcome {
+            Outcome::Failed(why) => why.clone(),
+            Outcome::TimedOut => "it did not end in time".to_owned(),
+            other => format!("{other:?}"),
+        });
+        let loaded = times(PageMetric::Loaded);
+        let range = loaded.iter().fold(None, |range: Option<(f64, f64)>, &time| {
+            Some(range.map_or((time, time), |(low, high)| (low.min(time), high.max(time))))
+        });
+        let mut ordered: Vec<(usize, f64)> = loads
+            .iter()
+            .filter_map(|(index, load)| Some((*index, PageMetric::Loaded.of(load)?)))
+            .collect();
+        ordered.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let lateness = loads.iter().filter(|(_, load)| load.outcome == Outcome::Complete);
+        let lateness: Vec<_> =
+            lateness.filter_map(|(index, _)| lateness_of(&all[*index])).collect();
+        Self {
+            link: name.0.to_owned(),
+            protocol: name.1.to_owned(),
+            loads: loads.len(),
+            failed: failures.count(),
+            disturbed: own.iter().filter(|index| !all[**index].result.disturbed.is_empty()).count(),
+            failure,
+            loaded_s: median(&loaded),
+            rendered_s: median(&times(PageMetric::Rendered)),
+            speed_index_s: median(&times(PageMetric::SpeedIndex)),
+            loaded_range_s: range,
+            lateness_us: Lateness::mean(&lateness),
+            median_load: ordered.get(ordered.len() / 2).map(|(index, _)| *index),
+        }
+    }
+}
+
+/// Returns the load of a run.
+#[must_use]
+pub fn load_of(result: &TrialResult) -> Option<&PageLoad> {
+    result.observation.pages.first()
+}
+
+/// Returns what a load waited for, if it was recorded.
+pub(super) fn lateness_of(load: &MeasuredLoad<'_>) -> Option<Lateness> {
+    let timeline = load.timeline.as_ref()?;
+    let page = timeline.pages.first()?;
+    Some(Lateness::of(timeline, &critical_path(timeline, page)))
+}
+
+/// Returns network and version of HTTP of a run.
+pub(super) fn condition_of(result: &TrialResult) -> (&str, &str) {
+    let level = |axis| result.id.condition.level(axis).unwrap_or("?");
+    (level(LINK_AXIS), level(PROTOCOL_AXIS))
+}
+
+/// Summarizes loads by network and version of HTTP, in the order in which they first occur.
+#[must_use]
+pub fn summarize(loads: &[MeasuredLoad<'_>]) -> Vec<PageSummary> {
+    let mut groups: Vec<((&str, &str), Vec<usize>)> = Vec::new();
+    for (index, load) in loads.iter().enumerate() {
+        let name = condition_of(load.result);
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, own)) => own.push(index),
+            None => groups.push((name, vec![index])),
+        }
+    }
+    groups.iter().map(|(name, own)| PageSummary::of(*name, loads, own)).collect()
+}

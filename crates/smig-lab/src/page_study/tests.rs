@@ -1,0 +1,211 @@
+//! Tests of studies: from a page's name to a report, without running anything.
+
+use std::time::Duration;
+
+use smig_chart::html::assert_balanced;
+use smig_link::{DirectionCounters, LatenessSummary, LinkReport, Scheduling, Time};
+
+use super::*;
+use crate::scenario::Campaign;
+use crate::timeline::{PagePart, PageSpan, Span, SpanOutcome, Timeline};
+use crate::trial::{Machine, TrialResult};
+use crate::workload::{Observation, Outcome, PageLoad};
+
+fn study(page: &str, is_browser: bool) -> PageStudy {
+    PageStudy {
+        page: PageSource::parse(page).unwrap(),
+        links: vec!["fiber".into(), "lte-like".into()],
+        protocols: vec![Protocol::Http1, Protocol::Paced],
+        control: "cubic".into(),
+        is_browser,
+        runs: 2,
+    }
+}
+
+fn campaign(study: &PageStudy) -> Campaign {
+    study.campaign(&|_| Ok(())).unwrap()
+}
+
+#[test]
+fn a_study_is_a_campaign_of_every_network_and_version() {
+    for is_browser in [false, true] {
+        let campaign = campaign(&study("12x60kB", is_browser));
+        assert_eq!((campaign.repetitions, campaign.conditions.len()), (2, 4));
+        let names: Vec<_> =
+            campaign.conditions.iter().map(|condition| condition.name.to_string()).collect();
+        assert!(names.contains(&"link=lte-like protocol=paced".to_owned()), "{names:?}");
+        let scenario = &campaign.conditions[0].scenario;
+        assert!(scenario.record.timeline);
+        assert_eq!(scenario.browser_pages().count(), usize::from(is_browser));
+        assert_eq!(scenario.workload.pages["page"].resources().len(), 13);
+    }
+    assert_eq!(campaign(&study("mosaic", false)).conditions.len(), 4);
+}
+
+#[test]
+fn what_is_not_a_page_is_said_with_what_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let malformed = dir.path().join("page.toml");
+    std::fs::write(&malformed, "document = \n").unwrap();
+    let parse = |text: &str| PageSource::parse(text).unwrap_err().to_string();
+    assert!(parse("mosaik").contains("OBJECTSxTOTAL"));
+    assert!(parse("12xmany").contains("OBJECTSxTOTAL"));
+    assert!(parse("no/such/page.toml").contains("no/such/page.toml"));
+    assert!(parse(malformed.to_str().unwrap()).contains("page.toml"));
+    let mut wrong = study("12x60kB", false);
+    wrong.links = vec!["fibre".into()];
+    let faults = wrong.campaign(&|_| Ok(())).unwrap_err();
+    assert!(faults[0].message.contains("fibre"), "{faults:?}");
+}
+
+fn link_report() -> LinkReport {
+    let lateness = LatenessSummary {
+        packets: 0,
+        p50: Duration::ZERO,
+        p99: Duration::ZERO,
+        max: Duration::ZERO,
+    };
+    LinkReport {
+        to_client: DirectionCounters::default(),
+        to_server: DirectionCounters::default(),
+        lateness,
+        scheduling: Scheduling::Ordinary,
+    }
+}
+
+fn result(campaign: &Campaign, index: usize, loaded_ms: u64, outcome: Outcome) -> TrialResult {
+    let trial = campaign.trials().swap_remove(index);
+    let is_complete = outcome == Outcome::Complete;
+    let load = PageLoad {
+        name: "page".into(),
+        number: 0,
+        started_ns: 0,
+        rendered_ns: is_complete.then_some(10_000_000),
+        visible_ns: is_complete.then_some(20_000_000),
+        ended_ns: loaded_ms * 1_000_000,
+        outcome,
+    };
+    TrialResult {
+        format: 2,
+        id: trial.id.clone(),
+        hash: trial.hash().to_owned(),
+        seed: trial.seed,
+        scenario: trial.scenario,
+        versions: std::collections::BTreeMap::new(),
+        machine: Machine { kernel: String::new(), cpu: String::new(), cpus: 1, jobs: 1 },
+        origin: None,
+        unix_time: 0,
+        attempt: 1,
+        seconds: 1.0,
+        link: link_report(),
+        more_links: Vec::new(),
+        device_drops: 0,
+        hystart: None,
+        disturbed: Vec::new(),
+        observation: Observation { pages: vec![load], ..Observation::default() },
+        server_events: std::collections::BTreeMap::new(),
+        timeline: None,
+    }
+}
+
+fn recording(loaded_us: u64) -> Timeline {
+    let mut timeline = Timeline::new("t", Time::ZERO);
+    timeline.pages.push(PageSpan {
+        name: "page, load 1".into(),
+        from_us: 0,
+        rendered_us: Some(10_000),
+        visible_us: Some(20_000),
+        to_us: loaded_us,
+        outcome: SpanOutcome::Complete,
+    });
+    timeline.spans.push(Span {
+        name: "page 1".into(),
+        group: "page".into(),
+        from_us: 1_000,
+        first_byte_us: Some(5_000),
+        to_us: loaded_us,
+        bytes: 500,
+        connection: None,
+        outcome: SpanOutcome::Complete,
+        part: Some(PagePart {
+            page: "page, load 1".into(),
+            resource: "<hero>.png".into(),
+            kind: "image".into(),
+            found_in: None,
+            connect_us: None,
+            sent_us: None,
+            finished_us: None,
+        }),
+    });
+    timeline
+}
+
+#[test]
+fn a_report_shows_every_combination_and_why_it_was_late() {
+    let campaign = campaign(&study("12x60kB", false));
+    let complete = [100, 200, 300, 50].map(Some);
+    let results: Vec<_> = complete
+        .iter()
+        .enumerate()
+        .map(|(index, ms)| result(&campaign, index, ms.unwrap_or(0), Outcome::Complete))
+        .collect();
+    let loads: Vec<_> = results
+        .iter()
+        .map(|result| MeasuredLoad {
+            result,
+            timeline: Some(recording(result.observation.pages[0].ended_ns / 1_000)),
+        })
+        .collect();
+    let summaries = summarize(&loads);
+    assert_eq!(summaries.len(), 4);
+    for summary in &summaries {
+        let loaded_s = summary.loaded_s.unwrap();
+        assert!((summary.lateness_us.total_us() / 1e6 - loaded_s).abs() < 0.02 * loaded_s);
+    }
+    let html = render_html("<12x60kB>", &loads, &summaries);
+    assert_balanced(&html);
+    assert!(
+        html.contains("Over fiber, http1 has loaded after 0.10 s; paced takes 2.00 times as long.")
+    );
+    assert!(html.contains("Over lte-like, paced has loaded after 0.05 s; http1 takes 6.00 times"));
+    assert!(html.contains("&lt;hero&gt;.png") && !html.contains("<hero>"));
+    assert!(render_svg(&loads, &summaries, &summaries[0]).unwrap().contains("critical path"));
+    let tidy = to_tidy_table(&loads);
+    assert_eq!((tidy.rows.len(), tidy.rows[0].len()), (4, tidy.columns.len()));
+    assert_eq!(tidy.rows[1][6], "0.200000");
+}
+
+#[test]
+fn a_load_that_failed_is_no_time_and_breaks_each_budget() {
+    let campaign = campaign(&study("12x60kB", false));
+    let why = "document: status 404".to_owned();
+    let results = [
+        result(&campaign, 0, 100, Outcome::Complete),
+        result(&campaign, 1, 5, Outcome::Failed(why)),
+    ];
+    let loads = results.each_ref().map(|result| MeasuredLoad { result, timeline: None });
+    let summaries = summarize(&loads);
+    assert_eq!((summaries[0].loaded_s, summaries[1].loaded_s), (Some(0.1), None));
+    let html = render_html("page", &loads, &summaries);
+    assert!(html.contains("1 of 1 loads failed: document: status 404"));
+    let budgets = ["loaded=100ms", "rendered=9ms"].map(|text| text.parse::<Budget>().unwrap());
+    let checks = BudgetCheck::all(&budgets, &summaries);
+    let kept: Vec<_> = checks.iter().map(BudgetCheck::is_kept).collect();
+    assert_eq!(kept, [true, false, false, false]);
+    assert!(checks[2].describe().contains("no load was complete, 1 loads failed, budget 100ms"));
+    let junit = to_junit("a & b", &checks);
+    assert_balanced(junit.trim_start_matches("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"));
+    assert!(junit.contains("tests=\"4\" failures=\"3\"") && junit.contains("a &amp; b"));
+}
+
+#[test]
+fn budgets_name_a_time_and_its_limit() {
+    for (text, why) in [
+        ("loaded", "METRIC=TIME"),
+        ("onload=2s", "known: loaded"),
+        ("loaded=2", "800ms"),
+        ("loaded=0s", "800ms"),
+    ] {
+        assert!(text.parse::<Budget>().unwrap_err().contains(why), "{text}");
+    }
+}

@@ -1,0 +1,229 @@
+//! The load of a page: each request with its phases, and the critical path through them.
+
+use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
+use smig_chart::{format_bytes, format_ms};
+
+use super::connections::Connections;
+use super::{View, panels, seconds};
+use crate::timeline::page_load::{
+    Phase, Step, StepKind, critical_path, end_us, phases, requests_of,
+};
+use crate::timeline::{PageSpan, Span, Timeline};
+
+/// Height of a row with a name.
+const NAMED_ROW_HEIGHT: f64 = 15.0;
+/// Number of rows up to which each has a name.
+const MAX_NAMED_ROWS: usize = 24;
+/// Height of the rows of larger pages together.
+const MAX_PANEL_HEIGHT: f64 = 420.0;
+const MIN_ROW_HEIGHT: f64 = 1.5;
+/// Gap between rows, as a share of a row.
+const ROW_GAP: f64 = 0.14;
+/// Longest name that stands beside a row, in characters; longer ones keep their ends.
+const MAX_NAME_CHARS: usize = 18;
+/// Connections up to which each has a panel of its own.
+const MAX_CONNECTION_PANELS: usize = 2;
+/// A chart shows this part of a load more, so that its end is visible.
+const VIEW_MARGIN: f64 = 0.02;
+
+/// Builds the chart of a load: requests with their phases and the critical path, what can be seen, and the network, all on one
+/// clock. `to_us` is the end of the axis, for charts that are compared; the load's end if it is earlier.
+#[must_use]
+pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64) -> Figure {
+    let length_us = page.to_us.max(to_us).saturating_sub(page.from_us).max(1);
+    let end_us = page.from_us + (length_us as f64 * (1.0 + VIEW_MARGIN)) as u64;
+    let view = View { from_us: page.from_us, to_us: end_us, width };
+    let connections = Connections::of(timeline);
+    let path = critical_path(timeline, page);
+    let requests = requests_of(timeline, page);
+    let single: Vec<_> = if connections.used_connections().count() <= MAX_CONNECTION_PANELS {
+        let panels = connections.used_connections();
+        panels.filter_map(|one| panels::send_buffer_panel(timeline, one, &view)).collect()
+    } else {
+        panels::combined_send_buffers_panel(timeline, &connections, &view).into_iter().collect()
+    };
+    let panels = waterfall_panel(&requests, &path)
+        .into_iter()
+        .chain(visible_panel(&requests, page))
+        .chain(panels::received_panel(timeline, &connections, &view))
+        .chain(panels::queue_panel(timeline, &connections, &view))
+        .chain(single)
+        .chain(panels::round_trips_panel(timeline, &connections, &view))
+        .map(|panel| shifted(panel, page.from_us))
+        .collect();
+    Figure {
+        title: format!("{}: {}", timeline.head.title, page.name),
+        description: describe(&requests, page),
+        width,
+        x: Axis::between(0.0, seconds(view.to_us - page.from_us), "s"),
+        panels,
+        event_lines: Vec::new(),
+    }
+}
+
+fn describe(requests: &[&Span], page: &PageSpan) -> String {
+    let loaded_ms = page.to_us.saturating_sub(page.from_us) as f64 / 1e3;
+    format!("{} requests in {} ms.", requests.len(), format_ms(loaded_ms))
+}
+
+/// Moves a panel's times so that they count from the navigation.
+fn shifted(mut panel: Panel, from_us: u64) -> Panel {
+    let by = seconds(from_us);
+    for layer in &mut panel.layers {
+        match &mut layer.shape {
+            Shape::Dots(_, points) => points.iter_mut().for_each(|point| point.x -= by),
+            Shape::Line(points) | Shape::Steps(points) => {
+                points.iter_mut().for_each(|(x, _)| *x -= by);
+            }
+            Shape::Blocks(blocks) => {
+                blocks.iter_mut().for_each(|block| block.x = (block.x.0 - by, block.x.1 - by));
+            }
+            Shape::Bars(bars) => bars.iter_mut().for_each(|bar| {
+                bar.block.x = (bar.block.x.0 - by, bar.block.x.1 - by);
+            }),
+            Shape::Area(_, ranges) | Shape::Whiskers(ranges) => {
+                ranges.iter_mut().for_each(|range| range.x -= by);
+            }
+            Shape::Rug(times) => times.iter_mut().for_each(|x| *x -= by),
+            Shape::Levels(levels) => {
+                levels.iter_mut().for_each(|level| level.x = (level.x.0 - by, level.x.1 - by));
+            }
+            Shape::Labels(labels) => labels.iter_mut().for_each(|label| label.x -= by),
+        }
+    }
+    panel
+}
+
+const fn style(phase: Phase) -> (&'static str, Colour, Tint) {
+    match phase {
+        Phase::Queued => ("waiting for a connection", Colour::Slate, Tint::Faint),
+        Phase::Connecting => ("connecting", Colour::Amber, Tint::Full),
+        Phase::Waiting => ("waiting for the response", Colour::Blue, Tint::Half),
+        Phase::Receiving => ("receiving", Colour::Blue, Tint::Full),
+        Phase::Running => ("running", Colour::Teal, Tint::Full),
+    }
+}
+
+fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
+    if requests.is_empty() {
+        return None;
+    }
+    let count = requests.len();
+    let row_middle = |index: usize| (count - index) as f64 - 0.5;
+    let mut layers: Vec<(Phase, Vec<Bar>)> = Vec::new();
+    for (index, span) in requests.iter().enumerate() {
+        let y = (row_middle(index) - 0.5 + ROW_GAP, row_middle(index) + 0.5 - ROW_GAP);
+        let all = phases(span);
+        let ends = all.iter().skip(1).map(|(_, from_us)| *from_us).chain([end_us(span)]);
+        for ((phase, from_us), to_us) in all.into_iter().zip(ends) {
+            if from_us >= to_us {
+                continue;
+            }
+            let block = Block { x: (seconds(from_us), seconds(to_us)), y };
+            let bar = Bar { block, tint: style(phase).2, tooltip: tooltip(span, phase) };
+            match layers.iter_mut().find(|(known, _)| *known == phase) {
+                Some((_, bars)) => bars.push(bar),
+                None => layers.push((phase, vec![bar])),
+            }
+        }
+    }
+    layers.sort_by_key(|(phase, _)| *phase);
+    let layer = |(phase, bars)| {
+        let (name, colour, _) = style(phase);
+        Layer { name: name.to_owned(), colour, shape: Shape::Bars(bars) }
+    };
+    let mut layers: Vec<Layer> = layers.into_iter().map(layer).collect();
+    let line = path_line(requests, path, &row_middle);
+    layers.push(Layer {
+        name: "critical path".into(),
+        colour: Colour::Ink,
+        shape: Shape::Line(line),
+    });
+    let is_named = count <= MAX_NAMED_ROWS;
+    let names =
+        requests.iter().rev().map(|span| if is_named { short_name(span) } else { String::new() });
+    let row_height = (MAX_PANEL_HEIGHT / count as f64).clamp(MIN_ROW_HEIGHT, NAMED_ROW_HEIGHT);
+    Some(Panel {
+        title: format!("Requests, in their order: {count}"),
+        y: Axis::categorical(names.collect()),
+        height: row_height * count as f64,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+/// Returns the critical path as a line through the rows of its requests.
+fn path_line(
+    requests: &[&Span],
+    path: &[Step<'_>],
+    row_middle: &dyn Fn(usize) -> f64,
+) -> Vec<(f64, f64)> {
+    let row_of = |step: &Step<'_>| match step.kind {
+        StepKind::Request(span, _) => requests.iter().position(|one| one.name == span.name),
+        StepKind::Client => None,
+    };
+    let mut row = path.iter().find_map(row_of).unwrap_or(0);
+    let mut line = Vec::new();
+    for step in path {
+        row = row_of(step).unwrap_or(row);
+        line.extend([step.from_us, step.to_us].map(|at_us| (seconds(at_us), row_middle(row))));
+    }
+    line
+}
+
+/// Returns the end of a resource's name, which tells it apart.
+fn short_name(span: &Span) -> String {
+    let name = span.part.as_ref().map_or(span.name.as_str(), |part| &part.resource);
+    let count = name.chars().count();
+    if count <= MAX_NAME_CHARS {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(count - MAX_NAME_CHARS + 1).collect();
+    format!("…{end}")
+}
+
+fn tooltip(span: &Span, phase: Phase) -> String {
+    let part = span.part.as_ref();
+    let name = part.map_or(span.name.as_str(), |part| &part.resource);
+    let kind = part.map_or("", |part| &part.kind);
+    let duration_ms = end_us(span).saturating_sub(span.from_us) as f64 / 1e3;
+    let connection =
+        span.connection.as_ref().map(|name| format!(", connection {name}")).unwrap_or_default();
+    let found = part.and_then(|part| part.found_in.as_ref());
+    let found = found.map(|parent| format!(", found in {parent}")).unwrap_or_default();
+    format!(
+        "{name} ({kind}): {}; {} in {} ms{connection}{found}",
+        style(phase).0,
+        format_bytes(span.bytes),
+        format_ms(duration_ms)
+    )
+}
+
+/// The share of the pictures that could be seen, over time; without pictures there is nothing to show.
+fn visible_panel(requests: &[&Span], page: &PageSpan) -> Option<Panel> {
+    let rendered_us = page.rendered_us?;
+    let is_picture = |span: &&&Span| span.part.as_ref().is_some_and(|part| part.kind == "image");
+    let mut seen_us: Vec<u64> =
+        requests.iter().filter(is_picture).map(|span| end_us(span).max(rendered_us)).collect();
+    if seen_us.is_empty() {
+        return None;
+    }
+    seen_us.sort_unstable();
+    let share = |index: usize| 100.0 * index as f64 / seen_us.len() as f64;
+    let mut steps = vec![(seconds(page.from_us), 0.0)];
+    steps.extend(
+        seen_us.iter().enumerate().map(|(index, at_us)| (seconds(*at_us), share(index + 1))),
+    );
+    steps.push((seconds(page.to_us), 100.0));
+    Some(Panel {
+        title: "Pictures that could be seen, %".into(),
+        y: Axis::linear_exact(108.0, ""),
+        height: 60.0,
+        layers: vec![Layer {
+            name: String::new(),
+            colour: Colour::Teal,
+            shape: Shape::Steps(steps),
+        }],
+        rules: Vec::new(),
+    })
+}

@@ -1,0 +1,12 @@
+//! Why a page was late: its critical path, and what each part of it waited for.
+//!
+//! Pure functions of a timeline: requests, TCP and the link's queue are on one clock there.
+
+mod critical_path;
+mod lateness;
+#[cfg(test)]
+mod tests;
+
+pub use critical_path::{Phase, Step, StepKind, critical_path, requests_of};
+pub(in crate::timeline) use critical_path::{end_us, phases};
+pub use lateness::{Cause, Lateness};
