@@ -31,6 +31,8 @@ pub struct Browser {
     pub devtools: DevTools<ChildStdin>,
     /// Name and version, as the browser reports them.
     pub name: String,
+    /// The log of its sockets.
+    pub net_log: Option<PathBuf>,
     _process: Child,
 }
 
@@ -47,6 +49,8 @@ pub struct BrowserLaunch {
     pub window: WindowSize,
     /// Whether it speaks HTTP/2.
     pub http2: bool,
+    /// Whether it logs its sockets, for [`ConnectionUse`](crate::ConnectionUse).
+    pub logs_sockets: bool,
     /// Who waits for the browser fails soon after this is cancelled.
     pub stop: CancellationToken,
 }
@@ -72,7 +76,11 @@ impl BrowserLaunch {
         let mut devtools = DevTools::new(stdin, stdout, self.stop.clone())?;
         let version = devtools.call("", "Browser.getVersion", json!({}))?;
         let name = version["product"].as_str().unwrap_or("unknown").replace('/', " ");
-        Ok(Browser { devtools, name, _process: process })
+        Ok(Browser { devtools, name, net_log: self.net_log(), _process: process })
+    }
+
+    fn net_log(&self) -> Option<PathBuf> {
+        self.logs_sockets.then(|| self.home.join("net-log.json"))
     }
 
     fn arguments(&self, proxy_url: Option<&str>) -> Vec<String> {
@@ -105,6 +113,9 @@ impl BrowserLaunch {
                 "--proxy-bypass-list=<-loopback>".to_owned(),
             ]),
             None => arguments.push("--no-proxy-server".to_owned()),
+        }
+        if let Some(path) = self.net_log() {
+            arguments.push(format!("--log-net-log={}", path.display()));
         }
         if !self.http2 {
             arguments.push("--disable-http2".to_owned());

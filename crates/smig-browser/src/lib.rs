@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod browser;
+mod connection_use;
 mod devtools;
 mod error;
 mod page_report;
@@ -13,6 +14,7 @@ mod tab;
 mod trust;
 
 pub use browser::{Browser, BrowserLaunch, PROGRAM_NAMES, WindowSize};
+pub use connection_use::ConnectionUse;
 pub use devtools::{DevTools, DevToolsEvent};
 pub use error::BrowserError;
 pub use page_report::{NavigationTiming, PageReport, ResourceTiming};

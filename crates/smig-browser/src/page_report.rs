@@ -100,6 +100,15 @@ pub struct ResourceTiming {
     /// When the browser started the fetch.
     #[serde(rename = "startTime")]
     pub start_ms: f64,
+    /// When the browser began to connect for it; without a new connection, when it had one.
+    #[serde(rename = "connectStart", default)]
+    pub connect_start_ms: f64,
+    /// When the handshakes were complete.
+    #[serde(rename = "connectEnd", default)]
+    pub connect_end_ms: f64,
+    /// When it was sent.
+    #[serde(rename = "requestStart", default)]
+    pub request_start_ms: f64,
     /// When its first byte had arrived.
     #[serde(rename = "responseStart")]
     pub response_start_ms: f64,
@@ -150,8 +159,8 @@ mod tests {
                 "requestStart": 4, "responseStart": 5, "responseEnd": 6, "loadEventEnd": 7, "type": "navigate"},
             "document_bytes": 1_600,
             "first_contentful_paint_ms": null,
-            "resources": [{"name": "https://10.99.0.1/0.png", "startTime": 8.0, "responseStart": 9.0,
-                "responseEnd": 10.5, "encodedBodySize": 300, "nextHopProtocol": "h2"}],
+            "resources": [{"name": "https://10.99.0.1/0.png", "startTime": 8.0, "connectStart": 8.1,
+                "connectEnd": 8.5, "requestStart": 8.6, "responseStart": 9.0, "responseEnd": 10.5, "encodedBodySize": 300, "nextHopProtocol": "h2"}],
             "image_sizes": [[16, 16]],
         }))
         .unwrap();
@@ -160,6 +169,9 @@ mod tests {
         assert_eq!(report.first_contentful_paint_ms, None);
         assert_eq!((report.resources[0].response_end_ms, report.image_sizes[0]), (10.5, (16, 16)));
         assert_eq!(report.resources[0].next_hop_protocol, "h2");
+        let first = &report.resources[0];
+        assert_eq!((first.connect_start_ms, first.connect_end_ms), (8.1, 8.5));
+        assert_eq!(first.request_start_ms, 8.6);
     }
 
     #[test]

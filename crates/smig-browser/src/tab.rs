@@ -124,10 +124,25 @@ impl Tab {
         url: &str,
         deadline: Instant,
     ) -> Result<(), BrowserError> {
+        self.load_observed(devtools, url, deadline, &mut |_| ())
+    }
+
+    /// Like [`Self::load_before`]; `observe` is called with each event until the load event.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn load_observed<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+        url: &str,
+        deadline: Instant,
+        observe: &mut dyn FnMut(&DevToolsEvent),
+    ) -> Result<(), BrowserError> {
         let navigation = self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
         {
+            observe(&event);
             if self.is_load_event(&event, &navigation) {
                 return Ok(());
             }

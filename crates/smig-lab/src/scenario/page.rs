@@ -35,6 +35,10 @@ pub struct Page {
     /// Pause between two loads.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pause: TimeSpan,
+    /// Time for which each resource occupies the client's one thread after it has arrived, besides its own `run`: what a browser
+    /// needs to decode and lay out. None if absent; a browser takes its own time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resource_cost: TimeSpan,
     /// Size of the document. If absent, what the elements of its tiles need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<Size>,
@@ -201,7 +205,7 @@ impl Page {
                 name: name.clone(),
                 kind: spec.kind,
                 size: spec.size.0,
-                run: spec.run.map_or(Duration::ZERO, |run| run.0),
+                run: spec.run.map_or(Duration::ZERO, |run| run.0) + self.resource_cost.0,
                 discovery,
                 blocks_rendering: self.blocks_rendering(name),
             });
@@ -213,7 +217,7 @@ impl Page {
                     name: number.to_string(),
                     kind: ResourceKind::Image,
                     size,
-                    run: Duration::ZERO,
+                    run: self.resource_cost.0,
                     discovery: part(f64::from(number + 1) / (count + 1.0)),
                     blocks_rendering: false,
                 });
@@ -324,6 +328,14 @@ mod tests {
         assert_eq!(resources[1].discovery, Discovery::Document { bytes: 15_000 });
         assert_eq!(resources[1].run, Duration::from_millis(20));
         assert_eq!(resources[2].discovery, Discovery::Parent { index: 1 });
+    }
+
+    #[test]
+    fn each_resource_costs_what_the_page_says() {
+        let text = "resource_cost = '2ms'\ndocument = '30kB'\ntiles = { objects = 2, total = 1_000 }\n\
+                    resources.app = { kind = 'script', size = '50kB', run = '20ms' }\n";
+        let runs = page(text).resources().into_iter().map(|resource| resource.run.as_millis());
+        assert_eq!(runs.collect::<Vec<_>>(), [0, 22, 2, 2]);
     }
 
     #[test]

@@ -2,17 +2,20 @@
 //!
 //! Its calls block: they run on threads of their own, in the clients' host.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use smig_browser::{
-    Browser, BrowserContext, BrowserError, BrowserLaunch, PageReport, Tab, WindowSize,
-    trusted_key_sha256,
+    Browser, BrowserContext, BrowserError, BrowserLaunch, ConnectionUse, PageReport, Tab,
+    WindowSize, trusted_key_sha256,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::run::now_ns;
 use super::tile_page::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
 use crate::servers::find_browser;
 
@@ -32,6 +35,18 @@ pub(super) struct BrowserClient {
     _stop: DropGuard,
 }
 
+/// What a browser knows of a load.
+#[derive(Debug)]
+pub(super) struct BrowserLoad {
+    pub(super) report: PageReport,
+    /// Time at which the report was read, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) read_ns: u64,
+    /// The same instant.
+    pub(super) read_at: SystemTime,
+    /// The client's end of each connection, by the URL of the response; empty unless sockets are logged.
+    pub(super) local_addresses: BTreeMap<String, SocketAddr>,
+}
+
 /// A browser between two loads, with an empty tab: making one takes a fifth of a second, in which a link that varies would go on.
 #[derive(Debug)]
 struct IdleBrowser {
@@ -45,6 +60,7 @@ impl BrowserClient {
         home: PathBuf,
         certificate: String,
         http2: bool,
+        logs_sockets: bool,
     ) -> Result<Self, String> {
         let program = find_browser().ok_or("there is no Chromium in PATH")?;
         let stop = CancellationToken::new();
@@ -55,6 +71,7 @@ impl BrowserClient {
             home,
             window: WINDOW,
             http2,
+            logs_sockets,
             stop,
         };
         let started = spawn_blocking(move || {
@@ -70,12 +87,12 @@ impl BrowserClient {
         Ok(Self { idle: Mutex::new(Some(idle)), http2, _stop: stop_guard })
     }
 
-    /// Loads a page with an empty cache and new connections, and returns its report.
+    /// Loads a page with an empty cache and new connections.
     pub(super) async fn load(
         &self,
         url: String,
         deadline: Instant,
-    ) -> Result<PageReport, BrowserError> {
+    ) -> Result<BrowserLoad, BrowserError> {
         let mut slot = self.idle.lock().await;
         let Some(mut idle) = slot.take() else {
             return Err(BrowserError::Browser("it has failed before".into()));
@@ -99,11 +116,18 @@ impl BrowserClient {
 }
 
 impl IdleBrowser {
-    fn load(&mut self, url: &str, deadline: Instant) -> Result<PageReport, BrowserError> {
+    fn load(&mut self, url: &str, deadline: Instant) -> Result<BrowserLoad, BrowserError> {
         let devtools = &mut self.browser.devtools;
         let tab = &self.tab.1;
-        tab.load_before(devtools, url, deadline)?;
-        PageReport::read(devtools, tab)
+        let mut connections = ConnectionUse::default();
+        tab.load_observed(devtools, url, deadline, &mut |event| connections.observe(tab, event))?;
+        let report = PageReport::read(devtools, tab)?;
+        let read_ns = now_ns();
+        let read_at = SystemTime::now();
+        let net_log = self.browser.net_log.as_ref();
+        let local_addresses =
+            net_log.map(|log| connections.local_addresses(log)).unwrap_or_default();
+        Ok(BrowserLoad { report, read_ns, read_at, local_addresses })
     }
 
     fn renew_tab(&mut self) -> Result<(), BrowserError> {
@@ -118,11 +142,14 @@ impl IdleBrowser {
 fn new_tab(browser: &mut Browser) -> Result<(BrowserContext, Tab), BrowserError> {
     let context = BrowserContext::create(&mut browser.devtools, None)?;
     let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
+    if browser.net_log.is_some() {
+        ConnectionUse::enable(&mut browser.devtools, &tab)?;
+    }
     Ok((context, tab))
 }
 
 /// Returns the URL of a page's document.
-pub(super) fn page_url(server: std::net::SocketAddr, directory: &str) -> String {
+pub(super) fn page_url(server: SocketAddr, directory: &str) -> String {
     format!("https://{server}/{directory}/{}", super::tile_page::DOCUMENT_NAME)
 }
 

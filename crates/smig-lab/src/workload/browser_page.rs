@@ -1,12 +1,15 @@
 //! A page in a browser: the same results as a player's, by what the page reports.
 
+use std::net::SocketAddr;
+use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use smig_browser::{BrowserError, PageReport, ResourceTiming};
 
 use super::browser::{BrowserClient, page_url};
+use super::connections::ConnectionKey;
 use super::page::{Load, transfer_of};
-use super::result::{ObjectResult, Outcome, PageLoad};
+use super::result::{ConnectionBytes, ObjectResult, Outcome, PageLoad, RequestPhases};
 use super::run::{WorkloadError, WorkloadRun};
 use super::tile_page::{PICTURE_SIDE_PX, picture_name};
 use crate::scenario::{Page, Resource, ResourceKind};
@@ -46,10 +49,10 @@ impl WorkloadRun {
         let server = *self.spec.server_by_client.get(client).ok_or_else(|| fail("no server"))?;
         let directory = page.directory().ok_or_else(|| fail("the page has no tiles"))?;
         let started_ns = self.since_began();
-        let report = browser.load(page_url(server, &directory), self.deadline.into_std()).await;
-        let (now_ns, wall_ms) = (self.since_began(), wall_clock_ms());
-        let report = match report {
-            Ok(report) => report,
+        let url = page_url(server, &directory);
+        let loaded = browser.load(url.clone(), self.deadline.into_std()).await;
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
             Err(error) => {
                 let load = PageLoad {
                     name: name.to_owned(),
@@ -57,27 +60,47 @@ impl WorkloadRun {
                     started_ns,
                     rendered_ns: None,
                     visible_ns: None,
-                    ended_ns: now_ns,
+                    ended_ns: self.since_began(),
                     outcome: failure(&error),
                 };
                 return Ok((load, Vec::new()));
             }
         };
-        let clock = PageClock::new(&report, now_ns, wall_ms);
+        let report = &loaded.report;
+        let read_ns = loaded.read_ns.saturating_sub(self.start_monotonic_ns);
+        let clock = PageClock::new(report, read_ns, unix_ms(loaded.read_at));
         let resources = page.resources();
-        let load = page_load(name, number, (&resources, browser.protocol()), &report, clock);
+        let load = page_load(name, number, (&resources, browser.protocol()), report, clock);
         let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
         let objects = (first..).zip(&resources).filter_map(|(number, resource)| {
             let result = self.new_result(name, number, &transfer_of(client, resource));
-            object_result(result, resource, &report, clock)
+            let mut result = object_result(result, resource, report, clock)?;
+            let response_url = match entry_of(resource, report) {
+                Some(entry) => entry.name.as_str(),
+                None => url.as_str(),
+            };
+            if let Some(address) = loaded.local_addresses.get(response_url) {
+                result.connections = vec![self.browser_connection(*address, result.bytes)];
+            }
+            Some(result)
         });
         let objects = objects.collect();
         Ok((load, objects))
     }
 }
 
-fn wall_clock_ms() -> f64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+impl WorkloadRun {
+    /// Returns what a connection of a browser carried.
+    fn browser_connection(&self, local: SocketAddr, bytes: u64) -> ConnectionBytes {
+        // A browser's connections are in no pool of ours: their addresses tell them apart.
+        let key = ConnectionKey::Address(u32::MAX, local);
+        self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).insert(key, local);
+        ConnectionBytes { connection: self.connections.get_or_assign(key), bytes }
+    }
+}
+
+fn unix_ms(at: SystemTime) -> f64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_secs_f64() * 1e3
 }
 
@@ -148,14 +171,23 @@ fn object_result(
     report: &PageReport,
     clock: PageClock,
 ) -> Option<ObjectResult> {
-    let (start_ms, first_byte_ms, end_ms, bytes) = if resource.kind == ResourceKind::Document {
-        let navigation = report.navigation;
-        let (first_ms, end_ms) = (navigation.response_start_ms, navigation.response_end_ms);
-        (0.0, first_ms, end_ms, report.document_bytes)
-    } else {
-        let entry = entry_of(resource, report)?;
-        let (start_ms, first_ms) = (entry.start_ms, entry.response_start_ms);
-        (start_ms, first_ms, entry.response_end_ms, entry.encoded_body_size)
+    let (start_ms, connect, first_byte_ms, end_ms, bytes) =
+        if resource.kind == ResourceKind::Document {
+            let times = report.navigation;
+            let connect = (times.connect_start_ms, times.connect_end_ms, times.request_start_ms);
+            let (first_ms, end_ms) = (times.response_start_ms, times.response_end_ms);
+            (0.0, connect, first_ms, end_ms, report.document_bytes)
+        } else {
+            let times = entry_of(resource, report)?;
+            let connect = (times.connect_start_ms, times.connect_end_ms, times.request_start_ms);
+            let (first_ms, end_ms) = (times.response_start_ms, times.response_end_ms);
+            (times.start_ms, connect, first_ms, end_ms, times.encoded_body_size)
+        };
+    let (connect_ms, connected_ms, sent_ms) = connect;
+    result.phases = RequestPhases {
+        connect_ns: (connected_ms > connect_ms).then(|| clock.at(connect_ms)),
+        sent_ns: (sent_ms > 0.0).then(|| clock.at(sent_ms)),
+        finished_ns: Some(clock.at(end_ms)),
     };
     result.started_ns = clock.at(start_ms);
     result.first_byte_ns = (first_byte_ms > 0.0).then(|| clock.at(first_byte_ms));
@@ -175,6 +207,9 @@ mod tests {
         let resource = |index: u32| ResourceTiming {
             name: format!("https://10.99.0.1/tiles/{index}.png"),
             start_ms: 20.0,
+            connect_start_ms: 21.0,
+            connect_end_ms: 21.0,
+            request_start_ms: 22.0,
             response_start_ms: 30.0,
             response_end_ms: 40.0 + f64::from(index),
             encoded_body_size: 500,

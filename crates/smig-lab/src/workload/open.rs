@@ -56,7 +56,10 @@ pub(super) async fn start_browsers(
         let fail = |reason| WorkloadError::Open { client: name.to_owned(), reason };
         let home = create_home(&workload_spec.command_env.scratch, browsers.len()).map_err(fail)?;
         let certificate = workload_spec.certificate.clone();
-        let browser = BrowserClient::start(home, certificate, spec.http2.unwrap_or(true)).await;
+        // On the time axis of a recording, responses are joined with connections.
+        let logs_sockets = scenario.record.timeline;
+        let http2 = spec.http2.unwrap_or(true);
+        let browser = BrowserClient::start(home, certificate, http2, logs_sockets).await;
         browsers.insert(name.to_owned(), Arc::new(browser.map_err(fail)?));
     }
     Ok(browsers)
