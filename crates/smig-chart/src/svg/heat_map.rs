@@ -16,8 +16,8 @@ const FIELD_GAP: f64 = 2.0;
 /// Opacity of the strongest shade: the number on it must be readable.
 const MAX_OPACITY: f64 = 0.85;
 
-/// A heat map. Shade and bar show two independent quantities: the shade how bad a field's number is, the bar a share
-/// of the best value.
+/// A heat map. Shade and bar show two independent quantities: the shade how bad, or how good, a field's number is, the bar a
+/// share of the best value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMap {
     /// Accessible name, and the heading.
@@ -30,9 +30,9 @@ pub struct HeatMap {
     pub label_width: f64,
     /// Meaning of the shade: its name, and numbers with their shades.
     pub shade_legend: (String, Vec<(String, f64)>),
-    /// Meaning of the bar.
+    /// Meaning of the bar; empty if no field has one.
     pub bar_legend: String,
-    /// Meaning of a marked field.
+    /// Meaning of a marked field; empty if there is none.
     pub mark_legend: String,
     /// What the rows' names state.
     pub row_heading: String,
@@ -69,7 +69,7 @@ pub struct HeatRow {
 pub struct HeatField {
     /// The number.
     pub text: String,
-    /// How bad it is, from 0 to 1.
+    /// How bad it is, from 0 to 1; how good, in another colour, from 0 to -1.
     pub shade: f64,
     /// Filled share of the bar, from 0 to 1; `None` draws no bar.
     pub bar: Option<f64>,
@@ -184,14 +184,18 @@ impl HeatMap {
             x += 32.0;
         }
         x += 14.0;
-        draw_bar(out, 1.0, x, y - 5.0, 24.0);
-        x += 30.0;
-        text(out, &mut x, &self.bar_legend);
-        draw_bar(out, 0.0, x, y - 5.0, 24.0);
-        x += 44.0;
-        draw_mark(out, x, y - 11.0, 24.0, 14.0);
-        x += 30.0;
-        text(out, &mut x, &self.mark_legend);
+        if !self.bar_legend.is_empty() {
+            draw_bar(out, 1.0, x, y - 5.0, 24.0);
+            x += 30.0;
+            text(out, &mut x, &self.bar_legend);
+            draw_bar(out, 0.0, x, y - 5.0, 24.0);
+            x += 44.0;
+        }
+        if !self.mark_legend.is_empty() {
+            draw_mark(out, x, y - 11.0, 24.0, 14.0);
+            x += 30.0;
+            text(out, &mut x, &self.mark_legend);
+        }
     }
 }
 
@@ -212,12 +216,13 @@ fn draw_column_name(out: &mut String, column: &HeatColumn, x: f64) {
 fn draw_field(out: &mut String, field: &HeatField, left: f64, top: f64, width: f64) {
     let (x, y) = (round_to_tenth(left), round_to_tenth(top));
     let height = ROW_HEIGHT - FIELD_GAP;
-    let opacity = (field.shade.clamp(0.0, 1.0) * MAX_OPACITY * 100.0).round() / 100.0;
+    let colour = if field.shade < 0.0 { "blue" } else { "vermilion" };
+    let opacity = (field.shade.abs().min(1.0) * MAX_OPACITY * 100.0).round() / 100.0;
     let _ = write!(
         out,
         "<g><path class=\"blocks\" style=\"fill:var(--grid)\" fill-opacity=\".35\" \
          d=\"M{x} {y}h{w}v{height}h-{w}z\"/>\
-         <path class=\"blocks\" style=\"fill:var(--vermilion)\" fill-opacity=\"{opacity}\" \
+         <path class=\"blocks\" style=\"fill:var(--{colour})\" fill-opacity=\"{opacity}\" \
          d=\"M{x} {y}h{w}v{height}h-{w}z\"/>",
         w = round_to_tenth(width),
     );
@@ -316,6 +321,18 @@ mod tests {
             assert!(file.contains(text), "{text}");
         }
         assert_eq!(file.matches("<rect").count(), 3, "two best fields and the legend");
+        let plain = HeatMap {
+            bar_legend: String::new(),
+            mark_legend: String::new(),
+            rows: vec![HeatRow {
+                fields: vec![field("1", false).map(|field| HeatField { shade: -0.5, ..field })],
+                ..map.rows[0].clone()
+            }],
+            ..map.clone()
+        };
+        let plain = plain.to_file();
+        assert!(!plain.contains("<rect"), "without a legend nothing is marked");
+        assert!(plain.contains("var(--blue)\" fill-opacity"), "{plain}");
         assert!(!map.to_element().contains("<style>"));
     }
 }

@@ -11,6 +11,7 @@ mod link;
 mod matrix;
 mod merge;
 mod page;
+mod probe_senders;
 mod profiles;
 mod reproduce;
 mod run;

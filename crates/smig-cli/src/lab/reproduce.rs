@@ -1,6 +1,6 @@
-//! `smig lab reproduce`: measures the paper's figures again and writes one report.
+//! `smig lab reproduce`: measures the figures of a published study again and writes one report.
 //!
-//! Owns the command line and its output. smig-lab defines the runs of each figure and evaluates
+//! Owns the command line and its output. smig-lab defines the studies, the runs of each figure, and evaluates
 //! their results.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use smig_lab::campaign::{
     read_results,
 };
 use smig_lab::reproduce::{
-    Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
+    Evidence, Experiment, Extent, SENDERS, SURVEY, Study, render_json, summary, survey_test_web,
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
@@ -24,6 +24,7 @@ use smig_lab::trial::{AcceptedBuilds, estimated_duration};
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
+use super::probe_senders::probe_senders;
 use super::run::{CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs};
 use crate::exit::{CliError, Exit};
 use crate::interrupt;
@@ -34,23 +35,33 @@ use crate::stdout::{out, outln};
 /// runs, the p99 lateness had a median of 0.1 ms and a maximum of 1.1 ms; runs above 2 ms are
 /// rejected. A run at 10 Mbit/s takes a few hundredths of a processor.
 const JOBS_PER_PROCESSOR: usize = 3;
+/// The same for studies of pages: a load is short, and most of it is handshakes and hundreds of requests.
+const PAGE_JOBS_PER_PROCESSOR: usize = 2;
 
-/// Measure the figures of the SMig paper again, with its numbers beside ours
+/// Measure the figures of a study again (SMig, Mind the Delay, the mosaic), with its claims beside ours
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    long_about = "Measure the figures and tables of the SMig paper again, and write one report with \
-        the paper's numbers beside ours.\n\nEach figure is a scenario (`smig lab reproduce list`). The \
+    long_about = "Measure the figures and tables of a study again, and write one report with \
+        the study's claims and numbers beside ours.\n\nThree studies: `all`, the SMig paper (CoNEXT 2016); \
+        `delay`, \"Mind the Delay\" (CoNEXT 2020), when six connections of HTTP/1.1 load a page before one of \
+        HTTP/2; `mosaic`, a page of many small pictures (2015). Pages are loaded by the lab's page player, not by a \
+        browser.\n\nEach figure is a scenario (`smig lab reproduce list`). The \
         full version has as many repetitions as the paper (three where the setting is ours) and takes \
         hours; --quick takes a quarter of an hour on two processors. Results are appended to \
         DIR/results.jsonl; runs that have a result are skipped, so the same command resumes where it \
         was stopped. DIR/report.html is the report, with figures/*.svg and tables/*.csv and *.json \
-        beside it.",
+        beside it.\n\nVerdicts: a claim is reproduced, reproduced in part, or not, if all of its uncertainty says so; \
+        otherwise it is undecided. What has too few runs is not judged. The report states the rules, which were fixed before \
+        anything was measured.",
     after_help = "\
 Examples:
   smig lab reproduce all --quick
   smig lab reproduce figure-4 figure-5 --quick --out small-objects
+  smig lab reproduce delay --quick                   twelve minutes, as root: YeAH and Illinois are BPF programs
+  smig lab reproduce delay-windows --repetitions 3   one figure of it
+  smig lab reproduce mosaic --quick --json | jq '.figures[].claims[] | [.claim.text, .ours, .verdict]'
   smig lab reproduce list
   smig lab reproduce report reproduction-quick       write the report again, without runs
 
@@ -60,16 +71,17 @@ Exit codes: 0 each run has a result, or needs a server that is not installed; 1 
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
     command: Option<ReproduceCommand>,
-    /// Names of figures, or all
+    /// Names of figures of one study, or of a study: all (the SMig paper), delay, mosaic
     #[arg(value_name = "NAME", required = true, value_parser = parse_name)]
     names: Vec<String>,
     /// Measure less of each figure: minutes instead of hours; the report says what is missing
     #[arg(long)]
     quick: bool,
-    /// Directory for results and report [default: reproduction, with --quick reproduction-quick]
+    /// Directory for results and report [default: reproduction, reproduction-delay, reproduction-mosaic; with
+    /// --quick reproduction-quick and so on]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Number of parallel runs [default: three per processor]
+    /// Number of parallel runs [default: three per processor, for pages two]
     #[arg(long, value_name = "N", value_parser = parse_jobs)]
     jobs: Option<usize>,
     /// Number of repetitions of each setting, instead of the figure's own
@@ -102,11 +114,41 @@ enum ReproduceCommand {
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
-    if text == "all" || text == SURVEY || Experiment::by_name(text).is_some() {
+    if study_of_name(text).is_some() {
         return Ok(text.to_owned());
     }
-    let names: Vec<_> = Experiment::all().iter().map(|experiment| experiment.name).collect();
-    Err(format!("known names: all, {SURVEY}, {}", names.join(", ")))
+    let names = Study::all().iter().flat_map(|study| {
+        let figures = study.figure_names().filter(|name| is_measurable(name));
+        std::iter::once(study.word).chain(figures)
+    });
+    Err(format!("known names: {}", names.collect::<Vec<_>>().join(", ")))
+}
+
+/// Returns whether a figure is measured: by trials, or by a command of its own.
+fn is_measurable(figure: &str) -> bool {
+    [SURVEY, SENDERS].contains(&figure) || Experiment::by_name(figure).is_some()
+}
+
+/// Returns the study that a name is of: the study's own, or that of a figure.
+fn study_of_name(name: &str) -> Option<&'static Study> {
+    let by_word = Study::all().iter().find(|study| study.word == name);
+    by_word.or_else(|| Study::of_figure(name).filter(|_| is_measurable(name)))
+}
+
+/// Returns the one study that all names are of: a report has one.
+fn common_study(names: &[String]) -> Result<&'static Study> {
+    let mut studies = names.iter().filter_map(|name| study_of_name(name));
+    let first = studies.next().context("no name")?;
+    match studies.find(|study| study.name != first.name) {
+        None => Ok(first),
+        Some(other) => {
+            let (first, other) = (first.word, other.word);
+            let text = format!(
+                "figures of two studies ({first} and {other}): each has a report of its own, so use one command for each"
+            );
+            Err(CliError::new(Exit::Usage, text).into())
+        }
+    }
 }
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
@@ -125,10 +167,22 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
 }
 
 fn print_experiments() -> Result<ExitCode> {
-    outln!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
-    let jobs = default_jobs();
-    for experiment in Experiment::all() {
-        let duration = |extent| -> Result<String> {
+    outln!("{:<14} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
+    for study in Study::all() {
+        print_study(study)?;
+    }
+    let [jobs, page_jobs] = [JOBS_PER_PROCESSOR, PAGE_JOBS_PER_PROCESSOR].map(jobs_for);
+    outln!(
+        "\nTimes are for {jobs} parallel runs, of pages {page_jobs}: the defaults on this machine."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_study(study: &Study) -> Result<()> {
+    outln!("\n{:<14} {}", study.word, study.about());
+    let jobs = default_jobs(study);
+    for name in study.figure_names() {
+        let duration = |experiment: &Experiment, extent| -> Result<String> {
             let seconds: f64 = selected_trials(experiment, extent, None)?
                 .1
                 .iter()
@@ -141,22 +195,29 @@ fn print_experiments() -> Result<ExitCode> {
                 format!("{:.1} h", minutes / 60.0)
             })
         };
-        outln!(
-            "{:<12} {:<28} {:>10} {:>10}  {}",
-            experiment.name,
-            experiment.scenario_path.trim_start_matches("scenarios/"),
-            duration(Extent::Quick)?,
-            duration(Extent::Full)?,
-            experiment.title
-        );
+        let (path, quick, full, title) = match (Experiment::by_name(name), name) {
+            (Some(experiment), _) => (
+                experiment.scenario_path.trim_start_matches("scenarios/"),
+                duration(experiment, Extent::Quick)?,
+                duration(experiment, Extent::Full)?,
+                experiment.title,
+            ),
+            (None, SURVEY) => ("", "1 min".into(), "1 min".into(), "Sites with large objects"),
+            (None, SENDERS) => ("", "2 min".into(), "2 min".into(), "What senders do with a queue"),
+            // Only the report mentions it.
+            (None, _) => continue,
+        };
+        outln!("{name:<14} {path:<28} {quick:>10} {full:>10}  {title}");
     }
-    outln!("{SURVEY:<12} {:<28} {:>10} {:>10}  Sites with large objects", "", "1 min", "1 min");
-    outln!("\nTimes are for {jobs} parallel runs, the default on this machine.");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn default_jobs() -> usize {
-    thread::available_parallelism().map_or(1, usize::from) * JOBS_PER_PROCESSOR
+fn jobs_for(per_processor: usize) -> usize {
+    thread::available_parallelism().map_or(1, usize::from) * per_processor
+}
+
+fn default_jobs(study: &Study) -> usize {
+    jobs_for(if study.name == "smig" { JOBS_PER_PROCESSOR } else { PAGE_JOBS_PER_PROCESSOR })
 }
 
 /// Returns an experiment's campaign and the trials to measure.
@@ -185,23 +246,26 @@ fn selected_trials(
 
 fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let extent = if args.quick { Extent::Quick } else { Extent::Full };
-    let out = args
-        .out
-        .clone()
-        .unwrap_or_else(|| if args.quick { "reproduction-quick" } else { "reproduction" }.into());
+    let study = common_study(&args.names)?;
+    let default_out = || {
+        let of_study =
+            if study.name == "smig" { String::new() } else { format!("-{}", study.name) };
+        format!("reproduction{of_study}{}", if args.quick { "-quick" } else { "" }).into()
+    };
+    let out = args.out.clone().unwrap_or_else(default_out);
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = CampaignOptions {
         out,
         shard: None,
         filter: Filter::default(),
-        jobs: args.jobs.unwrap_or_else(default_jobs),
+        jobs: args.jobs.unwrap_or_else(|| default_jobs(study)),
         build: identify_build(&smig)?,
         builds: args.build.accepted_builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: args.disturbed.into(),
     };
-    let plan = combined_plan(args, extent, &options)?;
+    let plan = combined_plan(args, study, extent, &options)?;
     let stop = CancellationToken::default();
     interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(
@@ -212,23 +276,37 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let campaign_summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
     let campaign_summary = campaign_summary?;
-    let includes_survey = args.names.iter().any(|name| name == "all" || name == SURVEY);
-    let has_survey = includes_survey && !stop.is_cancelled();
+    let includes = |figure: &str| {
+        study.figure_names().any(|name| name == figure)
+            && args.names.iter().any(|name| name == study.word || name == figure)
+            && !stop.is_cancelled()
+    };
+    let (has_survey, has_senders) = (includes(SURVEY), includes(SENDERS));
     if has_survey {
         survey_test_web(&options.out)?;
     }
+    let senders = if has_senders { probe_senders(&options.smig, &options.out) } else { Ok(()) };
+    if let Err(error) = &senders {
+        stderr::print_line(&format!("the senders were not probed: {error:#}"));
+    }
     // A campaign that was stopped before its first result has no report.
-    if campaign_summary.has_results() || has_survey {
+    if campaign_summary.has_results() || has_survey || has_senders && senders.is_ok() {
         // The plan has checked the builds. The report marks a build without a commit.
         write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
     }
-    Ok(print_summary(&campaign_summary))
+    let status = print_summary(&campaign_summary);
+    Ok(if senders.is_err() { Exit::Failure.into() } else { status })
 }
 
 /// Joins the plans of all selected experiments, so that processors do not idle at the end of each.
-fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions) -> Result<Plan> {
+fn combined_plan(
+    args: &ReproduceArgs,
+    study: &Study,
+    extent: Extent,
+    options: &CampaignOptions,
+) -> Result<Plan> {
     let is_selected = |experiment: &&Experiment| {
-        args.names.iter().any(|name| name == "all" || name == experiment.name)
+        args.names.iter().any(|name| name == study.word || name == experiment.name)
     };
     let mut merged_plan = Plan {
         trials: Vec::new(),
@@ -237,7 +315,7 @@ fn combined_plan(args: &ReproduceArgs, extent: Extent, options: &CampaignOptions
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
-    for experiment in Experiment::all().iter().filter(is_selected) {
+    for experiment in study.experiments().filter(is_selected) {
         let (campaign, trials) = selected_trials(experiment, extent, args.repetitions)?;
         let experiment_plan =
             plan_trials(&campaign, trials, options).map_err(|error| match error {
@@ -273,17 +351,22 @@ fn write_and_print_report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Res
     builds
         .check(results.iter().map(|result| result.origin.as_ref()))
         .map_err(|error| CliError::new(Exit::Failure, format!("{}: {error}", dir.display())))?;
-    let survey = read_survey(dir)?;
-    if results.is_empty() && survey.is_none() {
+    let evidence = Evidence::read(dir, &results)?;
+    if results.is_empty() && evidence.is_empty() {
         let text = format!("{}: no results", dir.display());
         return Err(CliError::new(Exit::Failure, text).into());
     }
-    let findings = findings(&results, survey.as_ref());
-    let report_files = write_report(dir, &findings, &results)?;
+    // Results of no study's campaign are reported as they always were: as none of the SMig paper's.
+    let study = Study::of_results(&results)
+        .or_else(|| evidence.study())
+        .or_else(|| Study::by_name("smig"))
+        .context("no study")?;
+    let findings = study.findings(&results, &evidence);
+    let report_files = write_report(dir, study, &findings, &results)?;
     if json {
-        outln!("{:#}", render_json(&findings));
+        outln!("{:#}", render_json(study, &findings));
     } else {
-        out!("{}", to_text(&summary(&findings)));
+        out!("{}", to_text(&summary(study, &findings)));
     }
     stderr::print_line(&format!("\nThe report: {}", report_files.page.display()));
     Ok(())
@@ -347,8 +430,26 @@ mod tests {
         }
         assert!(unwanted_count > 0);
         let Cli { args } = Cli::parse_from(["reproduce", "figure-4", "--quick"]);
-        let plan = combined_plan(&args, Extent::Quick, &options(dir.path())).unwrap();
+        let study = common_study(&args.names).unwrap();
+        let plan = combined_plan(&args, study, Extent::Quick, &options(dir.path())).unwrap();
         let missing: usize = plan.missing_servers.iter().map(|missing| missing.trials).sum();
         assert_eq!((plan.done_count, plan.trials.len() + missing), (0, wanted.len()));
+    }
+
+    #[test]
+    fn names_are_of_one_study() {
+        let study = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            common_study(&names).map(|study| study.name)
+        };
+        assert_eq!(study(&["all"]).unwrap(), "smig");
+        assert_eq!(study(&["figure-4", SURVEY]).unwrap(), "smig");
+        assert_eq!(study(&["delay"]).unwrap(), "delay");
+        assert_eq!(study(&["mosaic-large", "mosaic"]).unwrap(), "mosaic");
+        let error = study(&["figure-4", "delay"]).unwrap_err().to_string();
+        assert!(error.contains("all and delay"), "{error}");
+        // What only the report mentions cannot be measured.
+        let error = parse_name("delay-sites").unwrap_err();
+        assert!(error.contains("delay-grid") && !error.contains("delay-sites"), "{error}");
     }
 }

@@ -22,6 +22,8 @@ mod spec;
 mod table;
 mod trace;
 
+pub(crate) use paper::paper_queue;
+
 pub use known::{Classification, KnownSenders, Sample};
 pub use picture::render_svg;
 pub use probe::{IdentifyError, TRANSFER_TIMEOUT, probe};

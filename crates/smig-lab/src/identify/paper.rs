@@ -4,11 +4,11 @@ use super::sender::Sender;
 
 /// The longest queue of a sender in the paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct PaperQueue {
+pub(crate) struct PaperQueue {
     /// Packets, to the nearest ten.
-    pub(super) packets: u32,
+    pub(crate) packets: u32,
     /// Seconds until the queue was so long.
-    pub(super) at_s: f64,
+    pub(crate) at_s: f64,
 }
 
 const OBJECT_BYTES: [u64; 4] = [40_000, 80_000, 160_000, 320_000];
@@ -22,7 +22,7 @@ const SENDERS: [(&str, [(u32, f64); 4]); 5] = [
 
 /// Returns what the paper has for a sender and an object, where its MTU was 500 bytes.
 #[must_use]
-pub(super) fn paper_queue(sender: &Sender, object_bytes: u64, mtu: u32) -> Option<PaperQueue> {
+pub(crate) fn paper_queue(sender: &Sender, object_bytes: u64, mtu: u32) -> Option<PaperQueue> {
     let index =
         OBJECT_BYTES.iter().position(|bytes| *bytes == object_bytes).filter(|_| mtu == 500)?;
     let (_, row) = SENDERS.iter().find(|(name, _)| sender.to_string() == *name)?;

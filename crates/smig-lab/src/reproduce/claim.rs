@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use smig_chart::{format_bytes, format_ms};
 
+use super::cells::{CellShare, PageTime, SenderShare, WindowShare};
 use super::template::Template;
 
 /// A claim of the paper.
@@ -48,8 +49,16 @@ pub(super) enum Measure {
     Trend(Difference),
     /// The maximum, which is shown without a result: it grows with the number of objects.
     Maximum(CellQuantity),
+    /// In how many cells a ratio of page times is as stated.
+    Share(CellShare),
+    /// In how many pairs of runs the ratio of congestion windows was as stated.
+    Windows(WindowShare),
+    /// In how many probes a sender did as stated.
+    Senders(SenderShare),
     /// Nothing: the survey of test sites fills in the note.
     Survey,
+    /// Nothing: the note says why.
+    Nothing,
 }
 
 /// A quantity in the selected cells of the experiment (a cell: one level per axis).
@@ -74,6 +83,9 @@ pub(super) struct Difference {
     #[serde(rename = "than")]
     pub(super) baseline: CellSelection,
     pub(super) choose: Option<Extreme>,
+    /// What is compared.
+    #[serde(default)]
+    pub(super) statistic: ClaimStatistic,
     /// Further values for the note: their names, and their levels where they differ from `cells`.
     #[serde(default)]
     #[serde(rename = "also")]
@@ -89,6 +101,19 @@ pub(super) enum Quantity {
     TransferTime(String),
     /// Bytes that arrive after its cancel.
     BytesAfterCancelOf(String),
+    /// A time of the loads of the scenario's pages, in seconds.
+    Page(PageTime),
+}
+
+/// A statistic over all values of a setting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ClaimStatistic {
+    #[default]
+    Mean,
+    Median,
+    /// The 99th percentile.
+    P99,
 }
 
 /// Selects runs: levels by axis.
@@ -130,6 +155,10 @@ pub enum Expected {
     More,
     /// A number of the 1500 most visited sites of 2016; there is no measurement to compare with it.
     Web,
+    /// At least this share of the cells in which it must hold.
+    ShareOfCells(f64),
+    /// A share of the cells between these two: neither always nor never.
+    ShareBetween(f64, f64),
 }
 
 /// Our measurement, with its confidence interval if there is one, in the unit of [`Expected`]; for
@@ -197,6 +226,9 @@ impl Expected {
                 format!(" [{} to {}]", percent(-high, 1), percent(-low, 1))
             }
             Self::MoreByLessThan(_) => format!(" [{} to {}]", percent(low, 1), percent(high, 1)),
+            Self::ShareOfCells(_) | Self::ShareBetween(..) => {
+                format!(" [{} to {}]", percent(low, 0), percent(high, 0))
+            }
             Self::Web => String::new(),
         }
     }
@@ -217,6 +249,7 @@ impl Expected {
             Self::MoreByLessThan(_) => format!("{:.1} % more", measured.value * 100.0),
             Self::More if measured.value < 0.0 => format!("{} less", percent(-measured.value)),
             Self::More => format!("{} more", percent(measured.value)),
+            Self::ShareOfCells(_) | Self::ShareBetween(..) => percent(measured.value),
             Self::Web => measured.value.to_string(),
         }
     }

@@ -9,16 +9,17 @@ use smig_chart::{format_count, format_number};
 use super::claim::ClaimResult;
 use super::finding::Finding;
 use super::judgement::Judgement;
-use super::scheme;
+use super::smig::scheme;
+use super::study::Study;
 use crate::campaign::{TrialResult, build_inconsistency};
 
 /// Chart widths for desktop and for phone screens.
 const DESKTOP_WIDTH: f64 = 860.0;
 const PHONE_WIDTH: f64 = 340.0;
 
-/// Returns a table of every claim of the paper with our measurement.
+/// Returns a table of every claim of a study with our measurement.
 #[must_use]
-pub fn summary(findings: &[Finding]) -> Table {
+pub fn summary(study: &Study, findings: &[Finding]) -> Table {
     let heading = |text: &str| (text.to_owned(), Align::Left);
     let table_row = |finding: &Finding, row: &super::ClaimRow| {
         let symbol = match row.verdict {
@@ -37,7 +38,9 @@ pub fn summary(findings: &[Finding]) -> Table {
         ]
     };
     Table {
-        columns: ["figure", "the paper", "ours", "verdict"].map(heading).to_vec(),
+        columns: ["figure", &format!("the {}", study.texts.claimant), "ours", "verdict"]
+            .map(heading)
+            .to_vec(),
         rows: findings
             .iter()
             .flat_map(|finding| finding.claim_rows.iter().map(move |one| table_row(finding, one)))
@@ -46,14 +49,12 @@ pub fn summary(findings: &[Finding]) -> Table {
 }
 
 /// Renders the report as one self-contained page.
-pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
-    let mut page = Page::new("The SMig paper, measured again");
-    page.lead(&lead_text(findings));
+pub(super) fn render_html(study: &Study, findings: &[Finding], results: &[TrialResult]) -> String {
+    let texts = study.texts;
+    let mut page = Page::new(&texts.title);
+    page.lead(&lead_text(study, findings));
     if findings.iter().any(|finding| !finding.omissions.is_empty()) {
-        page.warning(
-            "This is the quick version: fewer repetitions, objects and settings than the paper's. \
-             Each figure lists what is missing. `smig lab reproduce all` makes the full version.",
-        );
+        page.warning(&texts.quick);
     }
     if let Some(inconsistency) =
         build_inconsistency(results.iter().map(|result| result.origin.as_ref()))
@@ -63,14 +64,12 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
     page.raw(
         "<style>.claims th,.claims td:last-child{white-space:nowrap}</style><div class=\"claims\">",
     );
-    page.table(&summary(findings));
+    page.table(&summary(study, findings));
     page.raw("</div>");
-    page.paragraph(&Judgement::standard().text());
-    page.paragraph(
-        "MigSW, MigSP and MigCP are the paper's schemes: the server migrates what the paper's \
-         server migrates, at the same point, and nothing else. `smig serve` with its defaults also \
-         paces the connections of migrated bulk near the rate of the path.",
-    );
+    page.paragraph(&Judgement::standard().text(texts.rules));
+    for note in &texts.notes {
+        page.paragraph(note);
+    }
     for finding in findings.iter().filter(|finding| finding.run_count > 0) {
         add_section(&mut page, finding);
     }
@@ -92,22 +91,29 @@ pub(super) fn render_html(findings: &[Finding], results: &[TrialResult]) -> Stri
                 .join(" ")
         ));
     }
-    page.heading("The schemes");
-    let terms: Vec<_> =
-        scheme::descriptions().map(|(label, about)| (label, about.to_owned())).collect();
-    page.facts(&terms);
+    page.heading(&texts.terms_heading);
+    page.facts(&terms(study));
     page.heading("How it was measured");
-    page.facts(&measurement_facts(results));
+    page.facts(&measurement_facts(study, results));
     page.finish()
 }
 
-fn lead_text(findings: &[Finding]) -> String {
+/// Returns the names in charts and tables with their meanings. Those of the SMig paper are its schemes.
+fn terms(study: &Study) -> Vec<(&'static str, String)> {
+    if study.name == "smig" {
+        return scheme::descriptions().map(|(label, about)| (label, about.to_owned())).collect();
+    }
+    study.texts.terms.iter().map(|term| (term.name.as_str(), term.about.clone())).collect()
+}
+
+fn lead_text(study: &Study, findings: &[Finding]) -> String {
     let rows = || findings.iter().flat_map(|finding| &finding.claim_rows);
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
-        "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in \
+        "Of {} claims that the {} states in numbers or plain words, {} are reproduced, {} in \
          part, {} not; {} are undecided, {} not judged, {} not measured.",
         rows().count(),
+        study.texts.claimant,
         count(ClaimResult::Reproduced),
         count(ClaimResult::InPart),
         count(ClaimResult::NotReproduced),
@@ -136,6 +142,10 @@ fn add_section(page: &mut Page, finding: &Finding) {
             &chart.caption,
         );
     }
+    for drawing in &finding.drawings {
+        let [wide, narrow] = drawing.to_elements(DESKTOP_WIDTH, PHONE_WIDTH);
+        page.chart(&wide, &narrow, &drawing.caption);
+    }
     let mut source =
         format!("{}; scenario: {}.", format_count(finding.run_count, "run"), finding.source_file);
     if !finding.omissions.is_empty() {
@@ -155,7 +165,7 @@ fn add_section(page: &mut Page, finding: &Finding) {
 }
 
 /// Returns the conditions of the measurement: machines, versions, load, lateness.
-fn measurement_facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
+fn measurement_facts(study: &Study, results: &[TrialResult]) -> Vec<(&'static str, String)> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut versions = BTreeSet::new();
     for result in results {
@@ -201,27 +211,14 @@ fn measurement_facts(results: &[TrialResult]) -> Vec<(&'static str, String)> {
         ("Build", builds(results)),
         ("Load of the machine", load(results)),
         ("Lateness of the link", lateness(results)),
-        (
-            "Network",
-            "emulated on the machine, below TCP, with rate, delay and queue of the scenarios. The \
-             paper's LTE was a commercial network; ours is generated, with a varying rate that \
-             differs between repetitions and is the same for every scheme"
-                .into(),
-        ),
-        (
-            "Numbers",
-            "means as in the paper; 95 % intervals by bootstrap over whole runs (percentiles of \
-             10,000 resamples), differences in pairs of runs with the same seed; none from fewer \
-             than five runs. Threats to validity: docs/threats-to-validity.md"
-                .into(),
-        ),
-        (
-            "The paper",
-            "SMig: A Stream Migration Extension For HTTP/2, CoNEXT 2016. Only numbers and \
-             plain words of its text are compared with ours, not the bars of its figures"
-                .into(),
-        ),
+        ("Network", study.texts.network.clone()),
+        ("Numbers", study.texts.numbers.clone()),
+        (source_term(study), study.texts.source.clone()),
     ]
+}
+
+fn source_term(study: &Study) -> &'static str {
+    if study.texts.claimant == "post" { "The post" } else { "The paper" }
 }
 
 /// Returns the builds of smig that produced the results.
@@ -268,7 +265,7 @@ fn lateness(results: &[TrialResult]) -> String {
 
 /// Renders all findings as JSON.
 #[must_use]
-pub fn render_json(findings: &[Finding]) -> Value {
+pub fn render_json(study: &Study, findings: &[Finding]) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "name": finding.name, "place": finding.paper_name, "title": finding.title,
@@ -278,9 +275,14 @@ pub fn render_json(findings: &[Finding]) -> Value {
             "table": finding.table.to_json(),
         })
     };
-    json!({
+    let mut document = json!({
         "format": "smig-reproduction/2",
-        "rules": Judgement::standard().text(),
+        "rules": Judgement::standard().text(study.texts.rules),
         "figures": findings.iter().map(finding).collect::<Vec<_>>(),
-    })
+    });
+    // The first study's documents were published before there were others.
+    if study.name != "smig" {
+        document["study"] = json!(study.name);
+    }
+    document
 }

@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use super::cells::CellCounts;
 use super::claim::{CellQuantity, CellSelection, format_seconds};
 use super::claim::{
-    Claim, Difference, Expected, Extreme, Levels, Measure, MeasuredValue, Quantity,
+    Claim, ClaimStatistic, Difference, Expected, Extreme, Levels, Measure, MeasuredValue, Quantity,
 };
-use super::measure::{Sample, bytes_after_cancel, filter_runs, spaced_size, transfer_times};
+use super::evidence::Evidence;
+use super::judgement::Judgement;
+use super::measure::{
+    Sample, bytes_after_cancel, filter_runs, page_times, spaced_size, transfer_times,
+};
 use crate::campaign::TrialResult;
+use smig_stats::Statistic;
 
 /// The evaluation of a claim.
 pub(super) enum Evaluation {
@@ -15,6 +21,8 @@ pub(super) enum Evaluation {
     Comparable(MeasuredValue, NoteValues),
     /// A value that is not compared; only the note is shown.
     NoteOnly(f64, NoteValues),
+    /// In how many cells it holds.
+    Cells(CellCounts),
     /// No runs.
     Missing,
 }
@@ -23,24 +31,43 @@ pub(super) enum Evaluation {
 pub(super) type NoteValues = BTreeMap<String, String>;
 
 /// One level for each axis.
-type LevelByAxis<'a> = BTreeMap<&'a str, &'a str>;
+pub(super) type LevelByAxis<'a> = BTreeMap<&'a str, &'a str>;
 
 /// Evaluates a claim. A survey's claims have no runs.
-pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult]) -> Evaluation {
+pub(super) fn evaluate(claim: &Claim, results: &[&TrialResult], evidence: &Evidence) -> Evaluation {
     let comparable = |found: Option<(MeasuredValue, NoteValues)>| {
         found.map_or(Evaluation::Missing, |(measured, note)| Evaluation::Comparable(measured, note))
     };
     match &claim.measure {
         Measure::Mean(value) => comparable(mean(value, results)),
         Measure::LessThan(pair) => {
-            comparable(difference(claim, pair, results, Sample::reduction_from))
+            let compare = |a: &Sample, b: &Sample| a.reduction_by(b, pair.statistic.into());
+            comparable(difference(claim, pair, results, compare))
         }
         Measure::MoreThan(pair) => {
-            comparable(difference(claim, pair, results, Sample::increase_from))
+            let compare = |a: &Sample, b: &Sample| a.increase_by(b, pair.statistic.into());
+            comparable(difference(claim, pair, results, compare))
         }
         Measure::Trend(pair) => comparable(trend(pair, results)),
         Measure::Maximum(value) => maximum(value, results),
-        Measure::Survey => Evaluation::Missing,
+        Measure::Share(share) => of_cells(share.count(results)),
+        Measure::Windows(share) => of_cells(share.count(&evidence.windows)),
+        Measure::Senders(share) => of_cells(share.count(&evidence.probes.probes)),
+        Measure::Survey | Measure::Nothing => Evaluation::Missing,
+    }
+}
+
+fn of_cells(counts: CellCounts) -> Evaluation {
+    if counts.is_measured() { Evaluation::Cells(counts) } else { Evaluation::Missing }
+}
+
+impl From<ClaimStatistic> for Statistic {
+    fn from(statistic: ClaimStatistic) -> Self {
+        match statistic {
+            ClaimStatistic::Mean => Self::Mean,
+            ClaimStatistic::Median => Self::Median,
+            ClaimStatistic::P99 => Self::Quantile(0.99),
+        }
     }
 }
 
@@ -50,14 +77,15 @@ fn sample(quantity: &Quantity, cell: &LevelByAxis<'_>, results: &[&TrialResult])
     match quantity {
         Quantity::TransferTime(transfer) => transfer_times(&results, transfer),
         Quantity::BytesAfterCancelOf(transfer) => bytes_after_cancel(&results, transfer),
+        Quantity::Page(time) => page_times(&results, *time),
     }
 }
 
 /// A cell, with the name and the level of the axis that has several levels.
-type Combination<'a> = (LevelByAxis<'a>, Option<(&'a str, &'a str)>);
+pub(super) type Combination<'a> = (LevelByAxis<'a>, Option<(&'a str, &'a str)>);
 
 /// Returns every combination of levels.
-fn combinations(cells: &CellSelection) -> Vec<Combination<'_>> {
+pub(super) fn combinations(cells: &CellSelection) -> Vec<Combination<'_>> {
     let mut partial_combinations: Vec<Combination<'_>> = vec![(LevelByAxis::new(), None)];
     for (axis, levels) in cells {
         let (levels, is_list) = match levels {
@@ -80,7 +108,10 @@ fn combinations(cells: &CellSelection) -> Vec<Combination<'_>> {
 }
 
 /// Returns the cell with the levels of `overrides`, where it has some.
-fn override_levels<'a>(cell: &LevelByAxis<'a>, overrides: &LevelByAxis<'a>) -> LevelByAxis<'a> {
+pub(super) fn override_levels<'a>(
+    cell: &LevelByAxis<'a>,
+    overrides: &LevelByAxis<'a>,
+) -> LevelByAxis<'a> {
     let mut cell = cell.clone();
     cell.extend(overrides);
     cell
@@ -128,7 +159,7 @@ fn difference(
     claim: &Claim,
     pair: &Difference,
     results: &[&TrialResult],
-    compare: fn(&Sample, &Sample) -> Option<MeasuredValue>,
+    compare: impl Fn(&Sample, &Sample) -> Option<MeasuredValue>,
 ) -> Option<(MeasuredValue, NoteValues)> {
     let baselines = combinations(&pair.baseline);
     let mut candidates = Vec::new();
@@ -137,7 +168,13 @@ fn difference(
         for (baseline_levels, baseline_varied_level) in &baselines {
             let baseline =
                 sample(&pair.quantity, &override_levels(&cell, baseline_levels), results);
-            if let Some(measured) = compare(&treatment, &baseline) {
+            if let Some(mut measured) = compare(&treatment, &baseline) {
+                // A percentile of so few values is their maximum, and grows with their number.
+                let values = treatment.value_count().min(baseline.value_count());
+                let is_too_few = values < Judgement::standard().p99_values();
+                if pair.statistic == ClaimStatistic::P99 && is_too_few {
+                    measured.interval = None;
+                }
                 candidates.push((
                     measured,
                     (
@@ -214,7 +251,15 @@ impl Claim {
             Measure::LessThan(pair) | Measure::MoreThan(pair) | Measure::Trend(pair) => {
                 (vec![&pair.cells, &pair.baseline], pair.choose)
             }
-            Measure::Survey => (Vec::new(), None),
+            Measure::Share(share) => {
+                if let Some(error) = share.validation_error() {
+                    return Some(error);
+                }
+                (Vec::new(), None)
+            }
+            Measure::Windows(_) | Measure::Senders(_) | Measure::Survey | Measure::Nothing => {
+                (Vec::new(), None)
+            }
         };
         let is_list = |(_, levels): &(&String, &Levels)| matches!(levels, Levels::Several(_));
         let list_axes: Vec<&str> =
@@ -259,6 +304,9 @@ impl Claim {
         let known_names: Vec<&str> = match &self.measure {
             // Checked against the figure's list of facts.
             Measure::Survey => return None,
+            Measure::Share(_) | Measure::Windows(_) | Measure::Senders(_) | Measure::Nothing => {
+                Vec::new()
+            }
             Measure::Maximum(_) => vec!["maximum", "mean"],
             Measure::Trend(_) => vec!["first", "last"],
             Measure::Mean(_) => list_axes.to_vec(),
@@ -285,7 +333,10 @@ impl Expected {
             Measure::MoreThan(_) => matches!(self, Self::MoreByLessThan(_) | Self::More),
             Measure::Trend(_) => matches!(self, Self::More),
             Measure::Maximum(_) => matches!(self, Self::LongerThan(_)),
-            Measure::Survey => matches!(self, Self::Web),
+            Measure::Share(_) | Measure::Windows(_) | Measure::Senders(_) => {
+                matches!(self, Self::ShareOfCells(_) | Self::ShareBetween(..))
+            }
+            Measure::Survey | Measure::Nothing => matches!(self, Self::Web),
         }
     }
 }

@@ -7,24 +7,29 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::paper::Figure;
+use super::quick::{
+    cases_repetitions, five_repetitions, grid_repetitions, is_compared, is_in_figure_1,
+    mosaic_repetitions, places_repetitions,
+};
 use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, ConditionName, Diagnostic, SettingsCheck, Size, TimeSpan, parse};
 
 /// How much of an experiment is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// The complete campaign: the paper's repetitions in its conditions, fewer with other queues
-    /// and congestion controls.
+    /// The complete campaign: the study's repetitions in its conditions, fewer in others.
     Full,
     /// A subset that shows the same effects in minutes.
     Quick,
 }
 
-/// An experiment that reproduces one figure or table.
+/// An experiment that reproduces one figure or table of a study.
 #[derive(Debug)]
 pub struct Experiment {
     /// The name on the command line.
     pub name: &'static str,
+    /// The name of its study.
+    pub study: &'static str,
     /// The name in the paper.
     pub paper_name: &'static str,
     /// The title.
@@ -34,6 +39,8 @@ pub struct Experiment {
     /// The scenario's text.
     pub scenario_text: &'static str,
     pub(super) figure: &'static Figure,
+    /// Whether a condition is one of the study's own, which have all repetitions.
+    is_studys: fn(&ConditionName) -> bool,
     quick: QuickExtent,
 }
 
@@ -47,6 +54,8 @@ struct QuickExtent {
     reductions: &'static [TransferReduction],
     /// Time after which a download is cancelled.
     cancel_after_ms: Option<u64>,
+    /// Number of loads of a page in a run.
+    loads: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -131,10 +140,29 @@ macro_rules! experiment {
             name: $name,
             file: concat!("scenarios/paper/", $name, ".toml"),
             text: include_str!(concat!("../../../../scenarios/paper/", $name, ".toml")),
+            is_studys: is_paper_condition,
             quick: QuickExtent {
                 repetitions: $repetitions,
                 reductions: $reductions,
                 cancel_after_ms: $cancel_after_ms,
+                loads: None,
+            },
+        }
+    };
+}
+
+macro_rules! pages {
+    ($name:literal, $file:literal, $is_studys:expr, $repetitions:expr, $loads:expr) => {
+        ExperimentSource {
+            name: $name,
+            file: concat!("scenarios/", $file),
+            text: include_str!(concat!("../../../../scenarios/", $file)),
+            is_studys: $is_studys,
+            quick: QuickExtent {
+                repetitions: $repetitions,
+                reductions: &[],
+                cancel_after_ms: None,
+                loads: $loads,
             },
         }
     };
@@ -145,10 +173,11 @@ struct ExperimentSource {
     name: &'static str,
     file: &'static str,
     text: &'static str,
+    is_studys: fn(&ConditionName) -> bool,
     quick: QuickExtent,
 }
 
-const SOURCES: [ExperimentSource; 10] = [
+const SOURCES: [ExperimentSource; 16] = [
     experiment!("slide-table", two_repetitions, WIRED_REDUCTIONS, None),
     experiment!("table-2", two_repetitions, &[with_big_size(16_000_000)], Some(6_000)),
     experiment!("figure-4", beside_big_repetitions, WIRED_REDUCTIONS, None),
@@ -159,13 +188,21 @@ const SOURCES: [ExperimentSource; 10] = [
     experiment!("figure-9", big_sizes_repetitions, &[], None),
     experiment!("figure-10", big_file_repetitions, &[], None),
     experiment!("figure-11", two_repetitions, &[], Some(6_000)),
+    pages!("delay-grid", "pages.toml", is_in_figure_1, grid_repetitions, None),
+    pages!("delay-windows", "delay/windows.toml", is_compared, five_repetitions, None),
+    pages!("delay-places", "delay/places.toml", is_compared, places_repetitions, None),
+    pages!("delay-cases", "delay/cases.toml", is_compared, cases_repetitions, None),
+    pages!("mosaic-table", "mosaic.toml", is_compared, mosaic_repetitions, Some(6)),
+    pages!("mosaic-large", "mosaic-large.toml", is_compared, mosaic_repetitions, None),
 ];
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
-    let experiment = |ExperimentSource { name, file, text, quick }| {
+    let experiment = |ExperimentSource { name, file, text, is_studys, quick }| {
         let figure = Figure::by_name(name)?;
         Some(Experiment {
             name,
+            study: figure.study,
+            is_studys,
             paper_name: &figure.place,
             title: &figure.title,
             scenario_path: file,
@@ -178,7 +215,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
 });
 
 impl Experiment {
-    /// Returns all experiments, in the paper's order.
+    /// Returns all experiments of all studies, each study's in its order.
     #[must_use]
     pub fn all() -> &'static [Self] {
         &EXPERIMENTS
@@ -226,7 +263,7 @@ impl Experiment {
         condition: &ConditionName,
     ) -> u32 {
         match extent {
-            Extent::Full if is_paper_condition(condition) => campaign.repetitions,
+            Extent::Full if (self.is_studys)(condition) => campaign.repetitions,
             Extent::Full => campaign.repetitions.div_ceil(4),
             Extent::Quick => (self.quick.repetitions)(condition),
         }
@@ -246,6 +283,9 @@ impl Experiment {
                 }
                 transfer.count = reduction.count.or(transfer.count);
             }
+            let pages = condition.scenario.workload.pages.values_mut();
+            pages.for_each(|page| page.count = self.quick.loads.or(page.count));
+            let transfers = &mut condition.scenario.workload.transfers;
             let cancels = transfers.values_mut().filter_map(|transfer| transfer.cancel.as_mut());
             for cancel in cancels {
                 let after = self.quick.cancel_after_ms.map(std::time::Duration::from_millis);
@@ -322,6 +362,13 @@ fn differences(full: &crate::scenario::Scenario, quick: &crate::scenario::Scenar
             && quick_s != full_s
         {
             differences.push(format!("cancelled after {quick_s} s instead of {full_s} s"));
+        }
+    }
+    for (name, full_page) in &full.workload.pages {
+        let Some(quick_page) = quick.workload.pages.get(name) else { continue };
+        let (quick_loads, full_loads) = (quick_page.loads(), full_page.loads());
+        if quick_loads != full_loads {
+            differences.push(format!("{name}: {quick_loads} of {full_loads} loads a run"));
         }
     }
     differences

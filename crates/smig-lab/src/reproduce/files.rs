@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::{render_html, render_json, summary};
 use super::finding::Finding;
+use super::study::Study;
 use crate::campaign::TrialResult;
 
 /// Chart width, for a README.
@@ -32,6 +33,7 @@ pub struct ReportFiles {
 /// A file cannot be written; the error names it.
 pub fn write_report(
     dir: &Path,
+    study: &Study,
     findings: &[Finding],
     results: &[TrialResult],
 ) -> io::Result<ReportFiles> {
@@ -52,15 +54,22 @@ pub fn write_report(
             write_file(&path, &(chart.to_file(CHART_WIDTH) + "\n"))?;
             files.figures.push(path);
         }
+        for drawing in &finding.drawings {
+            let path = dir.join("figures").join(format!("{}.svg", drawing.name));
+            if let Some(markup) = drawing.to_file(CHART_WIDTH) {
+                write_file(&path, &(markup + "\n"))?;
+            }
+            files.figures.push(path);
+        }
         let table_path = dir.join("tables").join(finding.name);
         let (csv, json) = (table_path.with_extension("csv"), table_path.with_extension("json"));
         write_file(&csv, &finding.table.to_csv())?;
         write_file(&json, &to_pretty_json(&finding.table.to_json()))?;
         files.tables.extend([csv, json]);
     }
-    write_file(&files.json, &to_pretty_json(&render_json(findings)))?;
-    write_file(&files.summary, &smig_chart::table::to_markdown(&summary(findings)))?;
-    write_file(&files.page, &render_html(findings, results))?;
+    write_file(&files.json, &to_pretty_json(&render_json(study, findings)))?;
+    write_file(&files.summary, &smig_chart::table::to_markdown(&summary(study, findings)))?;
+    write_file(&files.page, &render_html(study, findings, results))?;
     Ok(files)
 }
 

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::claim::{Claim, ClaimResult, Expected};
+use super::claim::{Claim, ClaimResult, Expected, MeasuredValue};
 use super::data_table::DataTable;
+use super::drawing::Drawing;
 use super::evaluate::{Evaluation, evaluate};
+use super::evidence::Evidence;
 use super::experiment::{Experiment, Extent};
 use super::facts::Facts;
 use super::judgement::Judgement;
@@ -37,6 +39,8 @@ pub struct Finding {
     pub table: DataTable,
     /// The same numbers, as charts.
     pub charts: Vec<Chart>,
+    /// Further pictures, of other kinds.
+    pub(super) drawings: Vec<Drawing>,
     /// Conclusions, each computed from the numbers.
     pub sentences: Vec<String>,
     /// Presumed causes. They are not measured here.
@@ -129,11 +133,22 @@ impl Finding {
             claim_rows: Vec::new(),
             table: DataTable::default(),
             charts: Vec::new(),
+            drawings: Vec::new(),
             sentences: Vec::new(),
             interpretations: Vec::new(),
             warnings: Vec::new(),
             figure,
         }
+    }
+
+    /// Returns the finding of a figure that is not measured at all: each claim's note says why.
+    pub(super) fn unmeasured(figure: &'static Figure, file: &'static str) -> Self {
+        let mut finding = Self::new(figure, file);
+        for claim in &figure.claims {
+            let note = claim.note.render(&|_| None);
+            finding.add_unmeasured(claim, note.unwrap_or_default());
+        }
+        finding
     }
 
     /// Returns a finding without results.
@@ -150,6 +165,7 @@ impl Finding {
         experiment: &Experiment,
         extent: Extent,
         results: &[&TrialResult],
+        evidence: &Evidence,
     ) -> Self {
         let mut finding = Self::new(experiment.figure, experiment.scenario_path);
         finding.run_count = results.len();
@@ -166,15 +182,28 @@ impl Finding {
             ));
         }
         for claim in &experiment.figure.claims {
-            finding.compare_claim(claim, results);
+            finding.compare_claim(claim, results, evidence);
         }
         finding
     }
 
     /// Adds the comparison of our measurement with a claim.
-    fn compare_claim(&mut self, claim: &'static Claim, results: &[&TrialResult]) {
-        let (measurement_text, value, interval, verdict) = match evaluate(claim, results) {
+    pub(super) fn compare_claim(
+        &mut self,
+        claim: &'static Claim,
+        results: &[&TrialResult],
+        evidence: &Evidence,
+    ) {
+        let (measurement_text, value, interval, verdict) = match evaluate(claim, results, evidence)
+        {
             Evaluation::Missing => return self.add_unmeasured(claim, "no runs".to_owned()),
+            Evaluation::Cells(counts) => {
+                let (value, range) = counts.share();
+                let measured = MeasuredValue { value, interval: Some(range) };
+                let verdict = Judgement::standard().judge(claim.expected, measured);
+                let note = claim.note.render(&|_| None);
+                (with_note(counts.text(), note.as_deref()), value, Some(range), verdict)
+            }
             Evaluation::NoteOnly(value, note) => {
                 let note_text = claim.note.render(&|name| note.get(name).map(String::as_str));
                 (note_text.unwrap_or_default(), value, None, ClaimResult::NotJudged)

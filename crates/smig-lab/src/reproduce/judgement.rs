@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::claim::{ClaimResult, Expected, MeasuredValue};
+use super::study::Rules;
 use super::template::Template;
 use smig_chart::format_number;
 
@@ -14,6 +15,7 @@ use smig_chart::format_number;
 pub(super) struct Judgement {
     reproduced: ReproducedRules,
     in_part: InPartRules,
+    cells: CellRules,
     report: ReportText,
 }
 
@@ -34,12 +36,24 @@ struct InPartRules {
     reduction: f64,
     /// Maximum factor between the paper's bound and ours, above an upper or below a lower bound.
     bound: f64,
+    /// Points by which the share of cells may be outside of the range for a reproduced claim.
+    cell_points: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CellRules {
+    /// What a ratio from fewer than five runs is taken to be uncertain by, either way.
+    few_runs_factor: f64,
+    /// Minimum number of values for a 99th percentile.
+    p99_values: usize,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReportText {
     text: Template,
+    cells_text: Template,
 }
 
 /// A range to compare an interval with, its ends included.
@@ -56,20 +70,40 @@ impl Judgement {
         &JUDGEMENT
     }
 
-    /// Returns the rules as text for the report.
-    pub(super) fn text(&self) -> String {
-        let [reproduced, points, in_part] = [
+    /// Returns the rules as text for a report.
+    pub(super) fn text(&self, rules: Rules) -> String {
+        let [reproduced, points, in_part, cell_points, few_runs, p99] = [
             format_number(self.reproduced.factor),
             format_number(self.reproduced.percentage_points),
             format_number(self.in_part.factor),
+            format_number(self.in_part.cell_points),
+            format_number(self.cells.few_runs_factor),
+            self.cells.p99_values.to_string(),
         ];
         let value = |name: &str| match name {
             "reproduced_factor" => Some(reproduced.as_str()),
             "percentage_points" => Some(points.as_str()),
             "in_part_factor" => Some(in_part.as_str()),
+            "cell_points" => Some(cell_points.as_str()),
+            "few_runs_factor" => Some(few_runs.as_str()),
+            "p99_values" => Some(p99.as_str()),
             _ => None,
         };
-        self.report.text.render(&value).unwrap_or_default()
+        let text = match rules {
+            Rules::Values => &self.report.text,
+            Rules::Cells => &self.report.cells_text,
+        };
+        text.render(&value).unwrap_or_default()
+    }
+
+    /// Returns what a ratio from fewer than five runs is taken to be uncertain by, either way.
+    pub(super) const fn few_runs_factor(&self) -> f64 {
+        self.cells.few_runs_factor
+    }
+
+    /// Returns the minimum number of values for a 99th percentile to be judged.
+    pub(super) const fn p99_values(&self) -> usize {
+        self.cells.p99_values
     }
 
     /// Returns the range for a reproduced claim, and the wider one for a claim reproduced in part.
@@ -95,6 +129,14 @@ impl Judgement {
             // Zero has no direction.
             Expected::Less | Expected::More => {
                 Some(((f64::MIN_POSITIVE, INFINITY), (f64::MIN_POSITIVE, INFINITY)))
+            }
+            Expected::ShareOfCells(share) => {
+                let points = in_part_rules.cell_points / 100.0;
+                Some(((share, INFINITY), (share - points, INFINITY)))
+            }
+            Expected::ShareBetween(low, high) => {
+                let points = in_part_rules.cell_points / 100.0;
+                Some(((low, high), (low - points, high + points)))
             }
             Expected::Web => None,
         }
@@ -126,11 +168,15 @@ mod tests {
     #[test]
     fn the_text_states_the_tolerances() {
         let judgement = Judgement::standard();
-        let text = judgement.text();
+        let text = judgement.text(Rules::Values);
         for part in
             ["a factor of 1.5 of the paper's", "less 10 percentage points", "a factor of 4;"]
         {
             assert!(text.contains(part), "{part}: {text}");
+        }
+        let cells_text = judgement.text(Rules::Cells);
+        for part in ["a factor of 1.33", "20 percentage points", "fewer than 100 values"] {
+            assert!(cells_text.contains(part), "{part}: {cells_text}");
         }
         // The words "half" and "double" are not placeholders.
         assert_eq!((judgement.in_part.reduction, judgement.in_part.bound), (0.5, 2.0));

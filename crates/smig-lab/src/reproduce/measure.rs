@@ -2,6 +2,7 @@
 
 use smig_stats::{Bootstrap, Contrast, Run, Statistic};
 
+use super::cells::PageTime;
 use super::claim::MeasuredValue;
 use crate::campaign::TrialResult;
 use crate::workload::Outcome;
@@ -81,6 +82,22 @@ pub(super) fn bytes_after_cancel(results: &[&TrialResult], transfer: &str) -> Sa
     sample
 }
 
+/// Returns a time of all pages' loads, in seconds.
+pub(super) fn page_times(results: &[&TrialResult], time: PageTime) -> Sample {
+    let mut sample = Sample::default();
+    for result in results {
+        let mut values = Vec::new();
+        for load in &result.observation.pages {
+            match time.of(load).filter(|_| load.outcome == Outcome::Complete) {
+                Some(seconds) => values.push(seconds),
+                None => sample.failed_count += 1,
+            }
+        }
+        sample.runs.push(Run { seed: result.seed, values });
+    }
+    sample
+}
+
 impl Sample {
     pub(super) fn values(&self) -> Vec<f64> {
         self.runs.iter().flat_map(|run| run.values.iter().copied()).collect()
@@ -130,23 +147,37 @@ impl Sample {
 
     /// Returns the ratio of this sample's mean to the other's, paired if five seeds or more are in both samples: then only those count.
     pub(super) fn ratio_to(&self, other: &Self) -> Option<MeasuredValue> {
+        self.ratio_by(other, Statistic::Mean)
+    }
+
+    /// Returns the same ratio of another statistic.
+    pub(super) fn ratio_by(&self, other: &Self, statistic: Statistic) -> Option<MeasuredValue> {
         let bootstrap = Bootstrap::default();
-        let ratio =
-            bootstrap.contrast(&other.runs, &self.runs, Statistic::Mean, Contrast::Ratio)?;
+        let ratio = bootstrap.contrast(&other.runs, &self.runs, statistic, Contrast::Ratio)?;
         let interval = ratio.interval.map(|interval| (interval.low, interval.high));
         Some(MeasuredValue { value: ratio.value, interval })
     }
 
     /// Returns the share by which this mean is less than the other; negative if it is more.
     pub(super) fn reduction_from(&self, other: &Self) -> Option<MeasuredValue> {
-        let ratio = self.ratio_to(other)?;
+        self.reduction_by(other, Statistic::Mean)
+    }
+
+    /// Returns the same share of another statistic.
+    pub(super) fn reduction_by(&self, other: &Self, statistic: Statistic) -> Option<MeasuredValue> {
+        let ratio = self.ratio_by(other, statistic)?;
         let interval = ratio.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
         Some(MeasuredValue { value: 1.0 - ratio.value, interval })
     }
 
     /// Returns the share by which this mean is more than the other; negative if it is less.
     pub(super) fn increase_from(&self, other: &Self) -> Option<MeasuredValue> {
-        let ratio = self.ratio_to(other)?;
+        self.increase_by(other, Statistic::Mean)
+    }
+
+    /// Returns the same share of another statistic.
+    pub(super) fn increase_by(&self, other: &Self, statistic: Statistic) -> Option<MeasuredValue> {
+        let ratio = self.ratio_by(other, statistic)?;
         let interval = ratio.interval.map(|(low, high)| (low - 1.0, high - 1.0));
         Some(MeasuredValue { value: ratio.value - 1.0, interval })
     }

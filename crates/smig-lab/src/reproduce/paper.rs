@@ -1,5 +1,5 @@
-//! Claims of the paper (SMig, CoNEXT 2016) and of the slides of its talk by figure, and the texts
-//! of the report on our results: the files in `claims/`, which its README describes.
+//! Claims of the studies by figure, and the texts of the report on our results: the files in `claims/`, which its
+//! README describes.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,13 +9,16 @@ use serde::Deserialize;
 use super::claim::Claim;
 use super::template::Template;
 
-/// A figure or table of the paper.
+/// A figure or table of a study.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Figure {
     /// The name of the experiment and of the files.
     #[serde(skip)]
     pub(super) name: &'static str,
+    /// The name of its study.
+    #[serde(skip)]
+    pub(super) study: &'static str,
     /// The name in the paper.
     pub(super) place: String,
     pub(super) title: String,
@@ -71,31 +74,71 @@ pub(super) struct ChartText {
     pub(super) reference: String,
 }
 
+/// A file of claims.
+#[derive(Debug, Clone, Copy)]
+struct ClaimsFile {
+    study: &'static str,
+    /// The figure's name.
+    name: &'static str,
+    /// The path below `claims/`.
+    path: &'static str,
+    text: &'static str,
+}
+
 macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../claims/", $name, ".toml")))),*]
+    ($study:literal: $($name:literal in $path:literal),* $(,)?) => {
+        [$(ClaimsFile {
+            study: $study,
+            name: $name,
+            path: $path,
+            text: include_str!(concat!("../../claims/", $path)),
+        }),*]
     };
 }
 
-/// Names and texts of the files, in the paper's order.
-const CLAIM_FILES: [(&str, &str); 11] = files![
-    "slide-table",
-    "table-1",
-    "table-2",
-    "figure-4",
-    "figure-5",
-    "figure-6",
-    "figure-7",
-    "figure-8",
-    "figure-9",
-    "figure-10",
-    "figure-11",
+/// The files of the SMig paper, in its order.
+const SMIG_FILES: [ClaimsFile; 11] = files![
+    "smig":
+    "slide-table" in "slide-table.toml",
+    "table-1" in "table-1.toml",
+    "table-2" in "table-2.toml",
+    "figure-4" in "figure-4.toml",
+    "figure-5" in "figure-5.toml",
+    "figure-6" in "figure-6.toml",
+    "figure-7" in "figure-7.toml",
+    "figure-8" in "figure-8.toml",
+    "figure-9" in "figure-9.toml",
+    "figure-10" in "figure-10.toml",
+    "figure-11" in "figure-11.toml",
 ];
+
+/// The files of "Mind the Delay", in its order.
+const DELAY_FILES: [ClaimsFile; 6] = files![
+    "delay":
+    "delay-grid" in "delay/grid.toml",
+    "delay-windows" in "delay/windows.toml",
+    "delay-places" in "delay/places.toml",
+    "delay-senders" in "delay/senders.toml",
+    "delay-sites" in "delay/sites.toml",
+    "delay-cases" in "delay/cases.toml",
+];
+
+/// The files of the mosaic's post.
+const MOSAIC_FILES: [ClaimsFile; 3] = files![
+    "mosaic":
+    "mosaic-table" in "mosaic/table.toml",
+    "mosaic-large" in "mosaic/large.toml",
+    "mosaic-push" in "mosaic/push.toml",
+];
+
+fn claims_files() -> impl Iterator<Item = &'static ClaimsFile> {
+    SMIG_FILES.iter().chain(&DELAY_FILES).chain(&MOSAIC_FILES)
+}
 
 /// The figures. Their files are part of the program, and a test parses them: errors cannot reach users.
 static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     let parsed: Result<_, String> =
-        CLAIM_FILES.iter().map(|(name, text)| Figure::parse(name, text)).collect();
+        claims_files().map(|file| Figure::parse(file, file.text)).collect();
     parsed.unwrap_or_else(|error| panic!("{error}"))
 });
 
@@ -104,10 +147,11 @@ impl Figure {
     ///
     /// # Errors
     /// A description of the error, with file, place and the valid values.
-    fn parse(name: &'static str, text: &str) -> Result<Self, String> {
-        let error_text = |what: &dyn std::fmt::Display| format!("claims/{name}.toml: {what}");
+    fn parse(file: &ClaimsFile, text: &str) -> Result<Self, String> {
+        let ClaimsFile { study, name, path, .. } = *file;
+        let error_text = |what: &dyn std::fmt::Display| format!("claims/{path}: {what}");
         let mut figure: Self = toml::from_str(text).map_err(|error| error_text(&error))?;
-        figure.name = name;
+        (figure.name, figure.study) = (name, study);
         let mut keys = BTreeSet::new();
         for claim in &mut figure.claims {
             claim.experiment = name;
@@ -121,6 +165,11 @@ impl Figure {
             }
         }
         Ok(figure)
+    }
+
+    /// Returns all figures of all studies, each study's in its order.
+    pub(super) fn all() -> &'static [Self] {
+        &FIGURES
     }
 
     /// Returns the figure of this name.
@@ -143,21 +192,29 @@ impl Figure {
 mod tests {
     use super::super::claim::{CellSelection, Expected, Levels, Measure, Quantity};
     use super::super::facts::FactNames;
-    use super::super::{Experiment, Extent, fact_names};
+    use super::super::{Experiment, Extent, Study};
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn every_claims_file_parses_and_has_an_experiment() {
-        for (name, text) in CLAIM_FILES {
-            let figure = Figure::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        // Measured by other means, or not at all.
+        let without_trials = ["table-1", "delay-senders", "delay-sites", "mosaic-push"];
+        for file in claims_files() {
+            let name = file.name;
+            let figure = Figure::parse(file, file.text).unwrap_or_else(|error| panic!("{error}"));
             assert!(!figure.claims.is_empty(), "{name}");
-            assert!(Experiment::by_name(name).is_some() || name == "table-1", "{name}");
+            assert_eq!(
+                Experiment::by_name(name).is_none(),
+                without_trials.contains(&name),
+                "{name}"
+            );
             assert_eq!(
                 Figure::by_name(name).map(|figure| figure.claims.len()),
                 Some(figure.claims.len())
             );
         }
-        assert_eq!(Experiment::all().len() + 1, CLAIM_FILES.len(), "the survey is no experiment");
+        assert_eq!(Experiment::all().len() + without_trials.len(), claims_files().count());
     }
 
     /// Returns the first placeholder, group or key in a figure's report that does not exist.
@@ -184,6 +241,7 @@ mod tests {
     #[test]
     fn reports_reference_only_existing_facts_and_claims() {
         for figure in FIGURES.iter() {
+            let fact_names = |name| Study::of_figure(name).unwrap().fact_names(name);
             let notes = figure.claims.iter().filter(|claim| claim.measure == Measure::Survey);
             for name in notes.flat_map(|claim| claim.note.names()) {
                 assert!(fact_names(figure.name)[0].1.contains(&name), "{name}");
@@ -207,11 +265,15 @@ mod tests {
         for experiment in Experiment::all() {
             let campaign = experiment.campaign(Extent::Full, &|_| Ok(())).unwrap();
             let check = |claim: &Claim, quantity: &Quantity, cells: &[&CellSelection]| {
-                let (Quantity::TransferTime(transfer) | Quantity::BytesAfterCancelOf(transfer)) =
-                    quantity;
                 for condition in &campaign.conditions {
-                    let transfers = &condition.scenario.workload.transfers;
-                    assert!(transfers.contains_key(transfer), "{claim:?}");
+                    let workload = &condition.scenario.workload;
+                    let is_known = match quantity {
+                        Quantity::TransferTime(name) | Quantity::BytesAfterCancelOf(name) => {
+                            workload.transfers.contains_key(name)
+                        }
+                        Quantity::Page(_) => !workload.pages.is_empty(),
+                    };
+                    assert!(is_known, "{claim:?}");
                 }
                 for (axis, levels) in cells.iter().copied().flatten() {
                     let levels = match levels {
@@ -242,7 +304,33 @@ mod tests {
                             check(claim, &pair.quantity, &[selection]);
                         }
                     }
-                    Measure::Survey => panic!("{claim:?}"),
+                    Measure::Share(share) => {
+                        let along: CellSelection = share.along_selection();
+                        let quantity = Quantity::Page(share.time);
+                        check(claim, &quantity, &[&share.cells, &share.baseline, &along]);
+                        for condition in &campaign.conditions {
+                            for (axis, _) in &condition.name.0 {
+                                let is_named = share.cells.contains_key(axis)
+                                    || share.baseline.contains_key(axis)
+                                    || along.contains_key(axis);
+                                assert!(is_named, "levels of `{axis}` are mixed: {claim:?}");
+                            }
+                        }
+                    }
+                    Measure::Windows(share) => {
+                        let control = BTreeMap::from([(
+                            "control".to_owned(),
+                            Levels::One(share.control.clone()),
+                        )]);
+                        check(
+                            claim,
+                            &Quantity::Page(super::super::cells::PageTime::Loaded),
+                            &[&control],
+                        );
+                    }
+                    Measure::Survey | Measure::Senders(_) | Measure::Nothing => {
+                        panic!("{claim:?}")
+                    }
                 }
             }
         }
@@ -258,7 +346,11 @@ mod tests {
                 Expected::LongerThan(seconds) => format!("{seconds:.0} s"),
                 Expected::Bytes(bytes) if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
                 Expected::Bytes(bytes) => format!("{:.0} KB", bytes / 1e3),
-                Expected::Less | Expected::More | Expected::Web => continue,
+                Expected::Less
+                | Expected::More
+                | Expected::Web
+                | Expected::ShareOfCells(_)
+                | Expected::ShareBetween(..) => continue,
             };
             assert!(claim.text.contains(&number), "{number}: {}", claim.text);
         }
@@ -269,13 +361,14 @@ mod tests {
         let valid_text = "place = 'p'\ntitle = 't'\nquestion = 'q'\n[[claims]]\nkey = 'less'\nplace = 'p'\ntext = 't'\n\
             expected = { less-by = 0.9 }\nnote = '{scheme}'\n[claims.measured.less-than]\n\
             of = { time-of = 'small' }\ncells = { scheme = ['A', 'B'] }\nthan = { scheme = 'N' }\nchoose = 'largest'\n";
-        assert!(Figure::parse("figure-4", valid_text).is_ok());
+        let file = claims_files().find(|file| file.name == "figure-4").unwrap();
+        assert!(Figure::parse(file, valid_text).is_ok());
         for (from, to, expected_error) in [
             ("less-by = 0.9", "less-by = 'x'", "line 8"),
             (
                 "time-of",
                 "times-of",
-                "unknown variant `times-of`, expected `time-of` or `bytes-after-cancel-of`",
+                "unknown variant `times-of`, expected one of `time-of`, `bytes-after-cancel-of`, `page`",
             ),
             ("choose = 'largest'", "choose = 'best'", "expected `largest` or `smallest`"),
             ("key = 'less'", "kee = 'less'", "unknown field `kee`"),
@@ -296,7 +389,7 @@ mod tests {
             ),
         ] {
             assert!(valid_text.contains(from), "{from}");
-            let error = Figure::parse("figure-4", &valid_text.replacen(from, to, 1)).unwrap_err();
+            let error = Figure::parse(file, &valid_text.replacen(from, to, 1)).unwrap_err();
             assert!(
                 error.starts_with("claims/figure-4.toml: ") && error.contains(expected_error),
                 "{expected_error}: {error}"
@@ -305,7 +398,7 @@ mod tests {
         let text_with_duplicate =
             valid_text.to_owned() + &valid_text[valid_text.find("[[").unwrap()..];
         assert!(
-            Figure::parse("figure-4", &text_with_duplicate)
+            Figure::parse(file, &text_with_duplicate)
                 .unwrap_err()
                 .ends_with("another claim has this key")
         );

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::document::render_html;
+use super::document;
+use super::smig::scheme;
 use super::*;
+use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, ConditionName, Scenario};
 
 /// Recorded runs, one per line; objects are reduced to the fields that analyses read.
@@ -11,6 +13,18 @@ const RECORDED_RUNS: &str = include_str!("recorded.jsonl");
 
 fn recorded_results() -> Vec<TrialResult> {
     RECORDED_RUNS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn study() -> &'static Study {
+    Study::by_name("smig").unwrap()
+}
+
+fn findings(results: &[TrialResult], survey: Option<smig_survey::Table>) -> Vec<Finding> {
+    study().findings(results, &Evidence { survey, ..Evidence::default() })
+}
+
+fn render_html(findings: &[Finding], results: &[TrialResult]) -> String {
+    document::render_html(study(), findings, results)
 }
 
 fn campaign(experiment: &Experiment, extent: Extent) -> Campaign {
@@ -21,7 +35,7 @@ fn campaign(experiment: &Experiment, extent: Extent) -> Campaign {
 
 #[test]
 fn every_scenario_parses_and_has_its_experiments_name() {
-    for experiment in Experiment::all() {
+    for experiment in study().experiments() {
         let full = campaign(experiment, Extent::Full);
         assert_eq!(full.name, experiment.name);
         assert_eq!(full.repetitions, 10, "{}: the paper's", experiment.name);
@@ -39,7 +53,7 @@ fn every_scenario_parses_and_has_its_experiments_name() {
 
 #[test]
 fn every_scheme_is_described() {
-    for experiment in Experiment::all() {
+    for experiment in study().experiments() {
         for condition in campaign(experiment, Extent::Full).conditions {
             let scheme = condition.name.level("scheme").unwrap();
             assert!(scheme::by_key(scheme).is_some(), "{scheme}");
@@ -68,7 +82,7 @@ fn assert_is_reduced(quick: &Scenario, full: &Scenario) {
 
 #[test]
 fn quick_campaigns_are_subsets_of_full_ones() {
-    for experiment in Experiment::all() {
+    for experiment in study().experiments() {
         let (full, quick) =
             (campaign(experiment, Extent::Full), campaign(experiment, Extent::Quick));
         assert!(!quick.conditions.is_empty() && quick.repetitions < full.repetitions);
@@ -90,7 +104,7 @@ fn quick_campaigns_are_subsets_of_full_ones() {
 
 #[test]
 fn small_objects_are_requested_while_the_file_downloads() {
-    for experiment in Experiment::all() {
+    for experiment in study().experiments() {
         for extent in [Extent::Full, Extent::Quick] {
             for condition in campaign(experiment, extent).conditions {
                 let transfers = &condition.scenario.workload.transfers;
@@ -226,7 +240,7 @@ fn recorded_runs_give_the_same_report() {
             finding.name
         );
     }
-    insta::assert_snapshot!(smig_chart::table::to_text(&summary(&findings)));
+    insta::assert_snapshot!(smig_chart::table::to_text(&summary(study(), &findings)));
 }
 
 #[test]
@@ -239,7 +253,7 @@ fn the_page_is_self_contained_and_complete() {
         let html = html.replace("http://www.w3.org/2000/svg", "");
         assert!(!html.contains(external_reference), "{external_reference}");
     }
-    let json = render_json(&findings).to_string();
+    let json = render_json(study(), &findings).to_string();
     assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"not-judged\""));
     // These were recorded before results recorded their build, which the report says.
     assert!(html.contains("Not of one build with a known commit"));
@@ -251,7 +265,7 @@ fn a_report_is_written_as_files() {
     let results = recorded_results();
     let findings = findings(&results, None);
     let dir = tempfile::tempdir().unwrap();
-    let report_files = write_report(dir.path(), &findings, &results).unwrap();
+    let report_files = write_report(dir.path(), study(), &findings, &results).unwrap();
     assert_eq!(report_files.tables.len(), 2 * report_files.figures.len());
     let all_paths = report_files.figures.iter().chain(&report_files.tables).chain([
         &report_files.page,

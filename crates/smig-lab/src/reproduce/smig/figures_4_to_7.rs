@@ -1,10 +1,10 @@
 //! The slide table and Figures 4 to 7: a small object while a big file downloads.
 
-use super::claim::{Expected, MeasuredValue, format_seconds};
-use super::data_table::{DataCell, DataColumn, number_column, text_column};
-use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, DotGroup, Finding};
-use super::measure::{Sample, filter_runs, levels_of, transfer_times};
+use super::super::claim::{Expected, MeasuredValue, format_seconds};
+use super::super::data_table::{DataCell, DataColumn, number_column, text_column};
+use super::super::facts::{FactNames, Facts};
+use super::super::finding::{AxisScale, Dot, DotGroup, Finding};
+use super::super::measure::{Sample, filter_runs, levels_of, transfer_times};
 use super::scheme::{self, MIGRATION_SCHEMES};
 use crate::campaign::TrialResult;
 use smig_chart::{format_bytes, format_number};

@@ -1,10 +1,10 @@
 //! Figure 10: the download time of the big file.
 
-use super::claim::Expected;
-use super::data_table::{DataCell, number_column, text_column};
-use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, DotGroup, Finding};
-use super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
+use super::super::claim::Expected;
+use super::super::data_table::{DataCell, number_column, text_column};
+use super::super::facts::{FactNames, Facts};
+use super::super::finding::{AxisScale, Dot, DotGroup, Finding};
+use super::super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
 use super::scheme;
 use crate::campaign::TrialResult;
 

@@ -1,10 +1,10 @@
 //! Figures 8 and 9: the effects of the small object's size and of the big file's size.
 
-use super::claim::{Expected, format_seconds};
-use super::data_table::{DataCell, number_column, text_column};
-use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, DotGroup, Finding};
-use super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
+use super::super::claim::{Expected, format_seconds};
+use super::super::data_table::{DataCell, number_column, text_column};
+use super::super::facts::{FactNames, Facts};
+use super::super::finding::{AxisScale, Dot, DotGroup, Finding};
+use super::super::measure::{Sample, filter_runs, levels_of, spaced_size, transfer_times};
 use super::scheme;
 use crate::campaign::TrialResult;
 

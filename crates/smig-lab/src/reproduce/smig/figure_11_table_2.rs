@@ -1,10 +1,10 @@
 //! Figure 11 and Table 2: data that arrives after a cancel.
 
-use super::claim::Expected;
-use super::data_table::{DataCell, number_column, text_column};
-use super::facts::{FactNames, Facts};
-use super::finding::{AxisScale, Dot, DotGroup, Finding};
-use super::measure::{Sample, bytes_after_cancel, filter_runs, levels_of};
+use super::super::claim::Expected;
+use super::super::data_table::{DataCell, number_column, text_column};
+use super::super::facts::{FactNames, Facts};
+use super::super::finding::{AxisScale, Dot, DotGroup, Finding};
+use super::super::measure::{Sample, bytes_after_cancel, filter_runs, levels_of};
 use super::scheme;
 use crate::campaign::TrialResult;
 use smig_chart::format_bytes;

@@ -17,10 +17,10 @@ use smig_survey::crawl::{
 };
 use smig_survey::{DataSource, SurveyCounts, SurveyError, Table};
 
-use super::data_table::{DataCell, number_column, text_column};
-use super::facts::{FactNames, Facts};
-use super::finding::Finding;
-use super::paper::Figure;
+use super::super::data_table::{DataCell, number_column, text_column};
+use super::super::facts::{FactNames, Facts};
+use super::super::finding::Finding;
+use super::super::paper::Figure;
 
 /// The file of the survey's results, beside the other results.
 const SURVEY_FILE: &str = "survey.jsonl";
@@ -255,8 +255,7 @@ pub(super) const SURVEY_FACTS: FactNames = &[(
 
 /// Table 1: the paper's numbers, the generated ones, and the survey's result. `None` only if the table has no
 /// file of claims.
-pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
-    let figure = Figure::by_name(EXPERIMENT_NAME)?;
+pub(super) fn finding(figure: &'static Figure, survey: Option<&Table>) -> Finding {
     let mut finding = Finding::new(figure, "docs/survey.md");
     let mut facts = Facts::new(SURVEY_FACTS);
     if let Some(table) = survey {
@@ -268,7 +267,7 @@ pub(super) fn finding(survey: Option<&Table>) -> Option<Finding> {
         finding.add_unmeasured(claim, note.unwrap_or_default());
     }
     finding.add_report_texts(&facts);
-    Some(finding)
+    finding
 }
 
 /// Compares the survey's result with what exists on the test sites.
@@ -353,7 +352,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         survey_test_web(dir.path()).unwrap();
         let table = read_survey(dir.path()).unwrap().unwrap();
-        let finding = finding(Some(&table)).unwrap();
+        let figure = Figure::by_name(EXPERIMENT_NAME).unwrap();
+        let finding = finding(figure, Some(&table));
         assert!(
             finding.claim_rows.iter().all(|row| row.ours.ends_with("as planted")),
             "{finding:#?}"

@@ -9,7 +9,7 @@ use smig_chart::svg::Colour;
 /// A way to transfer small and big objects.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Scheme {
+pub(in super::super) struct Scheme {
     /// Its name in the scenarios.
     pub(super) key: String,
     /// Its name in charts.
@@ -41,7 +41,7 @@ struct Schemes {
 
 /// The file is part of the program, and every test that makes a report parses it.
 static SCHEMES: LazyLock<Vec<Scheme>> = LazyLock::new(|| {
-    let parsed = toml::from_str::<Schemes>(include_str!("../../claims/schemes.toml"));
+    let parsed = toml::from_str::<Schemes>(include_str!("../../../claims/schemes.toml"));
     parsed.unwrap_or_else(|error| panic!("claims/schemes.toml: {error}")).schemes
 });
 
@@ -54,7 +54,7 @@ pub(super) fn keys() -> Vec<&'static str> {
 }
 
 /// Returns the scheme of this key; `None` if it is unknown.
-pub(super) fn by_key(key: &str) -> Option<&'static Scheme> {
+pub(in super::super) fn by_key(key: &str) -> Option<&'static Scheme> {
     SCHEMES.iter().find(|scheme| scheme.key == key)
 }
 
@@ -67,6 +67,6 @@ pub(super) fn colour(key: &str) -> Colour {
 }
 
 /// Returns the label and description of each scheme.
-pub(super) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(in super::super) fn descriptions() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCHEMES.iter().map(|scheme| (scheme.label.as_str(), scheme.about.as_str()))
 }
