@@ -14,7 +14,9 @@ use crate::campaign::TrialResult;
 use crate::identify::Family;
 use crate::scenario::Size;
 use smig_chart::format_number;
-use smig_stats::Statistic;
+use smig_stats::{MIN_RUNS, Statistic};
+
+const PAIRS: &str = "pairs of runs";
 
 /// A time of a page's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -119,8 +121,8 @@ pub(super) struct CellCounts {
     /// The least and the largest value.
     range: Option<(f64, f64)>,
     unit: &'static str,
-    /// The least number of runs of a cell; none if that is no number of runs.
-    runs: Option<usize>,
+    /// The least and the total number of runs of cells; none if they are not of runs.
+    runs: Option<(usize, usize)>,
 }
 
 impl Limit {
@@ -163,7 +165,13 @@ impl CellCounts {
     }
 
     fn add_runs(&mut self, runs: usize) {
-        self.runs = Some(self.runs.map_or(runs, |least| least.min(runs)));
+        let (least, total) = self.runs.unwrap_or((runs, 0));
+        self.runs = Some((least.min(runs), total + runs));
+    }
+
+    /// Returns whether there are enough runs in all cells together for a verdict.
+    pub(super) fn is_judged(&self) -> bool {
+        self.runs.is_none_or(|(_, total)| total >= MIN_RUNS)
     }
 
     const fn open(&self) -> usize {
@@ -200,8 +208,10 @@ impl CellCounts {
             text += self.unit;
         }
         match self.runs {
-            Some(1) => text += "; one run each",
-            Some(runs) => text += &format!("; {runs} runs each"),
+            // A pair is a run of each.
+            Some(_) if self.noun == PAIRS => {}
+            Some((1, _)) => text += "; one run each",
+            Some((runs, _)) => text += &format!("; {runs} runs each"),
             None => {}
         }
         text
@@ -274,7 +284,7 @@ impl CellShare {
 impl WindowShare {
     /// Counts the pairs of runs. The extreme of a pair is a single observation, without an interval.
     pub(super) fn count(&self, windows: &[WindowRatio]) -> CellCounts {
-        let mut counts = CellCounts::new("pairs of runs", "");
+        let mut counts = CellCounts::new(PAIRS, "");
         for pair in windows.iter().filter(|pair| pair.control == self.control) {
             let Some((least, most)) = pair.extremes() else { continue };
             let value = match self.extreme {
@@ -282,6 +292,7 @@ impl WindowShare {
                 WindowExtreme::Most => most,
             };
             counts.add(self.ratio, value, (value, value));
+            counts.add_runs(1);
         }
         counts
     }

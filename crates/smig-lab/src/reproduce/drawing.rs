@@ -15,7 +15,7 @@ pub(super) struct Drawing {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     /// A heat map, and the same with rows and columns exchanged for narrow pages.
-    HeatMaps { wide: HeatMap, narrow: HeatMap },
+    HeatMaps(Box<[HeatMap; 2]>),
     /// Curves; the width is replaced.
     Curves(Figure),
     /// A file that exists in the report's directory: its markup.
@@ -26,10 +26,13 @@ impl Drawing {
     /// Renders it for a page that includes the style sheet: for wide and for narrow screens.
     pub(super) fn to_elements(&self, wide: f64, narrow: f64) -> [String; 2] {
         match &self.shape {
-            Shape::HeatMaps { wide: map, narrow: narrow_map } => [
-                HeatMap { width: wide, ..map.clone() }.to_element(),
-                HeatMap { width: narrow, ..narrow_map.clone() }.to_element(),
-            ],
+            Shape::HeatMaps(maps) => {
+                let [map, narrow_map] = maps.as_ref();
+                [
+                    HeatMap { width: wide, ..map.clone() }.to_element(),
+                    HeatMap { width: narrow, ..narrow_map.clone() }.to_element(),
+                ]
+            }
             Shape::Curves(figure) => {
                 [wide, narrow].map(|width| Figure { width, ..figure.clone() }.to_element())
             }
@@ -44,7 +47,7 @@ impl Drawing {
     /// Renders it as a standalone file; `None` if it is one.
     pub(super) fn to_file(&self, width: f64) -> Option<String> {
         match &self.shape {
-            Shape::HeatMaps { wide: map, .. } => Some(HeatMap { width, ..map.clone() }.to_file()),
+            Shape::HeatMaps(maps) => Some(HeatMap { width, ..maps[0].clone() }.to_file()),
             Shape::Curves(figure) => Some(Figure { width, ..figure.clone() }.to_file()),
             Shape::File(_) => None,
         }

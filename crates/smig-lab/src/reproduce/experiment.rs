@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::paper::Figure;
 use super::quick::{
     cases_repetitions, five_repetitions, grid_repetitions, is_compared, is_in_figure_1,
-    mosaic_repetitions, places_repetitions,
+    mosaic_repetitions,
 };
 use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, ConditionName, Diagnostic, SettingsCheck, Size, TimeSpan, parse};
@@ -190,7 +190,7 @@ const SOURCES: [ExperimentSource; 16] = [
     experiment!("figure-11", two_repetitions, &[], Some(6_000)),
     pages!("delay-grid", "pages.toml", is_in_figure_1, grid_repetitions, None),
     pages!("delay-windows", "delay/windows.toml", is_compared, five_repetitions, None),
-    pages!("delay-places", "delay/places.toml", is_compared, places_repetitions, None),
+    pages!("delay-places", "delay/places.toml", is_compared, five_repetitions, None),
     pages!("delay-cases", "delay/cases.toml", is_compared, cases_repetitions, None),
     pages!("mosaic-table", "mosaic.toml", is_compared, mosaic_repetitions, Some(6)),
     pages!("mosaic-large", "mosaic-large.toml", is_compared, mosaic_repetitions, None),

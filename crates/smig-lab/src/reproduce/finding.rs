@@ -200,7 +200,11 @@ impl Finding {
             Evaluation::Cells(counts) => {
                 let (value, range) = counts.share();
                 let measured = MeasuredValue { value, interval: Some(range) };
-                let verdict = Judgement::standard().judge(claim.expected, measured);
+                let verdict = if counts.is_judged() {
+                    Judgement::standard().judge(claim.expected, measured)
+                } else {
+                    ClaimResult::NotJudged
+                };
                 let note = claim.note.render(&|_| None);
                 (with_note(counts.text(), note.as_deref()), value, Some(range), verdict)
             }

@@ -158,6 +158,7 @@ fn a_claim_about_cells_has_each_verdict() {
         ((3, 9, 0), ClaimResult::NotReproduced, "3 of 12 cells, 9 not;"),
         ((3, 0, 9), ClaimResult::Undecided, "3 of 12 cells, 9 open;"),
         ((6, 0, 0), ClaimResult::InPart, "6 of 12 cells, 6 without a run; 2;"),
+        ((4, 0, 0), ClaimResult::NotJudged, "4 of 12 cells, 8 without a run; 2; one run each"),
         ((0, 0, 0), ClaimResult::NotMeasured, "no results"),
     ] {
         let findings = places(above, below, between);

@@ -38,13 +38,9 @@ pub(super) fn grid_repetitions(condition: &ConditionName) -> u32 {
     })
 }
 
-/// Five pairs: so many are needed for a share of them to mean anything.
+/// Five runs: so many are needed for an interval, and for a share of pairs to mean anything.
 pub(super) fn five_repetitions(_: &ConditionName) -> u32 {
     5
-}
-
-pub(super) fn places_repetitions(_: &ConditionName) -> u32 {
-    3
 }
 
 /// The two that are compared five times each, ours with one congestion control.

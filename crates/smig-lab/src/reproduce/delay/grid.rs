@@ -13,7 +13,7 @@ use smig_chart::format_number;
 use smig_chart::svg::{HeatColumn, HeatField, HeatMap, HeatRow};
 
 const TIME: PageTime = PageTime::SpeedIndex;
-const WIDE_LABELS: f64 = 152.0;
+const WIDE_LABELS: f64 = 138.0;
 const NARROW_LABELS: f64 = 96.0;
 /// The ratio from which on the shade is strongest.
 const MAX_SHADED_RATIO: f64 = 4.0;
@@ -64,47 +64,46 @@ fn pages_of<'a>(pages: &'a PageCells, network: &str) -> Vec<PageLevels<'a>> {
     found
 }
 
-fn draw(pages: &PageCells, network: &str, name: &str) -> Drawing {
-    let unit = if network == "fiber" { Unit::Milliseconds } else { Unit::Seconds };
-    let columns = pages_of(pages, network);
-    let controls = pages.levels_of("control");
+/// A row of the paper's figure: a way to load pages, and a congestion control.
+type RowLevels<'a> = (&'a str, &'a str);
+
+/// Returns the rows that were measured in a network: the paper's HTTP/2 first.
+fn rows_of<'a>(pages: &'a PageCells, network: &str) -> Vec<RowLevels<'a>> {
     let mut protocols: Vec<&str> = Vec::new();
     for cell in pages.cells.iter().filter(|cell| cell.levels[0] == network) {
         if cell.protocol != BASELINE && !protocols.contains(&cell.protocol.as_str()) {
             protocols.push(&cell.protocol);
         }
     }
-    let rows: Vec<(&str, &str)> = protocols
-        .iter()
-        .flat_map(|protocol| controls.iter().map(move |control| (*protocol, *control)))
-        .filter(|(protocol, control)| {
-            pages
-                .cells
-                .iter()
-                .any(|cell| cell.levels[..2] == [network, control] && cell.protocol == *protocol)
-        })
-        .collect();
-    let field = |(protocol, control): (&str, &str), page: PageLevels<'_>| {
+    let mut rows = Vec::new();
+    for protocol in protocols {
+        for control in pages.levels_of("control") {
+            let is_here = |cell: &PageCell| {
+                cell.levels[..2] == [network, control] && cell.protocol == protocol
+            };
+            if pages.cells.iter().any(is_here) {
+                rows.push((protocol, control));
+            }
+        }
+    }
+    rows
+}
+
+fn draw(pages: &PageCells, network: &str, name: &str) -> Drawing {
+    let unit = if network == "fiber" { Unit::Milliseconds } else { Unit::Seconds };
+    let (columns, rows) = (pages_of(pages, network), rows_of(pages, network));
+    let field = |(protocol, control): RowLevels<'_>, page: PageLevels<'_>| {
         let [window, total, objects] = page;
         let cell = pages.find(&[network, control, window, total, objects], protocol)?;
         field(pages, cell, unit)
     };
-    let wide_column = |(index, page): (usize, &PageLevels<'_>)| {
-        let begins = index == 0 || columns[index - 1][..2] != page[..2];
-        // The name of four columns is above the second.
-        let is_named = index > 0
-            && columns[index - 1][..2] == page[..2]
-            && (index == 1 || columns[index - 2][..2] != page[..2]);
-        let name = if is_named { group_label(page) } else { String::new() };
-        HeatColumn { name: [name, page[2].to_owned()], is_emphasized: false, begins_group: begins }
-    };
-    let wide_row = |(protocol, control): &(&str, &str)| HeatRow {
-        name: format!("{}, {control}", protocol_label(protocol)),
-        tooltip: format!("{network}, {}, {control}", protocol_label(protocol)),
-        fields: columns.iter().map(|page| field((protocol, control), *page)).collect(),
+    let wide_row = |row: &RowLevels<'_>| HeatRow {
+        name: format!("{}, {}", protocol_label(row.0), row.1),
+        tooltip: format!("{network}, {}, {}", protocol_label(row.0), row.1),
+        fields: columns.iter().map(|page| field(*row, *page)).collect(),
     };
     let http2: Vec<_> = rows.iter().filter(|(protocol, _)| *protocol == "http2").collect();
-    let narrow_column = |(_, control): &&(&str, &str)| {
+    let narrow_column = |(_, control): &&RowLevels<'_>| {
         let (first, second) = control.split_once('-').unwrap_or((control, ""));
         HeatColumn {
             name: [first.to_owned(), second.to_owned()],
@@ -117,10 +116,29 @@ fn draw(pages: &PageCells, network: &str, name: &str) -> Drawing {
         tooltip: format!("{network}, {}, {} objects", group_label(page), page[2]),
         fields: http2.iter().map(|row| field(**row, *page)).collect(),
     };
-    let title = format!("{network}: speed index, HTTP/1.1 minus HTTP/2, {}", unit.name());
-    let map = |label_width, row_heading: &str, columns, rows| {
-        HeatMap {
-        title: title.clone(),
+    let title = |what: &str| format!("{network}: {what}, {}", unit.name());
+    let wide = HeatMap {
+        columns: wide_columns(&columns),
+        rows: rows.iter().map(wide_row).collect(),
+        ..empty_map(title("speed index, HTTP/1.1 minus HTTP/2"), WIDE_LABELS, "objects")
+    };
+    // A phone has no room for the whole title.
+    let narrow = HeatMap {
+        columns: http2.iter().map(narrow_column).collect(),
+        rows: columns.iter().map(narrow_row).collect(),
+        ..empty_map(title("HTTP/1.1 minus HTTP/2"), NARROW_LABELS, "total, objects")
+    };
+    Drawing {
+        name: format!("{name}-{network}"),
+        caption: caption(network),
+        shape: Shape::HeatMaps(Box::new([wide, narrow])),
+    }
+}
+
+/// Returns a map without rows and columns.
+fn empty_map(title: String, label_width: f64, row_heading: &str) -> HeatMap {
+    HeatMap {
+        title,
         description: "For each page and congestion control: by how much HTTP/2's speed index is less than that of \
                       HTTP/1.1; less than nothing where HTTP/1.1 is ahead."
             .into(),
@@ -133,40 +151,40 @@ fn draw(pages: &PageCells, network: &str, name: &str) -> Drawing {
         bar_legend: String::new(),
         mark_legend: String::new(),
         row_heading: row_heading.into(),
-        columns,
-        rows,
-    }
-    };
-    let wide = map(
-        WIDE_LABELS,
-        "objects",
-        columns.iter().enumerate().map(wide_column).collect(),
-        rows.iter().map(wide_row).collect(),
-    );
-    let narrow = map(
-        NARROW_LABELS,
-        "total, objects",
-        http2.iter().map(narrow_column).collect(),
-        columns.iter().map(narrow_row).collect(),
-    );
-    Drawing {
-        name: format!("{name}-{network}"),
-        caption: caption(network),
-        shape: Shape::HeatMaps { wide, narrow },
+        columns: Vec::new(),
+        rows: Vec::new(),
     }
 }
 
-fn caption(network: &str) -> String {
-    let place = match network {
-        "fiber" => "As the paper's Figure 1a.",
-        "slowdown" => "As the paper's Figure 1b; w20 and w40 are the larger initial windows.",
-        "jitter" => "Not in the paper's Figure 1: the network of its survey of sites.",
-        _ => "Not in the paper's Figure 1: a mobile link in place of its tethered telephone.",
+/// Returns a column for each page; the name of a group of them is above its second.
+fn wide_columns(pages: &[PageLevels<'_>]) -> Vec<HeatColumn> {
+    let begins = |index: usize| index == 0 || pages[index - 1][..2] != pages[index][..2];
+    let column = |(index, page): (usize, &PageLevels<'_>)| {
+        let is_named = !begins(index) && begins(index - 1);
+        let name = if is_named { group_label(page) } else { String::new() };
+        HeatColumn {
+            name: [name, page[2].to_owned()],
+            is_emphasized: false,
+            begins_group: begins(index),
+        }
     };
-    format!(
-        "{place} Numbers are differences of medians: negative where HTTP/1.1 is ahead. Shades are ratios: red where HTTP/1.1 is \
-         ahead, blue where the other is. Rows of smig serve and SMig are compared with HTTP/1.1 as well."
-    )
+    pages.iter().enumerate().map(column).collect()
+}
+
+fn caption(network: &str) -> String {
+    const HOW_TO_READ: &str = "Numbers are differences of medians: negative where HTTP/1.1 is ahead. Shades are ratios: red where \
+                               HTTP/1.1 is ahead, blue where the other is. Rows of smig serve and SMig are compared with HTTP/1.1 \
+                               as well.";
+    match network {
+        "fiber" => format!("As the paper's Figure 1a. {HOW_TO_READ}"),
+        "slowdown" => format!(
+            "As the paper's Figure 1b; w20 and w40 are the larger initial windows. {HOW_TO_READ}"
+        ),
+        "jitter" => "Not in the paper's Figure 1: the network of its survey of sites.".into(),
+        _ => {
+            "Not in the paper's Figure 1: a mobile link in place of its tethered telephone.".into()
+        }
+    }
 }
 
 fn group_label([window, total, _]: &PageLevels<'_>) -> String {
@@ -195,9 +213,9 @@ impl Unit {
             Self::Seconds if seconds.abs() < 9.95 => format!("{seconds:.1}"),
             Self::Seconds => format!("{seconds:.0}"),
         };
-        // No negative zero, and a minus sign as wide as a digit.
+        // No negative zero. The hyphen is narrower than a minus sign, and fields are narrow.
         let is_zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
-        if is_zero { text.replace('-', "") } else { text.replace('-', "\u{2212}") }
+        if is_zero { text.replace('-', "") } else { text }
     }
 }
 
@@ -236,7 +254,7 @@ mod tests {
     fn differences_are_short_and_have_no_negative_zero() {
         let (ms, s) = (Unit::Milliseconds, Unit::Seconds);
         let texts = [ms.format(-0.0001), ms.format(-0.1234), s.format(-0.01), s.format(-12.34)];
-        assert_eq!(texts, ["0", "\u{2212}123", "0.0", "\u{2212}12"]);
+        assert_eq!(texts, ["0", "-123", "0.0", "-12"]);
         assert_eq!(shade(1.0), 0.0);
         assert_eq!((shade(0.01), shade(4.0)), (-1.0, 1.0));
     }
