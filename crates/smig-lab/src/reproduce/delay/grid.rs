@@ -13,7 +13,7 @@ use smig_chart::format_number;
 use smig_chart::svg::{HeatColumn, HeatField, HeatMap, HeatRow};
 
 const TIME: PageTime = PageTime::SpeedIndex;
-const WIDE_LABELS: f64 = 138.0;
+const WIDE_LABELS: f64 = 146.0;
 const NARROW_LABELS: f64 = 96.0;
 /// The ratio from which on the shade is strongest.
 const MAX_SHADED_RATIO: f64 = 4.0;
