@@ -19,7 +19,7 @@ use crate::tab::Tab;
 /// The browser writes its log in batches: how long the last one is awaited.
 const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 const LOG_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A log larger than this is not read: that of a page with ten thousand resources has a tenth.
+/// As much of a log is read: that of a page with ten thousand resources has a tenth.
 const MAX_LOG_BYTES: u64 = 256 << 20;
 
 /// The connections of a load's responses.

@@ -13,9 +13,9 @@ use smig_chart::table::{to_csv, to_text};
 use smig_lab::campaign::{self, CampaignError, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
     Budget, BudgetCheck, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol, render_html,
-    render_svg, summarize, times_table, to_junit, to_tidy_table,
+    render_svg, results_of, summarize, times_table, to_junit, to_tidy_table, warnings,
 };
-use smig_lab::scenario::{Diagnostics, Filter};
+use smig_lab::scenario::{Campaign, Diagnostics, Filter};
 use smig_lab::timeline::Timeline;
 use smig_lab::trial::TrialResult;
 use tokio_util::sync::CancellationToken;
@@ -46,8 +46,8 @@ Examples:
 
 Networks: smig lab profiles. Congestion controls: those of the kernel, and cubic_nohs, yeah, illinois (as root).
 
-Exit codes: 0 loaded, and every budget kept; 1 a budget exceeded, a load failed, or a run has no result;
-2 usage error; 130 stopped."
+Exit codes: 0 everything loaded, and every budget kept; 1 a budget exceeded, a load failed, or a combination without a
+result; 2 usage error; 130 stopped."
 )]
 pub(crate) struct PageArgs {
     /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), or a TOML file with the keys of a page
@@ -125,10 +125,7 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
     view.clear();
     let summary = summary?;
     let status = exit_status(&summary);
-    if !summary.has_results() {
-        return Ok(status);
-    }
-    let is_kept = report(args, &study)?;
+    let is_kept = report(args, &study, &campaign)?;
     Ok(if status == ExitCode::SUCCESS && !is_kept { Exit::Failure.into() } else { status })
 }
 
@@ -161,22 +158,23 @@ fn without_repeats<T: Clone + PartialEq>(all: &[T]) -> Vec<T> {
     distinct
 }
 
-/// Writes the report and prints its table; returns whether nothing failed and every budget is kept.
-fn report(args: &PageArgs, study: &PageStudy) -> Result<bool> {
+/// Writes the report and prints its table; returns whether everything was measured, nothing failed, and every budget is kept.
+fn report(args: &PageArgs, study: &PageStudy, campaign: &Campaign) -> Result<bool> {
     let dir = &args.out;
     let results = read_results(dir)?;
-    let own: Vec<&TrialResult> =
-        results.iter().filter(|result| result.id.campaign == "page").collect();
-    let loads = own
+    let loads = results_of(campaign, &results)
         .into_iter()
-        .map(|result| Ok(MeasuredLoad { result, timeline: read_timeline(dir, result)? }))
+        .map(|result| Ok(MeasuredLoad::new(result, read_timeline(dir, result)?)))
         .collect::<Result<Vec<_>>>()?;
-    let summaries = summarize(&loads);
+    let summaries = summarize(campaign, &loads);
     let page = dir.join("page.html");
     write(&page, &render_html(&study.page.name, &loads, &summaries))?;
     for summary in &summaries {
-        if let Some(svg) = render_svg(&loads, &summaries, summary) {
-            write(&dir.join(format!("{}-{}.svg", summary.link, summary.protocol)), &svg)?;
+        let path = dir.join(format!("{}-{}.svg", summary.link, summary.protocol));
+        match render_svg(&loads, &summaries, summary) {
+            Some(svg) => write(&path, &svg)?,
+            // That of an earlier study would pass for this one's.
+            None => drop(fs::remove_file(&path)),
         }
     }
     write(&dir.join("loads.csv"), &to_csv(&to_tidy_table(&loads)))?;
@@ -187,8 +185,8 @@ fn report(args: &PageArgs, study: &PageStudy) -> Result<bool> {
     }
     print(args, &summaries, &checks)?;
     stderr::print_line(&format!("\nThe report: {}", page.display()));
-    let nothing_failed = summaries.iter().all(|summary| summary.failed == 0);
-    Ok(nothing_failed && checks.iter().all(BudgetCheck::is_kept))
+    let is_measured = summaries.iter().all(|summary| summary.failed == 0 && summary.loads > 0);
+    Ok(is_measured && checks.iter().all(BudgetCheck::is_kept))
 }
 
 fn read_timeline(dir: &Path, result: &TrialResult) -> Result<Option<Timeline>> {
@@ -221,16 +219,8 @@ fn print(args: &PageArgs, summaries: &[PageSummary], checks: &[BudgetCheck]) -> 
         return Ok(());
     }
     out!("{}", to_text(&times_table(summaries)));
-    for summary in summaries {
-        if let Some(why) = &summary.failure {
-            outln!(
-                "{}, {}: {} of {} loads failed: {why}",
-                summary.link,
-                summary.protocol,
-                summary.failed,
-                summary.loads
-            );
-        }
+    for warning in summaries.iter().flat_map(warnings) {
+        outln!("{warning}");
     }
     for check in checks {
         outln!("{}: {}", if check.is_kept() { "kept" } else { "exceeded" }, check.describe());

@@ -53,8 +53,8 @@ const PAGE_JOBS_PER_PROCESSOR: usize = 2;
         DIR/results.jsonl; runs that have a result are skipped, so the same command resumes where it \
         was stopped. DIR/report.html is the report, with figures/*.svg and tables/*.csv and *.json \
         beside it.\n\nVerdicts: a claim is reproduced, reproduced in part, or not, if all of its uncertainty says so; \
-        otherwise it is undecided. What has too few runs is not judged. The report states the rules, which were fixed before \
-        anything was measured.",
+        otherwise it is undecided. What has too few runs is not judged. The report states the rules; \
+        the limits were fixed before anything was measured.",
     after_help = "\
 Examples:
   smig lab reproduce all --quick

@@ -40,6 +40,8 @@ pub struct BudgetCheck {
     pub measured_s: Option<f64>,
     /// Number of loads that failed: with any, the budget is exceeded.
     pub failed: usize,
+    /// Number of loads that the machine disturbed.
+    pub disturbed: usize,
 }
 
 impl BudgetCheck {
@@ -51,6 +53,7 @@ impl BudgetCheck {
             budget: *budget,
             measured_s: summary.median_s(budget.metric),
             failed: summary.failed,
+            disturbed: summary.disturbed,
         };
         summaries
             .iter()
@@ -70,20 +73,26 @@ impl BudgetCheck {
     pub fn describe(&self) -> String {
         let Budget { metric, limit } = self.budget;
         let measured = self.measured_s.map_or_else(
-            || "no load was complete".to_owned(),
+            || "was not measured".to_owned(),
             |measured_s| format!("{measured_s:.3} s"),
         );
         let failed = match self.failed {
             0 => String::new(),
             count => format!(", {count} loads failed"),
         };
-        format!("{}: {metric} {measured}{failed}, budget {limit}", self.condition)
+        let disturbed = match self.disturbed {
+            0 => String::new(),
+            count => format!(", {count} loads disturbed"),
+        };
+        format!("{}: {metric} {measured}{failed}{disturbed}, budget {limit}", self.condition)
     }
 }
 
 /// Formats checks as JUnit XML, which continuous integration shows as tests.
 #[must_use]
 pub fn to_junit(page: &str, checks: &[BudgetCheck]) -> String {
+    // XML has no control characters, not even escaped.
+    let escape = |text: &str| escape(&text.replace(char::is_control, " "));
     let failures = checks.iter().filter(|check| !check.is_kept()).count();
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\">\n",

@@ -14,7 +14,7 @@ mod tests;
 
 pub use budget::{Budget, BudgetCheck, to_junit};
 pub use protocol::Protocol;
-pub use report::{render_html, render_svg, times_table, to_tidy_table};
+pub use report::{render_html, render_svg, times_table, to_tidy_table, warnings};
 pub use source::{PageSource, SourceError};
 pub use spec::PageStudy;
-pub use summary::{MeasuredLoad, PageMetric, PageSummary, load_of, summarize};
+pub use summary::{MeasuredLoad, PageMetric, PageSummary, results_of, summarize};

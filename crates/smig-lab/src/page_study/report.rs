@@ -5,7 +5,7 @@ use smig_chart::html::{Align, Page, Table};
 use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
 
 use super::protocol::Protocol;
-use super::summary::{MeasuredLoad, PageMetric, PageSummary, condition_of, lateness_of, load_of};
+use super::summary::{MeasuredLoad, PageMetric, PageSummary, levels_of, load_of};
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
 use crate::workload::Outcome;
@@ -15,12 +15,12 @@ const PHONE_WIDTH: f64 = 360.0;
 const SUM_ROW_HEIGHT: f64 = 26.0;
 const ROW_GAP: f64 = 0.18;
 
-const CHART_CAPTION: &str = "The load that took the median time. All panels share one clock, which begins with the \
+const CHART_CAPTION: &str = "The load that took the median time (of an even number, the faster one in the middle). All panels share one clock, which begins with the \
     navigation. Requests: each row is one, in the order in which they were made; the black line is the critical path, what \
     the page waited for at each instant. Received, queue and send buffers are those of the server's TCP connections and of \
     the emulated link.";
-const SUM_CAPTION: &str = "What the critical path waited for, mean of all loads; the parts add up to the time until \
-    everything had arrived.";
+const SUM_CAPTION: &str = "What the critical path of the load with the median time waited for; the parts add up to the \
+    time until everything had arrived.";
 
 /// Renders the report as one page that needs neither network access nor scripts.
 #[must_use]
@@ -32,7 +32,7 @@ pub fn render_html(
     let mut page = Page::new(&format!("Page: {page_name}"));
     page.lead(&lead(summaries));
     page.table(&times_table(summaries));
-    for warning in summaries.iter().filter_map(warning) {
+    for warning in summaries.iter().flat_map(warnings) {
         page.warning(&warning);
     }
     page.heading("Why it was late");
@@ -110,18 +110,24 @@ fn lead(summaries: &[PageSummary]) -> String {
     if text.is_empty() { "No load was complete.".to_owned() } else { text }
 }
 
-fn warning(summary: &PageSummary) -> Option<String> {
+/// Returns what a reader of the summary's times must know.
+#[must_use]
+pub fn warnings(summary: &PageSummary) -> Vec<String> {
     let name = format!("{}, {}", summary.link, summary.protocol);
-    let why = summary.failure.as_deref().unwrap_or_default();
-    if summary.failed > 0 {
-        return Some(format!(
-            "{name}: {} of {} loads failed: {why}",
-            summary.failed, summary.loads
-        ));
+    let mut warnings = Vec::new();
+    if summary.loads == 0 {
+        warnings.push(format!("{name}: no load has a result"));
     }
-    (summary.disturbed > 0).then(|| {
-        format!("{name}: the machine disturbed {} of {} loads.", summary.disturbed, summary.loads)
-    })
+    if summary.failed > 0 {
+        let why = summary.failure.as_deref().unwrap_or_default();
+        warnings
+            .push(format!("{name}: {} of {} loads failed: {why}", summary.failed, summary.loads));
+    }
+    if summary.disturbed > 0 {
+        let (disturbed, loads) = (summary.disturbed, summary.loads);
+        warnings.push(format!("{name}: the machine disturbed {disturbed} of {loads} loads"));
+    }
+    warnings
 }
 
 fn seconds_text(time_s: Option<f64>) -> String {
@@ -208,6 +214,7 @@ const fn cause_style(cause: Cause) -> (Colour, Tint) {
         Cause::OtherStreams => (Colour::Blue, Tint::Half),
         Cause::OtherConnections => (Colour::Blue, Tint::Faint),
         Cause::Transfer => (Colour::Blue, Tint::Full),
+        Cause::NotSeen => (Colour::Ink, Tint::Faint),
     }
 }
 
@@ -275,7 +282,7 @@ pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
     );
     let rows = loads.iter().filter_map(|measured| {
         let (result, load) = (measured.result, load_of(measured.result)?);
-        let (link, protocol) = condition_of(result);
+        let (link, protocol) = levels_of(&result.id.condition);
         let outcome = match &load.outcome {
             Outcome::Complete => "complete",
             Outcome::TimedOut => "timed-out",
@@ -292,9 +299,8 @@ pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
         let number =
             |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.6}"));
         row.extend(PageMetric::ALL.into_iter().map(|metric| number(metric.of(load))));
-        let lateness = lateness_of(measured);
         row.extend(Cause::ALL.into_iter().map(|cause| {
-            let ms = lateness.as_ref().map(|lateness| lateness.us(cause) / 1e3);
+            let ms = measured.lateness.as_ref().map(|lateness| lateness.us(cause) / 1e3);
             ms.map_or_else(String::new, |ms| format!("{ms:.3}"))
         }));
         Some(row)

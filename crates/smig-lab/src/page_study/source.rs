@@ -9,6 +9,9 @@ use crate::scenario::Size;
 /// The mosaic of "Getting to know HTTP/2.0 with the mosaic demo" (2015): 234 pictures with 93 kB in all.
 const MOSAIC: &str = "tiles = { objects = 234, total = \"93kB\", sizes = \"log-normal\" }";
 
+/// Keys of a page that depend on how it is loaded: each run of a study has one load, by one client.
+const OWN_KEYS: [&str; 5] = ["client", "count", "pause", "start", "warm"];
+
 /// A page, as the keys of `[workload.pages.NAME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageSource {
@@ -35,6 +38,14 @@ pub enum SourceError {
         path: PathBuf,
         /// Error of the system call.
         cause: std::io::Error,
+    },
+    /// The page has keys that the study sets itself.
+    #[error("{}: {key}: a study sets it itself; remove the key", path.display())]
+    OwnKey {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
     },
     /// The file is not TOML.
     #[error("{}: {cause}", path.display())]
@@ -85,6 +96,9 @@ impl PageSource {
             path: path.to_owned(),
             cause: error.to_string().trim().to_owned(),
         })?;
+        if let Some(key) = OWN_KEYS.into_iter().find(|key| keys.contains_key(*key)) {
+            return Err(SourceError::OwnKey { path: path.to_owned(), key: key.to_owned() });
+        }
         let stem = path.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy());
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let dir = absolute.parent().unwrap_or(&absolute).to_owned();

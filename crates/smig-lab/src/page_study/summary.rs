@@ -7,6 +7,7 @@ use serde::Serialize;
 use smig_stats::median;
 
 use super::spec::{LINK_AXIS, PROTOCOL_AXIS};
+use crate::scenario::{Campaign, ConditionName};
 use crate::timeline::Timeline;
 use crate::timeline::page_load::{Lateness, critical_path};
 use crate::trial::TrialResult;
@@ -69,13 +70,35 @@ impl FromStr for PageMetric {
     }
 }
 
-/// A load, with its recording if that could be read.
+/// A load, with its recording if there is one.
 #[derive(Debug, Clone)]
 pub struct MeasuredLoad<'a> {
-    /// The run; it has one load.
-    pub result: &'a TrialResult,
-    /// Its recording.
-    pub timeline: Option<Timeline>,
+    pub(super) result: &'a TrialResult,
+    pub(super) timeline: Option<Timeline>,
+    /// What it waited for, if it was recorded.
+    pub(super) lateness: Option<Lateness>,
+}
+
+impl<'a> MeasuredLoad<'a> {
+    /// Evaluates a run, which has one load, and its recording.
+    #[must_use]
+    pub fn new(result: &'a TrialResult, timeline: Option<Timeline>) -> Self {
+        let lateness = timeline.as_ref().and_then(|timeline| {
+            let page = timeline.pages.first()?;
+            Some(Lateness::of(timeline, page, &critical_path(timeline, page)))
+        });
+        Self { result, timeline, lateness }
+    }
+}
+
+/// Returns those of a campaign's results that are of these trials, in the order of the trials: a directory may have others.
+#[must_use]
+pub fn results_of<'a>(campaign: &Campaign, results: &'a [TrialResult]) -> Vec<&'a TrialResult> {
+    let trials = campaign.trials();
+    let of_trial = trials.iter().filter_map(|trial| {
+        results.iter().find(|result| result.id == trial.id && result.hash == trial.hash())
+    });
+    of_trial.collect()
 }
 
 /// The loads over one network by one version of HTTP.
@@ -85,7 +108,7 @@ pub struct PageSummary {
     pub link: String,
     /// Version of HTTP, as [`super::Protocol`] names it.
     pub protocol: String,
-    /// Number of loads.
+    /// Number of loads; 0 if none has a result.
     pub loads: usize,
     /// Of these, loads that failed; the times are of the others.
     pub failed: usize,
@@ -102,9 +125,9 @@ pub struct PageSummary {
     pub speed_index_s: Option<f64>,
     /// Shortest and longest time until everything had arrived.
     pub loaded_range_s: Option<(f64, f64)>,
-    /// What the mean load waited for, in microseconds by cause.
+    /// What the load that took the median time waited for, in microseconds by cause; of an even number, the faster one in the middle.
     pub lateness_us: Lateness,
-    /// Index of the load that took the median time, in the loads that were summarized.
+    /// Index of that load, in the loads that were summarized.
     #[serde(skip)]
     pub median_load: Option<usize>,
 }
@@ -141,9 +164,8 @@ impl PageSummary {
             .filter_map(|(index, load)| Some((*index, PageMetric::Loaded.of(load)?)))
             .collect();
         ordered.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let lateness = loads.iter().filter(|(_, load)| load.outcome == Outcome::Complete);
-        let lateness: Vec<_> =
-            lateness.filter_map(|(index, _)| lateness_of(&all[*index])).collect();
+        let median_load = ordered.len().checked_sub(1).map(|last| ordered[last / 2].0);
+        let lateness = median_load.and_then(|index| all[index].lateness.clone());
         Self {
             link: name.0.to_owned(),
             protocol: name.1.to_owned(),
@@ -155,41 +177,32 @@ impl PageSummary {
             rendered_s: median(&times(PageMetric::Rendered)),
             speed_index_s: median(&times(PageMetric::SpeedIndex)),
             loaded_range_s: range,
-            lateness_us: Lateness::mean(&lateness),
-            median_load: ordered.get(ordered.len() / 2).map(|(index, _)| *index),
+            lateness_us: lateness.unwrap_or_default(),
+            median_load,
         }
     }
 }
 
 /// Returns the load of a run.
 #[must_use]
-pub fn load_of(result: &TrialResult) -> Option<&PageLoad> {
+pub(super) fn load_of(result: &TrialResult) -> Option<&PageLoad> {
     result.observation.pages.first()
 }
 
-/// Returns what a load waited for, if it was recorded.
-pub(super) fn lateness_of(load: &MeasuredLoad<'_>) -> Option<Lateness> {
-    let timeline = load.timeline.as_ref()?;
-    let page = timeline.pages.first()?;
-    Some(Lateness::of(timeline, &critical_path(timeline, page)))
-}
-
-/// Returns network and version of HTTP of a run.
-pub(super) fn condition_of(result: &TrialResult) -> (&str, &str) {
-    let level = |axis| result.id.condition.level(axis).unwrap_or("?");
+/// Returns network and version of HTTP of a condition.
+pub(super) fn levels_of(name: &ConditionName) -> (&str, &str) {
+    let level = |axis| name.level(axis).unwrap_or("?");
     (level(LINK_AXIS), level(PROTOCOL_AXIS))
 }
 
-/// Summarizes loads by network and version of HTTP, in the order in which they first occur.
+/// Summarizes loads by network and version of HTTP: one summary for each condition of the campaign, in its order, also if it has no
+/// result.
 #[must_use]
-pub fn summarize(loads: &[MeasuredLoad<'_>]) -> Vec<PageSummary> {
-    let mut groups: Vec<((&str, &str), Vec<usize>)> = Vec::new();
-    for (index, load) in loads.iter().enumerate() {
-        let name = condition_of(load.result);
-        match groups.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, own)) => own.push(index),
-            None => groups.push((name, vec![index])),
-        }
-    }
-    groups.iter().map(|(name, own)| PageSummary::of(*name, loads, own)).collect()
+pub fn summarize(campaign: &Campaign, loads: &[MeasuredLoad<'_>]) -> Vec<PageSummary> {
+    let summary = |name: &ConditionName| {
+        let is_own = |load: &MeasuredLoad<'_>| load.result.id.condition == *name;
+        let own: Vec<usize> = (0..loads.len()).filter(|index| is_own(&loads[*index])).collect();
+        PageSummary::of(levels_of(name), loads, &own)
+    };
+    campaign.conditions.iter().map(|condition| summary(&condition.name)).collect()
 }

@@ -52,6 +52,8 @@ fn what_is_not_a_page_is_said_with_what_is() {
     assert!(parse("12xmany").contains("OBJECTSxTOTAL"));
     assert!(parse("no/such/page.toml").contains("no/such/page.toml"));
     assert!(parse(malformed.to_str().unwrap()).contains("page.toml"));
+    std::fs::write(&malformed, "document = 100\ncount = 5\n").unwrap();
+    assert!(parse(malformed.to_str().unwrap()).contains("count: a study sets it itself"));
     let mut wrong = study("12x60kB", false);
     wrong.links = vec!["fibre".into()];
     let faults = wrong.campaign(&|_| Ok(())).unwrap_err();
@@ -151,12 +153,12 @@ fn a_report_shows_every_combination_and_why_it_was_late() {
         .collect();
     let loads: Vec<_> = results
         .iter()
-        .map(|result| MeasuredLoad {
-            result,
-            timeline: Some(recording(result.observation.pages[0].ended_ns / 1_000)),
+        .map(|result| {
+            let loaded_us = result.observation.pages[0].ended_ns / 1_000;
+            MeasuredLoad::new(result, Some(recording(loaded_us)))
         })
         .collect();
-    let summaries = summarize(&loads);
+    let summaries = summarize(&campaign, &loads);
     assert_eq!(summaries.len(), 4);
     for summary in &summaries {
         let loaded_s = summary.loaded_s.unwrap();
@@ -183,19 +185,21 @@ fn a_load_that_failed_is_no_time_and_breaks_each_budget() {
         result(&campaign, 0, 100, Outcome::Complete),
         result(&campaign, 1, 5, Outcome::Failed(why)),
     ];
-    let loads = results.each_ref().map(|result| MeasuredLoad { result, timeline: None });
-    let summaries = summarize(&loads);
+    let loads = results.each_ref().map(|result| MeasuredLoad::new(result, None));
+    let summaries = summarize(&campaign, &loads);
     assert_eq!((summaries[0].loaded_s, summaries[1].loaded_s), (Some(0.1), None));
     let html = render_html("page", &loads, &summaries);
     assert!(html.contains("1 of 1 loads failed: document: status 404"));
     let budgets = ["loaded=100ms", "rendered=9ms"].map(|text| text.parse::<Budget>().unwrap());
     let checks = BudgetCheck::all(&budgets, &summaries);
     let kept: Vec<_> = checks.iter().map(BudgetCheck::is_kept).collect();
-    assert_eq!(kept, [true, false, false, false]);
-    assert!(checks[2].describe().contains("no load was complete, 1 loads failed, budget 100ms"));
-    let junit = to_junit("a & b", &checks);
+    // Two networks have no result at all: they keep no budget either.
+    assert_eq!(kept, [true, false, false, false, false, false, false, false]);
+    assert!(checks[2].describe().contains("was not measured, 1 loads failed, budget 100ms"));
+    assert!(checks[7].describe().contains("lte-like, paced: rendered was not measured"));
+    let junit = to_junit("a\u{1} & b", &checks);
     assert_balanced(junit.trim_start_matches("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"));
-    assert!(junit.contains("tests=\"4\" failures=\"3\"") && junit.contains("a &amp; b"));
+    assert!(junit.contains("tests=\"8\" failures=\"7\"") && junit.contains("a  &amp; b"));
 }
 
 #[test]
@@ -208,4 +212,22 @@ fn budgets_name_a_time_and_its_limit() {
     ] {
         assert!(text.parse::<Budget>().unwrap_err().contains(why), "{text}");
     }
+}
+
+#[test]
+fn results_of_another_page_in_the_same_directory_do_not_count() {
+    let (one, other) = (campaign(&study("12x60kB", false)), campaign(&study("6x60kB", false)));
+    let mut results = vec![
+        result(&other, 0, 1, Outcome::Complete),
+        result(&one, 1, 200, Outcome::Complete),
+        result(&one, 0, 100, Outcome::Complete),
+    ];
+    let loaded = |results: &[TrialResult]| {
+        let own = results_of(&one, results);
+        let loads: Vec<_> = own.iter().map(|result| MeasuredLoad::new(result, None)).collect();
+        summarize(&one, &loads).iter().map(|summary| summary.loaded_s).collect::<Vec<_>>()
+    };
+    assert_eq!(loaded(&results), [Some(0.1), Some(0.2), None, None]);
+    results.pop();
+    assert_eq!(loaded(&results), [None, Some(0.2), None, None]);
 }

@@ -27,7 +27,7 @@ pub fn add_observation(timeline: &mut Timeline, observation: &Observation) {
             group: format!("{}, {}", object.name, format_bytes(object.size)),
             from_us: micros(object.started_ns),
             first_byte_us: object.first_byte_ns.map(micros),
-            to_us: micros(object.ended_ns),
+            to_us: micros(object.ended_ns.max(object.started_ns)),
             bytes: object.bytes,
             connection: ConnectionHistory::of(object).last().map(name_of),
             outcome: span_outcome(&object.outcome),

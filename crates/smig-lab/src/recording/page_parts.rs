@@ -53,7 +53,7 @@ pub fn add_page_loads(
         from_us: micros(load.started_ns),
         rendered_us: load.rendered_ns.map(micros),
         visible_us: load.visible_ns.map(micros),
-        to_us: micros(load.ended_ns),
+        to_us: micros(load.ended_ns.max(load.started_ns)),
         outcome: span_outcome(&load.outcome),
     }));
 }

@@ -107,11 +107,28 @@ impl Timeline {
                     timeline.tracks.push(track);
                 }
                 (FileLine::Mark(mark), Some(timeline)) => timeline.annotations.push(mark),
-                (FileLine::Span(span), Some(timeline)) => timeline.spans.push(span),
-                (FileLine::Page(page), Some(timeline)) => timeline.pages.push(page),
+                (FileLine::Span(span), Some(timeline)) => {
+                    check_interval(span.from_us, span.to_us).map_err(line_error)?;
+                    timeline.spans.push(span);
+                }
+                (FileLine::Page(page), Some(timeline)) => {
+                    check_interval(page.from_us, page.to_us).map_err(line_error)?;
+                    timeline.pages.push(page);
+                }
             }
         }
         timeline.ok_or(ReadError::Empty)
+    }
+}
+
+/// Times later than this are not of a run: eleven days.
+const MAX_TIME_US: u64 = 1_000_000_000_000;
+
+fn check_interval(from_us: u64, to_us: u64) -> Result<(), String> {
+    if from_us <= to_us && to_us <= MAX_TIME_US {
+        Ok(())
+    } else {
+        Err(format!("{from_us} to {to_us} us is no interval of a run"))
     }
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use file::ReadError;
 pub use schema::{
-    AnnotationKind, Column, ConnectionName, Direction, LinkFacts, SpanOutcome, Subject,
+    AddedDelay, AnnotationKind, Column, ConnectionName, Direction, LinkFacts, SpanOutcome, Subject,
 };
 use smig_link::Time;
 

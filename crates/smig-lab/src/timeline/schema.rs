@@ -1,11 +1,12 @@
 //! Vocabulary of a timeline's file.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use smig_link::LinkSpec;
 use smig_link::millis;
+use smig_link::{JitterSpec, LinkSpec};
 
 /// A TCP connection, named by its client's end: `10.99.0.2:41230`. Both ends and the link between
 /// them can derive this name.
@@ -165,6 +166,64 @@ pub struct LinkFacts {
     pub round_trip_ms: f64,
     /// Capacity of the queue in packets.
     pub queue_packets: u64,
+    /// What is added to the delay over time.
+    #[serde(default, skip_serializing_if = "AddedDelay::is_none")]
+    pub added_delay: AddedDelay,
+}
+
+/// A delay to the client that is added to a link's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddedDelay {
+    /// None.
+    #[default]
+    None,
+    /// It grows by `step_us` each `every_us`, up to `up_to_us`.
+    Ramp {
+        /// Added in each step.
+        step_us: u64,
+        /// Time between steps.
+        every_us: u64,
+        /// Maximum.
+        up_to_us: u64,
+    },
+    /// It is random: only the senders' round-trip times show it.
+    Random,
+}
+
+impl AddedDelay {
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Returns the delay at a time since the start of the link; `None` if it is random.
+    #[must_use]
+    pub const fn at(self, at_us: u64) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Random => None,
+            Self::Ramp { step_us, every_us, up_to_us } => {
+                let steps = if every_us == 0 { 0 } else { at_us / every_us };
+                let added_us = steps.saturating_mul(step_us);
+                Some(if added_us < up_to_us { added_us } else { up_to_us })
+            }
+        }
+    }
+}
+
+impl From<Option<JitterSpec>> for AddedDelay {
+    fn from(jitter: Option<JitterSpec>) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        match jitter {
+            None => Self::None,
+            Some(JitterSpec::Ramp(ramp)) => Self::Ramp {
+                step_us: micros(ramp.step_increment),
+                every_us: micros(ramp.step_interval),
+                up_to_us: micros(ramp.max_added),
+            },
+            Some(JitterSpec::Normal(_) | JitterSpec::Uniform(_)) => Self::Random,
+        }
+    }
 }
 
 // The only floating-point field is a duration, never NaN.
@@ -179,6 +238,7 @@ impl LinkFacts {
             bits_per_s: down.rate.mean_bits_per_second(),
             round_trip_ms: millis::of(link.round_trip()),
             queue_packets: down.queue.packets as u64,
+            added_delay: down.jitter.into(),
         }
     }
 }

@@ -5,8 +5,12 @@ use super::*;
 
 fn timeline() -> Timeline {
     let mut timeline = Timeline::new("a run", Time::from_nanos(5_000_000_000));
-    timeline.head.link =
-        Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
+    timeline.head.link = Some(LinkFacts {
+        bits_per_s: 10_000_000,
+        round_trip_ms: 50.0,
+        queue_packets: 75,
+        added_delay: AddedDelay::None,
+    });
     let connection = ConnectionName("10.99.0.2:41230".into());
     let mut track = Track::new(Subject::Connection { host: "server".into(), connection });
     track.push(10, &[(Column::CwndBytes, 14_480)]);
@@ -107,4 +111,23 @@ fn times_before_the_origin_are_zero() {
     let timeline = timeline();
     assert_eq!(timeline.micros_since_origin(Time::from_nanos(4_000_000_000)), 0);
     assert_eq!(timeline.micros_since_origin(Time::from_nanos(5_000_007_999)), 7);
+}
+
+#[test]
+fn intervals_that_are_none_are_rejected() {
+    let head = r#"{"head":{"version":1,"title":"t","origin_ns":0}}"#;
+    let span = |from_us: u64, to_us: u64| {
+        format!(
+            "{head}\n{{\"span\":{{\"name\":\"a\",\"group\":\"a\",\"from_us\":{from_us},\"to_us\":{to_us},\
+             \"bytes\":1,\"outcome\":\"complete\"}}}}\n"
+        )
+    };
+    let page = format!(
+        "{head}\n{{\"page\":{{\"name\":\"a\",\"from_us\":9,\"to_us\":5,\"outcome\":\"complete\"}}}}\n"
+    );
+    assert_eq!(read(&span(5, 9)).unwrap().spans.len(), 1);
+    for text in [span(9, 5), span(0, u64::MAX), page] {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("no interval"), "{error}");
+    }
 }

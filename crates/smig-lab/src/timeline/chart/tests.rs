@@ -6,7 +6,7 @@ use smig_link::Time;
 
 use super::*;
 use crate::timeline::{
-    Column, ConnectionName, Direction, LinkFacts, Span, SpanOutcome, Subject, Track,
+    AddedDelay, Column, ConnectionName, Direction, LinkFacts, Span, SpanOutcome, Subject, Track,
 };
 
 fn connection_name(number: u64) -> ConnectionName {
@@ -17,8 +17,12 @@ fn connection_name(number: u64) -> ConnectionName {
 /// Synthetic, not a measurement.
 fn timeline() -> Timeline {
     let mut timeline = Timeline::new("A <run>", Time::ZERO);
-    timeline.head.link =
-        Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
+    timeline.head.link = Some(LinkFacts {
+        bits_per_s: 10_000_000,
+        round_trip_ms: 50.0,
+        queue_packets: 75,
+        added_delay: AddedDelay::None,
+    });
     let mut queue = Track::new(Subject::Link { direction: Direction::ToClient, connection: None });
     let mut drops = Track::new(queue.subject.clone());
     for at in (0..2_000_000).step_by(1_000) {
@@ -240,8 +244,12 @@ fn side_by_side_charts_share_scales() {
     let (first, mut second) = (timeline(), timeline());
     second.head.title = "Another".into();
     second.annotations.clear();
-    second.head.link =
-        Some(LinkFacts { bits_per_s: 40_000_000, round_trip_ms: 50.0, queue_packets: 300 });
+    second.head.link = Some(LinkFacts {
+        bits_per_s: 40_000_000,
+        round_trip_ms: 50.0,
+        queue_packets: 300,
+        added_delay: AddedDelay::None,
+    });
     for span in &mut second.spans {
         span.to_us += 900_000;
         span.from_us += 100_000;

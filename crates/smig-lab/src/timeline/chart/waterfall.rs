@@ -16,7 +16,8 @@ const NAMED_ROW_HEIGHT: f64 = 15.0;
 const MAX_NAMED_ROWS: usize = 24;
 /// Height of the rows of larger pages together.
 const MAX_PANEL_HEIGHT: f64 = 420.0;
-const MIN_ROW_HEIGHT: f64 = 1.5;
+/// Number of rows up to which each bar has a tooltip.
+const MAX_ROWS_WITH_TOOLTIPS: usize = 1_000;
 /// Gap between rows, as a share of a row.
 const ROW_GAP: f64 = 0.14;
 /// Longest name that stands beside a row, in characters; longer ones keep their ends.
@@ -120,7 +121,9 @@ fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
                 continue;
             }
             let block = Block { x: (seconds(from_us), seconds(to_us)), y };
-            let bar = Bar { block, tint: style(phase).2, tooltip: tooltip(span, phase) };
+            let has_tooltip = count <= MAX_ROWS_WITH_TOOLTIPS;
+            let tooltip = if has_tooltip { tooltip(span, phase) } else { String::new() };
+            let bar = Bar { block, tint: style(phase).2, tooltip };
             match layers.iter_mut().find(|(known, _)| *known == phase) {
                 Some((_, bars)) => bars.push(bar),
                 None => layers.push((phase, vec![bar])),
@@ -142,7 +145,7 @@ fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
     let is_named = count <= MAX_NAMED_ROWS;
     let names =
         requests.iter().rev().map(|span| if is_named { short_name(span) } else { String::new() });
-    let row_height = (MAX_PANEL_HEIGHT / count as f64).clamp(MIN_ROW_HEIGHT, NAMED_ROW_HEIGHT);
+    let row_height = (MAX_PANEL_HEIGHT / count as f64).min(NAMED_ROW_HEIGHT);
     Some(Panel {
         title: format!("Requests, in their order: {count}"),
         y: Axis::categorical(names.collect()),

@@ -99,13 +99,14 @@ impl<'a> PathBuilder<'a> {
 /// Returns when a request has ended, and what it named could be requested.
 pub(in crate::timeline) fn end_us(span: &Span) -> u64 {
     let finished_us = span.part.as_ref().and_then(|part| part.finished_us);
-    finished_us.map_or(span.to_us, |finished_us| finished_us.max(span.to_us))
+    finished_us.unwrap_or(0).max(span.to_us).max(span.from_us)
 }
 
 /// Returns the phases of a request with their beginnings, in order. A phase of which nothing is known has no length.
 pub(in crate::timeline) fn phases(span: &Span) -> [(Phase, u64); 5] {
     let part = span.part.as_ref();
-    let first_byte_us = span.first_byte_us.unwrap_or(span.to_us).clamp(span.from_us, span.to_us);
+    let to_us = span.to_us.max(span.from_us);
+    let first_byte_us = span.first_byte_us.unwrap_or(to_us).clamp(span.from_us, to_us);
     let sent_us = part.and_then(|part| part.sent_us).unwrap_or(span.from_us);
     let sent_us = sent_us.clamp(span.from_us, first_byte_us);
     let connect_us = part.and_then(|part| part.connect_us).unwrap_or(sent_us);
@@ -115,6 +116,6 @@ pub(in crate::timeline) fn phases(span: &Span) -> [(Phase, u64); 5] {
         (Phase::Connecting, connect_us),
         (Phase::Waiting, sent_us),
         (Phase::Receiving, first_byte_us),
-        (Phase::Running, span.to_us),
+        (Phase::Running, to_us),
     ]
 }

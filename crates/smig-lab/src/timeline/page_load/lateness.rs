@@ -5,11 +5,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::critical_path::{Phase, Step, StepKind, phases};
-use crate::timeline::{Column, ConnectionName, Direction, Span, Subject, Timeline, Track};
+use super::critical_path::{Phase, Step, StepKind, end_us, phases, requests_of};
+use super::network::Network;
+use crate::timeline::{PageSpan, Span, Timeline};
 
 /// Steps are divided into parts of this length, each with one state of the path.
 const PART_US: u64 = 1_000;
+/// At most: a part of a step that takes minutes is longer.
+const MAX_PARTS: u64 = 100_000;
 
 /// What a part of the critical path waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -23,7 +26,7 @@ pub enum Cause {
     Connect,
     /// Packets on their way over an empty path.
     RoundTrip,
-    /// The server: it had nothing in its socket.
+    /// The request was on its way, or the server had nothing in its socket.
     Server,
     /// Congestion control: data was ready to be sent, and the link had nothing to do.
     CongestionControl,
@@ -37,11 +40,13 @@ pub enum Cause {
     OtherConnections,
     /// The link, busy with the response itself.
     Transfer,
+    /// No TCP connection of the request was recorded: HTTP/3.
+    NotSeen,
 }
 
 impl Cause {
     /// All causes, in the order in which a report names them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Client,
         Self::Queue,
         Self::Connect,
@@ -53,6 +58,7 @@ impl Cause {
         Self::OtherStreams,
         Self::OtherConnections,
         Self::Transfer,
+        Self::NotSeen,
     ];
 
     /// Returns a sentence that explains it.
@@ -63,7 +69,7 @@ impl Cause {
             Self::Queue => "every connection was busy with another request",
             Self::Connect => "TCP and TLS handshakes of a new connection",
             Self::RoundTrip => "packets were on their way over an empty path",
-            Self::Server => "the server had nothing in its socket",
+            Self::Server => "the request was on its way, or the server had nothing in its socket",
             Self::CongestionControl => {
                 "data was ready, and the link idle: a small window, or pacing"
             }
@@ -72,6 +78,7 @@ impl Cause {
             Self::OtherStreams => "the link was busy with other responses of its connection",
             Self::OtherConnections => "the link was busy with other connections",
             Self::Transfer => "the link was busy with the response itself",
+            Self::NotSeen => "no TCP connection of the request was recorded",
         }
     }
 }
@@ -90,6 +97,7 @@ impl fmt::Display for Cause {
             Self::OtherStreams => "other streams",
             Self::OtherConnections => "other connections",
             Self::Transfer => "transfer",
+            Self::NotSeen => "not seen",
         })
     }
 }
@@ -100,18 +108,22 @@ impl fmt::Display for Cause {
 pub struct Lateness(BTreeMap<Cause, f64>);
 
 impl Lateness {
-    /// Returns what a critical path waited for.
+    /// Returns what the critical path of a load waited for.
     #[must_use]
-    pub fn of(timeline: &Timeline, path: &[Step<'_>]) -> Self {
+    pub fn of<'a>(timeline: &'a Timeline, page: &PageSpan, path: &[Step<'a>]) -> Self {
         let network = Network::of(timeline);
+        let requests = requests_of(timeline, page);
         let mut lateness = Self::default();
         for step in path {
             match step.kind {
                 StepKind::Client | StepKind::Request(_, Phase::Running) => {
                     lateness.add(Cause::Client, step.length_us() as f64);
                 }
-                StepKind::Request(_, Phase::Queued) => {
-                    lateness.add(Cause::Queue, step.length_us() as f64);
+                StepKind::Request(span, Phase::Queued) => {
+                    // Alone, a request waits for the client: for a browser's own scheduling.
+                    let is_occupied = requests.iter().any(|other| occupies(other, span, step));
+                    let cause = if is_occupied { Cause::Queue } else { Cause::Client };
+                    lateness.add(cause, step.length_us() as f64);
                 }
                 StepKind::Request(_, Phase::Connecting) => {
                     lateness.add(Cause::Connect, step.length_us() as f64);
@@ -120,12 +132,7 @@ impl Lateness {
                     lateness.add_waiting(&network, span, step);
                 }
                 StepKind::Request(span, Phase::Receiving) => {
-                    lateness.add_parts(
-                        &network,
-                        span,
-                        (step.from_us, step.to_us),
-                        Phase::Receiving,
-                    );
+                    lateness.add_parts(&network, span, (step.from_us, step.to_us), false);
                 }
             }
         }
@@ -144,16 +151,6 @@ impl Lateness {
         self.0.values().sum()
     }
 
-    /// Returns the mean of several loads.
-    #[must_use]
-    pub fn mean(all: &[Self]) -> Self {
-        let mut mean = Self::default();
-        for (cause, us) in all.iter().flat_map(|one| &one.0) {
-            mean.add(*cause, us / all.len() as f64);
-        }
-        mean
-    }
-
     fn add(&mut self, cause: Cause, us: f64) {
         if us > 0.0 {
             *self.0.entry(cause).or_default() += us;
@@ -161,27 +158,29 @@ impl Lateness {
     }
 
     /// A request and its response need a round trip over an empty path; for the rest of the wait the path says why.
-    fn add_waiting(&mut self, network: &Network<'_>, span: &Span, step: &Step<'_>) {
+    fn add_waiting<'a>(&mut self, network: &Network<'a>, span: &'a Span, step: &Step<'_>) {
         let [.., (_, sent_us), _, _] = phases(span);
-        let empty_until_us =
-            sent_us + network.empty_round_trip_us(span.connection.as_ref(), sent_us);
+        let view = network.view(span, step.from_us, step.to_us);
+        let empty_until_us = sent_us.saturating_add(network.empty_round_trip_us(&view, sent_us));
         let empty_until_us = empty_until_us.clamp(step.from_us, step.to_us);
         self.add(Cause::RoundTrip, (empty_until_us - step.from_us) as f64);
-        self.add_parts(network, span, (empty_until_us, step.to_us), Phase::Waiting);
+        self.add_parts(network, span, (empty_until_us, step.to_us), true);
     }
 
-    fn add_parts(
+    fn add_parts<'a>(
         &mut self,
-        network: &Network<'_>,
-        span: &Span,
+        network: &Network<'a>,
+        span: &'a Span,
         (from_us, to_us): (u64, u64),
-        phase: Phase,
+        is_waiting: bool,
     ) {
+        let view = network.view(span, from_us, to_us);
+        let part_us = PART_US.max((to_us - from_us) / MAX_PARTS);
         let mut at_us = from_us;
         while at_us < to_us {
-            let next_us = (at_us + PART_US).min(to_us);
+            let next_us = (at_us + part_us).min(to_us);
             let length_us = (next_us - at_us) as f64;
-            for (cause, share) in network.causes(span, (at_us + next_us) / 2, phase) {
+            for (cause, share) in network.causes(&view, (at_us + next_us) / 2, is_waiting) {
                 self.add(cause, length_us * share);
             }
             at_us = next_us;
@@ -189,119 +188,8 @@ impl Lateness {
     }
 }
 
-/// The path of a timeline at each instant.
-struct Network<'a> {
-    timeline: &'a Timeline,
-    queue: Option<&'a Track>,
-    idle_round_trip_us: u64,
-}
-
-impl<'a> Network<'a> {
-    fn of(timeline: &'a Timeline) -> Self {
-        let whole_queue = Subject::Link { direction: Direction::ToClient, connection: None };
-        let is_queue = |track: &&Track| {
-            track.subject == whole_queue && track.columns.contains_key(&Column::QueueBytes)
-        };
-        let round_trip_ms = timeline.head.link.map_or(0.0, |link| link.round_trip_ms);
-        Self {
-            timeline,
-            queue: timeline.tracks.iter().find(is_queue),
-            idle_round_trip_us: (round_trip_ms * 1e3) as u64,
-        }
-    }
-
-    /// Returns the sender's samples of a connection.
-    fn sender(&self, connection: Option<&ConnectionName>) -> Option<&'a Track> {
-        let connection = connection?;
-        let tracks = self.timeline.tracks.iter().filter(|track| {
-            matches!(&track.subject, Subject::Connection { connection: name, .. } if name == connection)
-        });
-        tracks.max_by_key(|track| track.last(Column::AckedBytes))
-    }
-
-    /// Returns the round-trip time of the empty path: the smoothed one without the queue, where that is longer than the link says.
-    fn empty_round_trip_us(&self, connection: Option<&ConnectionName>, at_us: u64) -> u64 {
-        let srtt_us =
-            self.sender(connection).and_then(|track| track.value_at(Column::SrttUs, at_us));
-        let bits_per_s = self.timeline.head.link.map_or(0, |link| link.bits_per_s).max(1);
-        let queue_us = self.queue_bytes(at_us) * 8_000_000 / bits_per_s;
-        srtt_us.unwrap_or(0).saturating_sub(queue_us).max(self.idle_round_trip_us)
-    }
-
-    fn queue_bytes(&self, at_us: u64) -> u64 {
-        self.queue.and_then(|queue| queue.value_at(Column::QueueBytes, at_us)).unwrap_or(0)
-    }
-
-    /// Returns what a request waited for at an instant of the client, with shares that add up to 1.
-    fn causes(&self, span: &Span, at_us: u64, phase: Phase) -> Vec<(Cause, f64)> {
-        let idle_cause = if phase == Phase::Receiving { Cause::Transfer } else { Cause::Server };
-        let Some(sender) = self.sender(span.connection.as_ref()) else {
-            return vec![(idle_cause, 1.0)];
-        };
-        // What arrives now left the queue half a round trip ago.
-        let sent_us = at_us.saturating_sub(self.idle_round_trip_us / 2);
-        let value = |column| sender.value_at(column, sent_us).unwrap_or(0);
-        if is_recovering(sender, sent_us) {
-            return vec![(Cause::LossRecovery, 1.0)];
-        }
-        if self.queue_bytes(sent_us) > 0 {
-            return self.link_shares(span, at_us);
-        }
-        let (window, in_flight) = (value(Column::CwndBytes), value(Column::UnackedBytes));
-        let has_unsent = value(Column::UnsentBytes) > 0;
-        let cause = if is_growing(sender, Column::ReceiverLimitedUs, sent_us) {
-            Cause::ReceiveWindow
-        } else if has_unsent || window > 0 && in_flight * 10 >= window * 9 {
-            Cause::CongestionControl
-        } else if in_flight > 0 {
-            Cause::RoundTrip
-        } else {
-            Cause::Server
-        };
-        vec![(cause, 1.0)]
-    }
-
-    /// Returns with whose bytes a busy link is busy: responses arrive evenly from their first byte to their last.
-    fn link_shares(&self, span: &Span, at_us: u64) -> Vec<(Cause, f64)> {
-        let mut rates: BTreeMap<Cause, f64> = BTreeMap::new();
-        for other in &self.timeline.spans {
-            let begin_us = other.first_byte_us.unwrap_or(other.to_us);
-            if begin_us > at_us || at_us >= other.to_us {
-                continue;
-            }
-            let rate = other.bytes as f64 / (other.to_us - begin_us).max(PART_US) as f64;
-            let cause = if other.name == span.name {
-                Cause::Transfer
-            } else if other.connection == span.connection {
-                Cause::OtherStreams
-            } else {
-                Cause::OtherConnections
-            };
-            *rates.entry(cause).or_default() += rate;
-        }
-        let total: f64 = rates.values().sum();
-        if total <= 0.0 {
-            // The first bytes of the response are in the queue.
-            return vec![(Cause::Transfer, 1.0)];
-        }
-        rates.into_iter().map(|(cause, rate)| (cause, rate / total)).collect()
-    }
-}
-
-/// Returns whether a sender considered segments as lost, or sent some again, around an instant.
-fn is_recovering(sender: &Track, at_us: u64) -> bool {
-    sender.value_at(Column::LostSegments, at_us).unwrap_or(0) > 0
-        || is_growing(sender, Column::RetransmittedBytes, at_us)
-}
-
-/// Returns whether a counter grows between the samples before and after an instant.
-fn is_growing(track: &Track, column: Column, at_us: u64) -> bool {
-    let next = track.at_us.partition_point(|at| *at <= at_us);
-    let (Some(values), Some(before)) = (track.columns.get(&column), next.checked_sub(1)) else {
-        return false;
-    };
-    match (values.get(before), values.get(next)) {
-        (Some(before), Some(after)) => after > before,
-        _ => false,
-    }
+/// Returns whether another request is on a connection while this one waits.
+fn occupies(other: &Span, span: &Span, step: &Step<'_>) -> bool {
+    let [_, (_, connect_us), ..] = phases(other);
+    other.name != span.name && connect_us < step.to_us && end_us(other) > step.from_us
 }

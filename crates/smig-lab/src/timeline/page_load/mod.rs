@@ -4,6 +4,7 @@
 
 mod critical_path;
 mod lateness;
+mod network;
 #[cfg(test)]
 mod tests;
 

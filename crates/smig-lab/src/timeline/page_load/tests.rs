@@ -4,8 +4,8 @@ use smig_link::Time;
 
 use super::*;
 use crate::timeline::{
-    Column, ConnectionName, Direction, LinkFacts, PagePart, PageSpan, Span, SpanOutcome, Subject,
-    Timeline, Track,
+    AddedDelay, Column, ConnectionName, Direction, LinkFacts, PagePart, PageSpan, Span,
+    SpanOutcome, Subject, Timeline, Track,
 };
 
 const CONNECTION: &str = "10.99.0.2:5000";
@@ -35,8 +35,12 @@ fn span(name: &str, found_in: Option<&str>, [from, sent, first, to, finished]: [
 /// A document, a script that it names, and a picture that the script asks for; another picture ends earlier.
 fn timeline() -> Timeline {
     let mut timeline = Timeline::new("t", Time::ZERO);
-    timeline.head.link =
-        Some(LinkFacts { bits_per_s: 8_000_000, round_trip_ms: 20.0, queue_packets: 50 });
+    timeline.head.link = Some(LinkFacts {
+        bits_per_s: 8_000_000,
+        round_trip_ms: 20.0,
+        queue_packets: 50,
+        added_delay: AddedDelay::None,
+    });
     timeline.spans = vec![
         span("document", None, [0, 40, 60, 80, 80]),
         span("script", Some("document"), [70, 70, 90, 100, 130]),
@@ -116,7 +120,7 @@ fn with_network(samples: &[(u64, [(Column, u64); 3])], queue: &[(u64, u64)]) -> 
 
 fn lateness_ms(timeline: &Timeline) -> Vec<(Cause, f64)> {
     let path = critical_path(timeline, &timeline.pages[0]);
-    let lateness = Lateness::of(timeline, &path);
+    let lateness = Lateness::of(timeline, &timeline.pages[0], &path);
     let total_us: u64 = path.iter().map(Step::length_us).sum();
     assert!((lateness.total_us() - total_us as f64).abs() < 1.0, "{lateness:?}");
     let all = Cause::ALL.iter().map(|cause| (*cause, (lateness.us(*cause) / 100.0).round() / 10.0));
@@ -131,11 +135,12 @@ fn an_idle_link_with_data_in_the_socket_is_congestion_control() {
     // Half a round trip, 10 ms, before it shows at the client.
     let timeline = with_network(&[(0, idle), (165, limited), (175, idle)], &[]);
     let expected = [
-        (Cause::Client, 35.0),
-        (Cause::Queue, 11.0),
+        // The document's first millisecond: nothing else is on its way, so that no connection is occupied.
+        (Cause::Client, 36.0),
+        (Cause::Queue, 10.0),
         (Cause::Connect, 39.0),
-        (Cause::RoundTrip, 60.0),
-        (Cause::Server, 50.0),
+        (Cause::RoundTrip, 100.0),
+        (Cause::Server, 10.0),
         (Cause::CongestionControl, 10.0),
     ];
     assert_eq!(lateness_ms(&timeline), expected);
@@ -163,4 +168,43 @@ fn retransmissions_are_loss_recovery() {
     let timeline = with_network(&[(0, before), (164, before), (174, after)], &[]);
     let parts = lateness_ms(&timeline);
     assert!(parts.contains(&(Cause::LossRecovery, 10.0)), "{parts:?}");
+}
+
+#[test]
+fn a_link_at_its_rate_is_busy_without_a_queue() {
+    // Data is ready, as with a paced sender at the bottleneck's rate of 1,000 bytes/ms.
+    let samples: Vec<_> = (0..50)
+        .map(|step| {
+            let values = [
+                (Column::CwndBytes, 90_000),
+                (Column::UnsentBytes, 9_000),
+                (Column::SentBytes, step * 5_000),
+            ];
+            (step * 5, values)
+        })
+        .collect();
+    let parts = lateness_ms(&with_network(&samples, &[]));
+    assert!(!parts.iter().any(|(cause, _)| *cause == Cause::CongestionControl), "{parts:?}");
+}
+
+#[test]
+fn a_link_that_grows_longer_delays_what_left_it() {
+    let mut timeline = timeline();
+    let link = timeline.head.link.as_mut().unwrap();
+    link.added_delay = AddedDelay::Ramp { step_us: 15_000, every_us: 100_000, up_to_us: 25_000 };
+    let added: Vec<_> =
+        [0, 99_999, 100_000, 900_000].map(|at_us| link.added_delay.at(at_us).unwrap()).to_vec();
+    assert_eq!(added, [0, 0, 15_000, 25_000]);
+    // The picture is sent at 140 ms: 20 ms and 15 ms are a round trip, so that nothing is left of the wait of 30 ms.
+    let parts = lateness_ms(&timeline);
+    let seen = parts.iter().find(|(cause, _)| *cause == Cause::RoundTrip);
+    assert_eq!(seen, Some(&(Cause::RoundTrip, 20.0 + 20.0 + 30.0)));
+}
+
+#[test]
+fn without_a_connection_nothing_is_blamed() {
+    let parts = lateness_ms(&timeline());
+    let causes: Vec<_> = parts.iter().map(|(cause, _)| *cause).collect();
+    let expected = [Cause::Client, Cause::Queue, Cause::Connect, Cause::RoundTrip, Cause::NotSeen];
+    assert_eq!(causes, expected);
 }
