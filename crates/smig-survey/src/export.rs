@@ -11,7 +11,7 @@ use url::Url;
 
 use super::counts::{Exclusion, SurveyCounts};
 use super::error::{DamagedInput, OnDamaged, SurveyError};
-use super::har::{Response, SizeRule, shorten, skip_byte_order_mark};
+use super::har::{HarResponse, SizeRule, shorten, skip_byte_order_mark};
 use super::site::{Site, canonicalize};
 
 /// Maximum length of a row. A payload of the HTTP Archive has about 10 KB.
@@ -201,7 +201,7 @@ impl Row {
         let payload = field("payload").and_then(parse_json_object);
         let response = payload
             .and_then(|mut entry| entry.remove("response"))
-            .and_then(|response| serde_json::from_value::<Response>(response).ok());
+            .and_then(|response| serde_json::from_value::<HarResponse>(response).ok());
         let direct = |column: &&str| parse_number(field(column)?);
         let nested = |column: &&str| parse_number(find_column(summary.as_ref()?, column)?.clone());
         let bytes = SIZE_COLUMNS

@@ -6,6 +6,7 @@
 use std::io::{BufReader, Read};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::counts::{Exclusion, SurveyCounts};
@@ -39,7 +40,7 @@ struct Log {
 struct Entry {
     pageref: Option<String>,
     request: Request,
-    response: Response,
+    response: HarResponse,
 }
 
 #[derive(Deserialize)]
@@ -47,16 +48,18 @@ struct Request {
     url: String,
 }
 
-/// The response of an entry. Tools write absent sizes as -1, null or nothing, and some write
+/// The response of a HAR entry. Tools write absent sizes as -1, null or nothing, and some write
 /// fractions.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Response {
-    pub(super) status: Option<f64>,
+pub struct HarResponse {
+    /// Its status code; 0 or absent if there was no response.
+    pub status: Option<f64>,
+    /// Where a redirect leads, perhaps relative; empty or absent for others.
     #[serde(default, rename = "redirectURL")]
-    redirect_url: Option<String>,
+    pub redirect_url: Option<String>,
     #[serde(default)]
-    headers: Option<Vec<Header>>,
+    headers: Option<Vec<HarHeader>>,
     #[serde(default)]
     headers_size: Option<f64>,
     #[serde(default)]
@@ -67,21 +70,27 @@ pub(super) struct Response {
     content: Option<Content>,
 }
 
-#[derive(Deserialize)]
-struct Header {
-    name: String,
-    value: String,
+/// A header field of a request or a response.
+#[derive(Debug, Deserialize)]
+pub struct HarHeader {
+    /// Its name, as the tool writes it.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Content {
     #[serde(default)]
     size: Option<f64>,
     #[serde(default)]
     compression: Option<f64>,
+    #[serde(default)]
+    mime_type: Option<String>,
 }
 
-impl Response {
+impl HarResponse {
     /// Returns the object's size in bytes, 0 if it is empty, `None` if no field gives it.
     pub(super) fn bytes(&self, rule: SizeRule) -> Option<u64> {
         let full_size = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
@@ -91,6 +100,18 @@ impl Response {
             SizeRule::Transferred => full_size.or_else(|| self.transferred_bytes()),
         }
         .or_else(|| self.is_reported_empty().then_some(0))
+    }
+
+    /// Returns the bytes of the body that were transferred, 0 if it is empty, `None` if no field gives them. Of a range those are its own.
+    #[must_use]
+    pub fn body_bytes(&self) -> Option<u64> {
+        self.transferred_bytes().or_else(|| self.is_reported_empty().then_some(0))
+    }
+
+    /// Returns the media type of the content, with its parameters; empty if it is not known.
+    #[must_use]
+    pub fn mime_type(&self) -> &str {
+        self.content.as_ref().and_then(|content| content.mime_type.as_deref()).unwrap_or_default()
     }
 
     fn transferred_bytes(&self) -> Option<u64> {
@@ -118,12 +139,14 @@ impl Response {
 
     /// Returns the complete size from `content-range: bytes 0-0/1234`.
     fn total_of_range(&self) -> Option<u64> {
-        let is_range = |header: &&Header| header.name.eq_ignore_ascii_case("content-range");
+        let is_range = |header: &&HarHeader| header.name.eq_ignore_ascii_case("content-range");
         let header = self.headers.iter().flatten().find(is_range)?;
         header.value.rsplit_once('/')?.1.trim().parse().ok()
     }
 
-    const fn is_redirect(&self) -> bool {
+    /// Returns whether it redirects.
+    #[must_use]
+    pub const fn is_redirect(&self) -> bool {
         matches!(self.status, Some(status) if status >= 300.0 && status < 400.0)
     }
 
@@ -149,7 +172,7 @@ pub fn read_har(
     rule: SizeRule,
     counts: &mut SurveyCounts,
 ) -> Result<(), SurveyError> {
-    let har = parse(input, name)?;
+    let har: Har = parse_har(input, name)?;
     let mut urls = Vec::with_capacity(har.log.entries.len());
     for (number, entry) in har.log.entries.iter().enumerate() {
         let url = Url::parse(&entry.request.url).map_err(|error| DamagedInput {
@@ -168,7 +191,12 @@ pub fn read_har(
 
 type EntryWithUrl<'a> = (&'a Entry, Url);
 
-fn parse(input: impl Read, name: &str) -> Result<Har, SurveyError> {
+/// Parses a HAR file as a type that has the fields that are needed; all others are skipped while it is read. `name` identifies the file
+/// in errors.
+///
+/// # Errors
+/// When the input is not JSON, or not of this type, with the line and the key.
+pub fn parse_har<T: DeserializeOwned>(input: impl Read, name: &str) -> Result<T, SurveyError> {
     let mut reader = BufReader::new(input);
     let read_error = |cause| SurveyError::Read { name: name.to_owned(), cause };
     skip_byte_order_mark(&mut reader).map_err(read_error)?;

@@ -23,6 +23,6 @@ mod table;
 pub use counts::{Exclusion, LargestObject, SurveyCounts};
 pub use error::{DamagedInput, OnDamaged, SurveyError};
 pub use export::read_export;
-pub use har::{SizeRule, read_har};
+pub use har::{HarHeader, HarResponse, SizeRule, parse_har, read_har};
 pub use site::{Site, canonicalize};
 pub use table::{DataSource, Percentile, Table, ThresholdRow};

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::{DataSource, Table};
 
-fn response(fields: serde_json::Value) -> Response {
+fn response(fields: serde_json::Value) -> HarResponse {
     let mut complete = json!({"status": 200, "headers": [], "redirectURL": ""});
     complete.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     serde_json::from_value(complete).unwrap()
@@ -50,6 +50,15 @@ fn the_size_is_what_was_transferred() {
         assert_eq!(response.bytes(SizeRule::Transferred), transferred, "{fields}");
         assert_eq!(response.bytes(SizeRule::Decoded), decoded, "{fields}");
     }
+}
+
+#[test]
+fn of_a_range_its_own_bytes_were_transferred() {
+    let range = response(json!({"status": 206, "bodySize": 10, "content": {"size": 10},
+        "headers": [{"name": "Content-Range", "value": "bytes 0-9/5000000"}]}));
+    assert_eq!(range.body_bytes(), Some(10));
+    assert_eq!(response(json!({"bodySize": 0})).body_bytes(), Some(0));
+    assert_eq!(response(json!({"bodySize": -1})).body_bytes(), None);
 }
 
 fn entry(page: &str, url: &str, status: u16, bytes: i64) -> serde_json::Value {
