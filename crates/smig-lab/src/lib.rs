@@ -8,6 +8,7 @@
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
+//! - [`har`]: recordings of pages;
 //! - [`identify`]: which congestion control a sender has;
 //! - [`page_study`]: one page over some networks by some versions of HTTP, and why it was late;
 //! - [`matrix`]: many networks and many ways to transfer, and who is best where;
@@ -18,6 +19,7 @@
 pub mod campaign;
 pub mod compare;
 pub mod cross_traffic;
+pub mod har;
 pub mod identify;
 pub mod matrix;
 pub mod page_study;

@@ -1,0 +1,80 @@
+//! Reads a recording within limits: the file, its entries, the bodies' sizes and their sum.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserializer;
+use serde::de::{Error as _, SeqAccess, Visitor};
+
+use super::entry::{Entry, Har};
+use super::error::HarError;
+use super::graph::RecordedPage;
+
+/// Maximum size of a file: recordings with bodies in them have tens of megabytes.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Maximum number of entries: pages have hundreds.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Reads the recording in a file. `name` is how the file is called in errors.
+///
+/// # Errors
+/// [`HarError`].
+pub fn read_file(path: &Path, name: &str) -> Result<RecordedPage, HarError> {
+    let fail = |cause: String| HarError::Read { name: name.to_owned(), cause };
+    let file = File::open(path).map_err(|error| fail(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| fail(error.to_string()))?;
+    if metadata.is_dir() {
+        return Err(fail("it is a directory; name the HAR file in it".to_owned()));
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        let message = format!(
+            "it has {} MB, and {} MB are the limit: save it without content, or record fewer pages in one file",
+            metadata.len() >> 20,
+            MAX_FILE_BYTES >> 20
+        );
+        return Err(HarError::content(name, "file", message));
+    }
+    read(file, name)
+}
+
+/// Reads a recording: the first page in it. `name` is how it is called in errors.
+///
+/// # Errors
+/// [`HarError`].
+pub fn read(input: impl Read, name: &str) -> Result<RecordedPage, HarError> {
+    // What goes on beyond the limit is cut off, and then is no JSON: devices and pipes have no size.
+    let har: Har = smig_survey::parse_har(input.take(MAX_FILE_BYTES), name)?;
+    RecordedPage::from_entries(&har.log.entries, name)
+}
+
+/// Deserializes entries, up to the limit.
+pub(super) fn limited_entries<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Entry>, D::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Entry>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array of entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Entry>, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = seq.next_element()? {
+                if entries.len() == MAX_ENTRIES {
+                    return Err(A::Error::custom(format_args!(
+                        "more than {MAX_ENTRIES} entries: record one page only"
+                    )));
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    deserializer.deserialize_seq(Entries)
+}
