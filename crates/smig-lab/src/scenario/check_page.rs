@@ -31,8 +31,13 @@ pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &
 fn check_browser_page(path: &str, page: &Page, client: &ClientSpec, faults: &mut Faults) {
     let limits = [
         ("warm", page.warm, "each load by a browser opens its own connections"),
+        ("har", page.har.is_some(), "the player loads recorded pages; a browser loads tiles only"),
         ("resources", !page.resources.is_empty(), "a browser loads tiles only"),
-        ("document", page.document.is_some(), "a browser needs a document that names its tiles"),
+        (
+            "document",
+            page.document.is_some() && page.har.is_none(),
+            "a browser needs a document that names its tiles",
+        ),
     ];
     for (key, _, what) in limits.into_iter().filter(|(_, is_set, _)| *is_set) {
         faults.add(&format!("{path}.{key}"), what);

@@ -19,6 +19,7 @@ use super::fraction::{
     CELL_AXIS, CellTable, Combination, Levels, SkipTable, cells, combinations, unused_skips,
 };
 use super::published_keys::as_published;
+use super::recorded::Recordings;
 use super::spec::{Scenario, ServerKind};
 use super::trials::{Campaign, Condition, Fingerprint, hex};
 
@@ -130,7 +131,7 @@ pub fn parse(
         cells,
         conditions: Vec::new(),
     };
-    let mut links = ValidLinks::default();
+    let (mut links, mut recordings) = (ValidLinks::default(), Recordings::default());
     let mut combinations = reader.combinations(&campaign, &head.variants);
     faults.extend(unused_skips(&locations, &head.skip, &combinations));
     combinations.retain(|combination| !head.skip.iter().any(|skip| combination.matches(skip)));
@@ -139,7 +140,7 @@ pub fn parse(
         for overrides in combination.layers.iter().filter_map(|path| head.layer(path)) {
             merge_over(&mut merged_table, overrides);
         }
-        match reader.read_scenario(merged_table, &combination, &mut links) {
+        match reader.read_scenario(merged_table, &combination, &mut links, &mut recordings) {
             Ok((scenario, fingerprint)) => {
                 let name = combination.name;
                 campaign.conditions.push(Condition { name, scenario, fingerprint });
@@ -208,6 +209,7 @@ impl ScenarioReader<'_> {
         merged_table: Table,
         combination: &Combination,
         links: &mut ValidLinks,
+        recordings: &mut Recordings,
     ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario =
             self.deserialize(merged_table, &combination.layers).map_err(|fault| vec![fault])?;
@@ -217,6 +219,7 @@ impl ScenarioReader<'_> {
         let more = scenario.more_links.into_iter();
         scenario.more_links = more.map(|link| link.resolve_trace_paths(self.dir)).collect();
         let (script_digests, script_faults) = digest_scripts(&scenario, self.dir);
+        let (recording_digests, recording_faults) = recordings.fill_in(&mut scenario, self.dir);
         for command in scenario.servers.values_mut().filter_map(|server| server.command.as_mut()) {
             command.fill_dir_placeholder(self.dir);
         }
@@ -226,11 +229,12 @@ impl ScenarioReader<'_> {
         let mut faults: Vec<_> = check::faults(&scenario, links)
             .into_iter()
             .chain(script_faults)
+            .chain(recording_faults)
             .map(|(path, what)| self.fault(&path, &combination.layers, &what))
             .collect();
         self.check_settings(&scenario, &combination.layers, &mut faults);
-        let fingerprint =
-            Fingerprint { scenario_json, file_digests: trace_digests(&scenario) + &script_digests };
+        let file_digests = trace_digests(&scenario) + &script_digests + &recording_digests;
+        let fingerprint = Fingerprint { scenario_json, file_digests };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 

@@ -37,6 +37,7 @@ mod load;
 mod page;
 mod placeholder;
 mod published_keys;
+mod recorded;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ pub use load::{SettingsCheck, load, parse};
 pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};
 pub use page::{Discovery, Page, Resource, ResourceKind, ResourceSpec};
 pub(crate) use placeholder::fill_placeholders;
+pub use recorded::{RecordedResource, Recording};
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,

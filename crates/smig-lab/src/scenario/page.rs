@@ -1,10 +1,13 @@
 //! Pages: what a browser loads, as a graph of resources. Pure data: the player of `workload` loads it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::recorded::Recording;
 use super::tiles::{TileSizes, Tiles};
 use super::value::{Size, TimeSpan};
 
@@ -48,6 +51,12 @@ pub struct Page {
     /// Further resources by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, ResourceSpec>,
+    /// A recorded page: a HAR 1.2 file, relative to the scenario. It has everything above that describes a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub har: Option<PathBuf>,
+    /// What that file has: [`super::load`] fills it in, so that a result says what was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Arc<Recording>>,
 }
 
 const fn is_zero(time: &TimeSpan) -> bool {
@@ -90,6 +99,14 @@ pub enum ResourceKind {
     Font,
     /// A picture.
     Image,
+    /// Sound or video.
+    Media,
+    /// A document in the page.
+    Frame,
+    /// Data that a script asks for.
+    Fetch,
+    /// What nothing on the page waits for, such as a beacon.
+    Other,
 }
 
 impl std::fmt::Display for ResourceKind {
@@ -110,11 +127,13 @@ impl ResourceKind {
     #[must_use]
     pub const fn priority(self) -> &'static str {
         match self {
-            Self::Document => "u=0, i",
+            Self::Document | Self::Frame => "u=0, i",
             Self::Style | Self::Font => "u=0",
             Self::Script => "u=1",
             Self::AsyncScript => "u=3",
-            Self::Image => "u=3, i",
+            Self::Image | Self::Media => "u=3, i",
+            Self::Fetch => "u=1, i",
+            Self::Other => "u=4, i",
         }
     }
 }
@@ -128,6 +147,8 @@ pub struct Resource {
     pub kind: ResourceKind,
     /// Size of its body in bytes.
     pub size: u64,
+    /// Its host, unless it is the document's.
+    pub host: Option<String>,
     /// Time for which it occupies the page's thread after it has arrived.
     pub run: Duration,
     /// When it is requested.
@@ -188,6 +209,7 @@ impl Page {
             name: "document".to_owned(),
             kind: ResourceKind::Document,
             size: document_bytes,
+            host: None,
             run: Duration::ZERO,
             discovery: Discovery::Start,
             blocks_rendering: true,
@@ -205,10 +227,14 @@ impl Page {
                 name: name.clone(),
                 kind: spec.kind,
                 size: spec.size.0,
+                host: None,
                 run: spec.run.map_or(Duration::ZERO, |run| run.0) + self.resource_cost.0,
                 discovery,
                 blocks_rendering: self.blocks_rendering(name),
             });
+        }
+        if let Some(recording) = &self.recording {
+            resources.extend(recording.resources(part));
         }
         if let Some(tiles) = &self.tiles {
             let count = f64::from(tiles.objects);
@@ -217,6 +243,7 @@ impl Page {
                     name: number.to_string(),
                     kind: ResourceKind::Image,
                     size,
+                    host: None,
                     run: self.resource_cost.0,
                     discovery: part(f64::from(number + 1) / (count + 1.0)),
                     blocks_rendering: false,
@@ -245,6 +272,8 @@ impl Page {
         let mut faults = Vec::new();
         let mut add = |key: &str, what: &str| faults.push((key.to_owned(), what.to_owned()));
         match (&self.tiles, self.document) {
+            // Why there is none is a fault of the recording.
+            (None, None) if self.har.is_some() => {}
             (None, None) => add("document", "a size is required, such as \"30kB\", or tiles"),
             (_, Some(size)) if size.0 == 0 => add("document", "an empty document names nothing"),
             _ => {}
@@ -253,6 +282,7 @@ impl Page {
             add("count", "0 would load nothing");
         }
         let each = self.resources.len() as u64
+            + self.recording.as_ref().map_or(0, |recording| recording.resources.len() as u64)
             + self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
         if (each + 1).saturating_mul(u64::from(self.loads())) > MAX_RESOURCES {
             add("count", "a million resources of all loads are the limit");

@@ -628,3 +628,71 @@ fn a_traces_hash_depends_on_its_bytes_and_not_on_its_path() {
     assert_ne!(first.hash(), with_other_trace.hash());
     assert!(parse_errors(&text)[0].contains("some.trace"), "{:?}", parse_errors(&text));
 }
+
+const RECORDED_PAGE: &str = r#"{"log": {"entries": [
+    {"startedDateTime": "2026-01-31T12:00:00.000Z", "request": {"url": "https://www.example.org/"},
+     "response": {"status": 200, "bodySize": 9000, "content": {"mimeType": "text/html"}}},
+    {"startedDateTime": "2026-01-31T12:00:00.100Z", "request": {"url": "https://cdn.example.net/app.js"},
+     "response": {"status": 200, "bodySize": 500}, "_priority": "High",
+     "_initiator": "https://www.example.org/"},
+    {"startedDateTime": "2026-01-31T12:00:00.200Z", "request": {"url": "https://www.example.org/a.css"},
+     "response": {"status": 200, "bodySize": 0}, "_initiator": "https://cdn.example.net/app.js"}]}}"#;
+
+#[test]
+fn a_recording_is_found_next_to_the_scenario_and_belongs_to_the_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let har = dir.path().join("page.har");
+    std::fs::write(&har, RECORDED_PAGE).unwrap();
+    let text = MINIMAL_SCENARIO
+        .replace("transfers.big]\nsize = \"50MB\"", "pages.news]\nhar = \"page.har\"");
+    let load = || parse(&text, "test", dir.path(), &check_setting).unwrap();
+    let campaign = load();
+    let page = &campaign.conditions[0].scenario.workload.pages["news"];
+    let resources = page.resources();
+    let shown: Vec<_> = resources
+        .iter()
+        .map(|resource| (resource.name.as_str(), resource.size, resource.host.as_deref()))
+        .collect();
+    let cdn = Some("cdn.example.net");
+    assert_eq!(
+        shown,
+        [("document", 9_000, None), ("cdn.example.net/app.js", 500, cdn), ("/a.css", 1, None)]
+    );
+    assert_eq!(resources[1].discovery, Discovery::Document { bytes: 4_500 });
+    assert_eq!(resources[2].discovery, Discovery::Parent { index: 1 });
+    let blocking: Vec<_> = resources.iter().map(|resource| resource.blocks_rendering).collect();
+    assert_eq!(blocking, [true, true, false], "what a script asks for blocks nothing");
+    // A process of its own runs the trial: it gets all of it.
+    let trial = &campaign.trials()[0];
+    let again: Trial = serde_json::from_str(&serde_json::to_string(trial).unwrap()).unwrap();
+    assert_eq!(&again, trial);
+    let hash = trial.hash().to_owned();
+    assert_eq!(load().trials()[0].hash(), hash);
+    std::fs::write(&har, RECORDED_PAGE.replace("9000", "9001")).unwrap();
+    assert_ne!(load().trials()[0].hash(), hash);
+}
+
+#[test]
+fn a_recording_that_cannot_be_read_is_a_fault_of_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("page.har"), RECORDED_PAGE.replace("https://www", "")).unwrap();
+    std::fs::write(dir.path().join("good.har"), RECORDED_PAGE).unwrap();
+    let faults = |page: &str| {
+        let text = MINIMAL_SCENARIO
+            .replace("transfers.big]\nsize = \"50MB\"", &format!("pages.news]\n{page}"));
+        let faults = parse(&text, "test", dir.path(), &check_setting).unwrap_err();
+        faults.into_iter().map(|fault| fault.to_string()).collect::<Vec<_>>().join("; ")
+    };
+    let missing = faults("har = \"none.har\"");
+    assert!(missing.contains("news.har: cannot read none.har: No such file"), "{missing}");
+    let broken = faults("har = \"page.har\"");
+    assert!(broken.contains("page.har: log.entries[0].request.url"), "{broken}");
+    let two =
+        faults("har = \"good.har\"\ntiles = { objects = 3, total = \"10kB\" }\ndocument = \"1kB\"");
+    assert!(
+        two.contains("news.tiles: the recording has its own") && two.contains("news.document"),
+        "{two}"
+    );
+    let own = faults("document = \"1kB\"\nrecording = { url = \"x\", resources = [] }");
+    assert!(own.contains("news.recording: the lab reads it"), "{own}");
+}

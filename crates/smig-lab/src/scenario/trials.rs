@@ -41,7 +41,7 @@ pub struct Condition {
 pub(super) struct Fingerprint {
     /// The scenario before relative paths were resolved.
     pub(super) scenario_json: String,
-    /// Digests of the trace files and of the files that commands name.
+    /// Digests of the trace files, of the files that commands name, and of recorded pages.
     pub(super) file_digests: String,
 }
 

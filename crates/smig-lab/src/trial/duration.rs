@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smig_link::LinkSpec;
 
-use crate::scenario::{Page, Scenario, Transfer, TransferDirection};
+use crate::scenario::{Discovery, Page, Resource, Scenario, Transfer, TransferDirection};
 
 /// Time for setup and teardown.
 const SETUP_AND_TEARDOWN_TIME: Duration = Duration::from_secs(1);
@@ -99,7 +99,12 @@ fn page_time(page: &Page, round_trip: Duration) -> Duration {
     let runs = runs.fold(Duration::ZERO, Duration::saturating_add);
     // Two for the connection, and one for each resource that another one asks for, as if all were in a row; the document's one
     // after the other over six connections.
-    let named = page.resources.len();
+    let is_asked_for =
+        |resource: &&Resource| matches!(resource.discovery, Discovery::Parent { .. });
+    let named = match &page.recording {
+        Some(_) => resources.iter().filter(is_asked_for).count(),
+        None => page.resources.len(),
+    };
     let rounds = 4 + named + (resources.len() - named).div_ceil(6);
     let each = round_trip.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
     each.saturating_add(runs).saturating_add(page.pause.0).saturating_mul(page.loads())

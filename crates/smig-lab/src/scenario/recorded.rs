@@ -1,0 +1,217 @@
+//! Recorded pages in a scenario: what the player needs of a HAR file.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::faults::{Faults, KeyFault};
+use super::page::{Discovery, Page, Resource, ResourceKind};
+use super::spec::Scenario;
+use super::trials::hex;
+use super::value::Size;
+use crate::har::{self, ContentKind, Found, HarError, RecordedPage, RecordedRequest};
+
+/// Maximum length of a resource's name.
+const MAX_NAME_CHARS: usize = 100;
+
+/// A recorded page, except for its document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recording {
+    /// URL of the document.
+    pub url: String,
+    /// Its resources in the order of their requests.
+    pub resources: Vec<RecordedResource>,
+}
+
+/// A resource of a recorded page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedResource {
+    /// Its path, after its host if that is not the document's.
+    pub name: String,
+    /// What it is.
+    pub kind: ResourceKind,
+    /// Size of its body as it was transferred.
+    pub size: Size,
+    /// Its host, unless it is the document's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Index of the resource that asks for it, smaller than its own; the document if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<usize>,
+    /// Where in the document its element is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<f64>,
+}
+
+impl From<&RecordedPage> for Recording {
+    fn from(page: &RecordedPage) -> Self {
+        let own_host = page.requests.first().map(|request| request.host.as_str());
+        let resource = |request: &RecordedRequest| {
+            let is_own = Some(request.host.as_str()) == own_host;
+            let host = if is_own { "" } else { &request.host };
+            let (parent, position) = match request.found {
+                // The document, the first request, is not among the resources.
+                Found::By { index } => (index.checked_sub(1), None),
+                Found::Document { position } => (None, Some(position)),
+                Found::Start => (None, None),
+            };
+            RecordedResource {
+                name: host.chars().chain(request.url.path().chars()).take(MAX_NAME_CHARS).collect(),
+                kind: kind_of(request),
+                // A file of no bytes is not requested: the response to this one takes a round trip all the same.
+                size: Size(request.bytes.max(1)),
+                host: (!is_own).then(|| request.host.clone()),
+                parent,
+                position,
+            }
+        };
+        Self {
+            url: page.url.clone(),
+            resources: page.requests.iter().skip(1).map(resource).collect(),
+        }
+    }
+}
+
+const fn kind_of(request: &RecordedRequest) -> ResourceKind {
+    match request.kind {
+        ContentKind::Document => ResourceKind::Frame,
+        ContentKind::Style => ResourceKind::Style,
+        ContentKind::Script if request.is_deferred => ResourceKind::AsyncScript,
+        ContentKind::Script => ResourceKind::Script,
+        ContentKind::Font => ResourceKind::Font,
+        ContentKind::Image => ResourceKind::Image,
+        ContentKind::Media => ResourceKind::Media,
+        ContentKind::Fetch => ResourceKind::Fetch,
+        ContentKind::Other => ResourceKind::Other,
+    }
+}
+
+impl Recording {
+    /// Returns the graph without the document, whose resources follow it. `part` is a part of the document.
+    pub(super) fn resources(
+        &self,
+        part: impl Fn(f64) -> Discovery,
+    ) -> impl Iterator<Item = Resource> {
+        self.resources.iter().map(move |recorded| Resource {
+            name: recorded.name.clone(),
+            kind: recorded.kind,
+            size: recorded.size.0,
+            host: recorded.host.clone(),
+            run: std::time::Duration::ZERO,
+            discovery: recorded.parent.map_or_else(
+                || part(recorded.position.unwrap_or(0.0)),
+                |parent| Discovery::Parent { index: parent + 1 },
+            ),
+            blocks_rendering: self.blocks_rendering(recorded),
+        })
+    }
+
+    fn blocks_rendering(&self, resource: &RecordedResource) -> bool {
+        if resource.kind == ResourceKind::Script {
+            return resource.parent.is_none();
+        }
+        let mut current = resource;
+        // Parents have smaller indices, unless somebody has changed a result.
+        for _ in 0..=self.resources.len() {
+            if current.kind != ResourceKind::Style {
+                return false;
+            }
+            match current.parent.map(|parent| self.resources.get(parent)) {
+                None => return true,
+                Some(Some(parent)) => current = parent,
+                Some(None) => return false,
+            }
+        }
+        false
+    }
+}
+
+/// A file that was read, and the digest of its bytes.
+#[derive(Debug, Clone)]
+struct RecordingFile {
+    document: Size,
+    recording: Arc<Recording>,
+    digest: String,
+}
+
+/// The recordings that were read: a campaign has few, and many conditions.
+#[derive(Debug, Default)]
+pub(super) struct Recordings(BTreeMap<PathBuf, Result<RecordingFile, HarError>>);
+
+impl Recordings {
+    /// Fills in the recorded pages of a scenario whose files are relative to `dir`; returns the digests of the files, and the faults.
+    pub(super) fn fill_in(
+        &mut self,
+        scenario: &mut Scenario,
+        dir: &Path,
+    ) -> (String, Vec<KeyFault>) {
+        let (mut digests, mut faults) = (String::new(), Faults::default());
+        for (name, page) in &mut scenario.workload.pages {
+            let path = format!("workload.pages.{name}");
+            if page.recording.is_some() {
+                let what = "the lab reads it from the file that har names";
+                faults.add(&format!("{path}.recording"), what);
+            }
+            let Some(har) = page.har.clone() else { continue };
+            for (key, is_set) in conflicts(page) {
+                if is_set {
+                    let what = "the recording has its own; leave this out, or har";
+                    faults.add(&format!("{path}.{key}"), what);
+                }
+            }
+            match self.read(&dir.join(&har), &har) {
+                Ok(file) => {
+                    page.document = Some(file.document);
+                    page.recording = Some(Arc::clone(&file.recording));
+                    digests += &file.digest;
+                }
+                Err(error) => faults.add(&format!("{path}.har"), error.to_string()),
+            }
+        }
+        (digests, faults.0)
+    }
+
+    fn read(&mut self, path: &Path, name: &Path) -> &Result<RecordingFile, HarError> {
+        let read = || {
+            let page = har::read_file(path, &name.display().to_string())?;
+            let document = page.requests.first().map_or(0, |request| request.bytes);
+            let digest = digest_of(path).map_err(|error| HarError::Read {
+                name: name.display().to_string(),
+                cause: error,
+            })?;
+            Ok(RecordingFile {
+                document: Size(document),
+                recording: Arc::new(Recording::from(&page)),
+                digest,
+            })
+        };
+        self.0.entry(path.to_owned()).or_insert_with(read)
+    }
+}
+
+/// Returns the keys that a recorded page cannot have, and whether each is set.
+fn conflicts(page: &Page) -> [(&'static str, bool); 3] {
+    [
+        ("document", page.document.is_some()),
+        ("tiles", page.tiles.is_some()),
+        ("resources", !page.resources.is_empty()),
+    ]
+}
+
+fn digest_of(path: &Path) -> Result<String, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?.take(har::MAX_FILE_BYTES);
+    let (mut hash, mut block) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut block).map_err(|error| error.to_string())? {
+            0 => return Ok(hex(&hash.finalize())),
+            count => hash.update(&block[..count]),
+        }
+    }
+}
