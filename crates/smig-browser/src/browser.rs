@@ -41,7 +41,7 @@ pub struct Browser {
 pub struct BrowserLaunch {
     /// Its path.
     pub program: PathBuf,
-    /// The SHA-256 of the key that is trusted with any certificate, in base64.
+    /// The SHA-256 of the key that is trusted with any certificate, in base64; several with commas between them.
     pub trusted_key_sha256: String,
     /// Its home directory, which contains everything that it writes.
     pub home: PathBuf,
@@ -51,6 +51,8 @@ pub struct BrowserLaunch {
     pub http2: bool,
     /// Whether it logs its sockets, for [`ConnectionUse`](crate::ConnectionUse).
     pub logs_sockets: bool,
+    /// Whether its processes are confined, as strangers' pages require. Not available to root.
+    pub sandbox: bool,
     /// Who waits for the browser fails soon after this is cancelled.
     pub stop: CancellationToken,
 }
@@ -87,8 +89,6 @@ impl BrowserLaunch {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
-            // The sandbox is not available to root, and only our own page is loaded.
-            "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
@@ -116,6 +116,9 @@ impl BrowserLaunch {
         }
         if let Some(path) = self.net_log() {
             arguments.push(format!("--log-net-log={}", path.display()));
+        }
+        if !self.sandbox {
+            arguments.push("--no-sandbox".to_owned());
         }
         if !self.http2 {
             arguments.push("--disable-http2".to_owned());

@@ -2,14 +2,16 @@
 //! the pages that it loads.
 //!
 //! [`BrowserLaunch`] starts a [`Browser`] in the calling thread's network namespace; a [`BrowserContext`] has a cache and connections
-//! of its own, a [`Tab`] shows a page, and a [`PageReport`] has the page's times. All calls block, and fail soon after the launch's token is cancelled.
+//! of its own, a [`Tab`] shows a page, a [`PageReport`] has the page's times, and a [`PageRecording`] its requests. All calls block, and fail soon after the launch's token is cancelled.
 #![cfg(target_os = "linux")]
 
 mod browser;
 mod connection_use;
 mod devtools;
 mod error;
+mod network_log;
 mod page_report;
+mod record;
 mod tab;
 mod trust;
 
@@ -17,6 +19,8 @@ pub use browser::{Browser, BrowserLaunch, PROGRAM_NAMES, WindowSize};
 pub use connection_use::ConnectionUse;
 pub use devtools::{DevTools, DevToolsEvent};
 pub use error::BrowserError;
+pub use network_log::{NetworkLog, NetworkRequest, NetworkResponse, NetworkTiming, RequestEnd};
 pub use page_report::{NavigationTiming, PageReport, ResourceTiming};
+pub use record::{PageRecording, RecordOptions};
 pub use tab::{BrowserContext, Navigation, Tab};
-pub use trust::trusted_key_sha256;
+pub use trust::{key_sha256, trusted_key_sha256};

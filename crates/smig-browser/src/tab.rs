@@ -53,6 +53,14 @@ pub struct Navigation {
     loader_id: String,
 }
 
+impl Navigation {
+    /// Returns whether a lifecycle event is of this document: the empty page before it has some, too.
+    #[must_use]
+    pub fn is_of(&self, event: &DevToolsEvent) -> bool {
+        event.params["loaderId"] == self.loader_id
+    }
+}
+
 /// A tab in a window of its own, so that it is visible beside others.
 #[derive(Debug)]
 pub struct Tab {
@@ -150,13 +158,13 @@ impl Tab {
         Err(BrowserError::TimedOut(format!("{url} has had no load event")))
     }
 
-    /// Returns whether an event is the load event of the document of this navigation: the empty page before it has one, too.
+    /// Returns whether an event is the load event of the document of this navigation.
     #[must_use]
     pub fn is_load_event(&self, event: &DevToolsEvent, navigation: &Navigation) -> bool {
         event.session_id == self.session_id
             && event.method == "Page.lifecycleEvent"
             && event.params["name"] == "load"
-            && event.params["loaderId"] == navigation.loader_id
+            && navigation.is_of(event)
     }
 
     /// Navigates and waits until the page's first bytes have replaced the previous one.

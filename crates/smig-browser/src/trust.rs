@@ -13,7 +13,16 @@ use sha2::{Digest as _, Sha256};
 pub fn trusted_key_sha256(certificate_pem: &str) -> Result<String, String> {
     let fail = |why: &dyn std::fmt::Display| format!("the certificate cannot be read: {why}");
     let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|e| fail(&e))?;
-    let certificate = webpki::EndEntityCert::try_from(&der).map_err(|error| fail(&error))?;
+    key_sha256(&der)
+}
+
+/// Returns the same of a certificate in DER.
+///
+/// # Errors
+/// It is not a certificate.
+pub fn key_sha256(certificate: &CertificateDer<'_>) -> Result<String, String> {
+    let certificate = webpki::EndEntityCert::try_from(certificate)
+        .map_err(|error| format!("the certificate cannot be read: {error}"))?;
     Ok(STANDARD.encode(Sha256::digest(certificate.subject_public_key_info())))
 }
 

@@ -5,6 +5,7 @@
 //! - [`campaign`]: many trials, each in a process of its own, and their results;
 //! - [`cross_traffic`]: the traffic of other users;
 //! - [`servers`]: the servers; [`workload`]: the clients;
+//! - [`record`]: records a page with a browser;
 //! - [`recording`]: time series of a run, all on one clock;
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
@@ -23,6 +24,7 @@ pub mod har;
 pub mod identify;
 pub mod matrix;
 pub mod page_study;
+pub mod record;
 pub mod recording;
 pub mod reproduce;
 pub mod scenario;

@@ -13,6 +13,7 @@ mod merge;
 mod page;
 mod probe_senders;
 mod profiles;
+mod record;
 mod reproduce;
 mod run;
 mod server;
@@ -53,6 +54,7 @@ enum LabCommand {
     Check(check::CheckArgs),
     Profiles(profiles::ProfilesArgs),
     Trace(trace::TraceArgs),
+    Record(record::RecordArgs),
     Survey(survey::SurveyArgs),
     Identify(identify::IdentifyArgs),
     CrossTraffic(cross_traffic::CrossTrafficArgs),
@@ -84,6 +86,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Check(args) => check::run(&args),
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),
+        LabCommand::Record(args) => record::run(&args),
         LabCommand::Survey(args) => survey::run(&args),
         LabCommand::Identify(args) => identify::run(&args),
         LabCommand::CrossTraffic(args) => cross_traffic::run(&args),

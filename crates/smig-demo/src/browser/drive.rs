@@ -147,6 +147,8 @@ pub fn drive(
                 logs_sockets: false,
                 program: options.find_browser()?,
                 trusted_key_sha256: trusted_key_sha256.clone(),
+                // It loads only our own pages, perhaps as root.
+                sandbox: false,
                 home: scratch.path().to_owned(),
                 window: PAGE_SIZE,
                 http2: true,

@@ -13,9 +13,11 @@ mod kind;
 mod read;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use error::HarError;
 pub use graph::{Found, LeftOut, RecordedPage, RecordedRequest};
 pub use instant::Instant;
 pub use kind::ContentKind;
 pub use read::{MAX_FILE_BYTES, read, read_file};
+pub use write::{BodyFile, to_har};

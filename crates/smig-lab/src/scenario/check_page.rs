@@ -1,8 +1,8 @@
 //! Checks a page: its names, and what its client can load.
 
 use super::faults::{Faults, check_name, resolve};
-use super::page::Page;
-use super::spec::{ClientKind, ClientSpec, Scenario};
+use super::page::{Page, PageHost};
+use super::spec::{ClientKind, ClientSpec, Scenario, ServerKind};
 use super::tiles::Tiles;
 
 pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &mut Faults) {
@@ -19,6 +19,9 @@ pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &
         let what = "a client of kind \"command\" sends its own requests: it cannot load a page";
         faults.add(&format!("{path}.client"), what);
     }
+    if let Some(client) = client {
+        check_hosts(&path, page, client, scenario, faults);
+    }
     if let Some(client) = client.filter(|client| client.kind == ClientKind::Chromium) {
         check_browser_page(&path, page, client, faults);
     }
@@ -27,11 +30,50 @@ pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &
     }
 }
 
+/// Each host that is named must have resources, and a server that the page's client can use. Names of hosts have dots, so the faults are
+/// those of the table.
+fn check_hosts(
+    path: &str,
+    page: &Page,
+    client: &ClientSpec,
+    scenario: &Scenario,
+    faults: &mut Faults,
+) {
+    let known = page.host_names();
+    for (host, PageHost { server }) in &page.hosts {
+        let mut add =
+            |what: String| faults.add(&format!("{path}.hosts"), format!("{host}: {what}"));
+        if !known.contains(host) {
+            let names: Vec<_> = known.iter().map(String::as_str).collect();
+            add(match names.as_slice() {
+                [] => "no resource has a host other than the document's".to_owned(),
+                names => format!("no resource has this host; known: {}", names.join(", ")),
+            });
+        }
+        let Some(spec) = scenario.servers.get(server) else {
+            let names: Vec<_> = scenario.servers.keys().map(String::as_str).collect();
+            add(format!("unknown server {server:?}; known: {}", names.join(", ")));
+            continue;
+        };
+        let own = scenario.server_of(client).and_then(|name| scenario.servers.get(name));
+        let is_http3 = spec.kind == ServerKind::Http3;
+        let has_tls = spec.command.as_ref().is_none_or(|command| command.tls);
+        if own.is_some_and(|own| own.host != spec.host) {
+            add(format!("{server} is on another of the two hosts than the client's server"));
+        } else if (client.kind == ClientKind::Http3) != is_http3 || !has_tls {
+            add(format!("the page's client cannot use {server}, which is of another protocol"));
+        } else if client.kind == ClientKind::Http1 && spec.kind == ServerKind::Nghttpd {
+            add("nghttpd does not support HTTP/1.1".to_owned());
+        }
+    }
+}
+
 /// What a browser loads is files: tiles in a document that names them, and nothing that runs.
 fn check_browser_page(path: &str, page: &Page, client: &ClientSpec, faults: &mut Faults) {
     let limits = [
         ("warm", page.warm, "each load by a browser opens its own connections"),
         ("har", page.har.is_some(), "the player loads recorded pages; a browser loads tiles only"),
+        ("hosts", !page.hosts.is_empty(), "the tiles that a browser loads are on one host"),
         ("resources", !page.resources.is_empty(), "a browser loads tiles only"),
         (
             "document",

@@ -49,7 +49,7 @@ pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSig
 pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
 pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};
-pub use page::{Discovery, Page, Resource, ResourceKind, ResourceSpec};
+pub use page::{Discovery, Page, PageHost, Resource, ResourceKind, ResourceSpec};
 pub(crate) use placeholder::fill_placeholders;
 pub use recorded::{RecordedResource, Recording};
 pub use smig_settings::{Diagnostic, Diagnostics};

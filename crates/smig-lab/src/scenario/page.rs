@@ -1,6 +1,6 @@
 //! Pages: what a browser loads, as a graph of resources. Pure data: the player of `workload` loads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use super::value::{Size, TimeSpan};
 
 /// Maximum number of resources of all loads of a page.
 const MAX_RESOURCES: u64 = 1_000_000;
+/// Maximum number of hosts of a page: each has clients of its own.
+const MAX_HOSTS: usize = 200;
 /// Size of a document that only names tiles: a head, and an element for each tile.
 pub(crate) const DOCUMENT_HEAD_BYTES: u64 = 1_000;
 pub(crate) const TILE_ELEMENT_BYTES: u64 = 100;
@@ -54,6 +56,9 @@ pub struct Page {
     /// A recorded page: a HAR 1.2 file, relative to the scenario. It has everything above that describes a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub har: Option<PathBuf>,
+    /// Hosts of resources, by name, that are on other servers than the page's client uses.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, PageHost>,
     /// What that file has: [`super::load`] fills it in, so that a result says what was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<Arc<Recording>>,
@@ -61,6 +66,14 @@ pub struct Page {
 
 const fn is_zero(time: &TimeSpan) -> bool {
     time.0.is_zero()
+}
+
+/// A host of a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageHost {
+    /// Name of the server that it is on.
+    pub server: String,
 }
 
 /// Specification of a resource.
@@ -80,6 +93,9 @@ pub struct ResourceSpec {
     /// Time for which it occupies the page's one thread after it has arrived: a script runs, a style sheet is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<TimeSpan>,
+    /// Its host, to which the client has connections of its own; the document's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// Kind of a resource.
@@ -118,6 +134,10 @@ impl std::fmt::Display for ResourceKind {
             Self::AsyncScript => "async-script",
             Self::Font => "font",
             Self::Image => "image",
+            Self::Media => "media",
+            Self::Frame => "frame",
+            Self::Fetch => "fetch",
+            Self::Other => "other",
         })
     }
 }
@@ -182,6 +202,20 @@ impl Page {
         self.count.unwrap_or(1)
     }
 
+    /// Returns the names of the hosts of resources other than the document's.
+    #[must_use]
+    pub fn host_names(&self) -> BTreeSet<String> {
+        let named = self.resources.values().map(|spec| &spec.host);
+        let recorded = self.recording.iter().flat_map(|recording| &recording.resources);
+        named.chain(recorded.map(|resource| &resource.host)).flatten().cloned().collect()
+    }
+
+    /// Returns the name of the server of a host, if it is not that of the page's client.
+    #[must_use]
+    pub fn server_of_host(&self, host: &str) -> Option<&str> {
+        self.hosts.get(host).map(|host| host.server.as_str())
+    }
+
     fn document_bytes(&self) -> u64 {
         let tiles = self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
         self.document.map_or(DOCUMENT_HEAD_BYTES + TILE_ELEMENT_BYTES * tiles, |size| size.0)
@@ -227,7 +261,7 @@ impl Page {
                 name: name.clone(),
                 kind: spec.kind,
                 size: spec.size.0,
-                host: None,
+                host: spec.host.clone(),
                 run: spec.run.map_or(Duration::ZERO, |run| run.0) + self.resource_cost.0,
                 discovery,
                 blocks_rendering: self.blocks_rendering(name),
@@ -286,6 +320,18 @@ impl Page {
             + self.tiles.as_ref().map_or(0, |tiles| u64::from(tiles.objects));
         if (each + 1).saturating_mul(u64::from(self.loads())) > MAX_RESOURCES {
             add("count", "a million resources of all loads are the limit");
+        }
+        let hosts = self.host_names();
+        if hosts.len() > MAX_HOSTS {
+            add(
+                if self.har.is_some() { "har" } else { "resources" },
+                "a page has at most 200 hosts",
+            );
+        }
+        if self.warm && !hosts.is_empty() {
+            let what =
+                "the client has no open connections to the hosts of its resources; leave this out";
+            add("warm", what);
         }
         if let Some(what) = self.tiles.as_ref().and_then(Tiles::fault) {
             add("tiles", &what);

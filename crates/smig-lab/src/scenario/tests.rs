@@ -696,3 +696,31 @@ fn a_recording_that_cannot_be_read_is_a_fault_of_its_key() {
     let own = faults("document = \"1kB\"\nrecording = { url = \"x\", resources = [] }");
     assert!(own.contains("news.recording: the lab reads it"), "{own}");
 }
+
+#[test]
+fn a_host_of_a_page_has_resources_and_a_server_for_its_client() {
+    let faults = |page: &str| {
+        let text = MINIMAL_SCENARIO
+            .replace("[clients.user]", "[servers.other]\nkind = \"http3\"\n[clients.user]\nserver = \"main\"")
+            .replace("transfers.big]\nsize = \"50MB\"", "pages.news]\ndocument = \"9kB\"\nresources.a = { kind = \"font\", size = 9, host = \"cdn\" }");
+        match parse(&format!("{text}{page}"), "test", Path::new("/"), &check_setting) {
+            Ok(campaign) => {
+                format!("{:?}", campaign.conditions[0].scenario.workload.pages["news"].hosts)
+            }
+            Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        }
+    };
+    assert!(faults("hosts.cdn.server = \"main\"\n").contains("PageHost { server: \"main\" }"));
+    for (page, words) in [
+        ("hosts.cdn.server = \"none\"\n", "unknown server \"none\"; known: main, other"),
+        (
+            "hosts.\"a.b\".server = \"main\"\n",
+            "news.hosts: a.b: no resource has this host; known: cdn",
+        ),
+        ("hosts.cdn.server = \"other\"\n", "cannot use other"),
+        ("hosts.cdn = {}\n", "missing field `server`"),
+        ("warm = true\n", "news.warm"),
+    ] {
+        assert!(faults(page).contains(words), "{}", faults(page));
+    }
+}

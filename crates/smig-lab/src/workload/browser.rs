@@ -68,6 +68,8 @@ impl BrowserClient {
         let launch = BrowserLaunch {
             program,
             trusted_key_sha256: trusted_key_sha256(&certificate)?,
+            // It loads only our own pages, perhaps as root.
+            sandbox: false,
             home,
             window: WINDOW,
             http2,

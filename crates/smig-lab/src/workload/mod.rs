@@ -17,6 +17,7 @@ mod http1;
 mod http3;
 mod open;
 mod page;
+mod page_clients;
 #[cfg(test)]
 mod page_tests;
 mod received_bytes;

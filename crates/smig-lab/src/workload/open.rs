@@ -12,6 +12,7 @@ use super::browser::{BrowserClient, create_home};
 use super::client::WorkloadClient;
 use super::command::CommandClient;
 use super::http3::Http3Client;
+use super::page_clients::PageClients;
 use super::run::{WorkloadError, WorkloadSpec};
 use crate::scenario::{ClientKind, ClientSpec, Page, Scenario};
 
@@ -29,7 +30,7 @@ pub(super) async fn open_clients(
             continue;
         }
         let fail = |why| WorkloadError::Open { client: name.clone(), reason: why };
-        let client = new_client(workload_spec, name, sessions).map_err(fail)?;
+        let client = new_client(workload_spec, name, None, sessions).map_err(fail)?;
         match timeout(OPEN_TIMEOUT, client.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
@@ -69,17 +70,17 @@ pub(super) async fn start_browsers(
 pub(super) async fn prepare_page_clients(
     workload_spec: &WorkloadSpec,
     sessions: &AtomicU32,
-) -> Result<BTreeMap<String, Arc<WorkloadClient>>, WorkloadError> {
+) -> Result<BTreeMap<String, PageClients>, WorkloadError> {
     let scenario = &workload_spec.scenario;
     let mut prepared = BTreeMap::new();
     let is_player = |page: &Page| !page.warm && !scenario.is_browser_page(page);
     for (name, page) in scenario.workload.pages.iter().filter(|(_, page)| is_player(page)) {
         let client_name = scenario.client_of(page.client.as_deref()).unwrap_or_default();
         let fail = |reason| WorkloadError::Open { client: client_name.to_owned(), reason };
-        let client = new_client(workload_spec, client_name, sessions).map_err(fail)?;
-        let ready = timeout(OPEN_TIMEOUT, client.ready()).await;
+        let clients = PageClients::new(workload_spec, page, client_name, sessions).map_err(fail)?;
+        let ready = timeout(OPEN_TIMEOUT, clients.ready()).await;
         ready.unwrap_or_else(|_| Err("it does not start".to_owned())).map_err(fail)?;
-        prepared.insert(name.clone(), Arc::new(client));
+        prepared.insert(name.clone(), clients);
     }
     Ok(prepared)
 }
@@ -93,20 +94,26 @@ fn needs_open_connections(scenario: &Scenario, name: &str) -> bool {
         || pages.any(|page| page.warm && is_own(scenario.client_of(page.client.as_deref())))
 }
 
-/// Creates a client of the lab's own, without connections.
+/// Creates a client of the lab's own, without connections. `server` names another server than the client's own.
 pub(super) fn new_client(
     workload_spec: &WorkloadSpec,
     name: &str,
+    server: Option<&str>,
     sessions: &AtomicU32,
 ) -> Result<WorkloadClient, String> {
     let spec = workload_spec.scenario.clients.get(name).ok_or("there is no such client")?;
-    let server = *workload_spec.server_by_client.get(name).ok_or("it has no server")?;
+    let mut address = *workload_spec.server_by_client.get(name).ok_or("it has no server")?;
+    if let Some(server) = server {
+        // All servers of the servers' host have its addresses, of which the client's link has one.
+        let other = workload_spec.command_env.servers.get(server);
+        address.set_port(other.ok_or("a host's server has no address")?.port());
+    }
     if spec.kind == ClientKind::Http3 {
-        return start_http3(workload_spec, spec, server);
+        return start_http3(workload_spec, spec, address);
     }
     // A client has as many sessions as connections without migration; a pool of HTTP/1.1 needs one number.
     let first_session = sessions.fetch_add(spec.connections.unwrap_or(1), Ordering::Relaxed);
-    WorkloadClient::new(spec, server, &workload_spec.certificate, first_session)
+    WorkloadClient::new(spec, address, &workload_spec.certificate, first_session)
 }
 
 /// Starts the program of an HTTP/3 client: that of its server.

@@ -10,9 +10,8 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::client::WorkloadClient;
 use super::event::EventKind;
-use super::open::new_client;
+use super::page_clients::PageClients;
 use super::result::{ObjectResult, Outcome, PageLoad};
 use super::run::{WorkloadError, WorkloadRun};
 use super::transfer::ObjectRequest;
@@ -30,7 +29,7 @@ pub(super) type Load = (PageLoad, Vec<ObjectResult>);
 /// A load that is in progress.
 struct Player {
     run: Arc<WorkloadRun>,
-    client: Arc<WorkloadClient>,
+    clients: PageClients,
     name: String,
     client_name: String,
     resources: Vec<Resource>,
@@ -108,22 +107,22 @@ impl WorkloadRun {
         }
         let prepared =
             self.prepared_clients.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        let client = if page.warm {
-            self.open_client(&client_name)
-        } else if let Some(client) = prepared {
-            Ok(client)
+        let clients = if page.warm {
+            self.open_client(&client_name).map(PageClients::open)
+        } else if let Some(clients) = prepared {
+            Ok(clients)
         } else {
-            new_client(&self.spec, &client_name, &self.sessions).map(Arc::new)
+            PageClients::new(&self.spec, page, &client_name, &self.sessions)
         };
         let fail = |reason| WorkloadError::Open { client: client_name.clone(), reason };
-        let client = client.map_err(fail)?;
-        let ready = timeout_at(self.deadline, client.ready()).await;
+        let clients = clients.map_err(fail)?;
+        let ready = timeout_at(self.deadline, clients.ready()).await;
         ready.unwrap_or_else(|_| Err("it did not start in time".to_owned())).map_err(fail)?;
         let resources = page.resources();
         let count = u32::try_from(resources.len()).unwrap_or(u32::MAX);
         let player = Arc::new(Player {
             run: Arc::clone(&self),
-            client: Arc::clone(&client),
+            clients,
             name: name.to_owned(),
             client_name,
             resources,
@@ -131,8 +130,8 @@ impl WorkloadRun {
             thread: Mutex::new(()),
             document_bytes: watch::Sender::new(0),
         });
-        let load = player.load(number).await;
-        let addresses = self.connections.addresses(|key| client.address(key));
+        let load = Arc::clone(&player).load(number).await;
+        let addresses = self.connections.addresses(|key| player.clients.address(key));
         self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).extend(addresses);
         load
     }
@@ -190,7 +189,7 @@ impl Player {
         self.run.events.send(&result, || EventKind::Requested { at_ns: result.started_ns });
         let request = ObjectRequest {
             transfer: &transfer,
-            client: &self.client,
+            client: self.clients.of(resource),
             received: (index == 0).then_some(&self.document_bytes),
         };
         let mut result = self.run.transfer_object(result, &request).await;

@@ -124,3 +124,34 @@ fn loads_that_do_not_begin_in_time_show_as_one_that_failed() {
     assert_eq!((last.number as usize, &last.outcome), (complete.len(), &Outcome::TimedOut));
     assert!(complete.len() < 1000);
 }
+
+const HOSTS: &str = "\
+[workload.pages.news]
+document = '20kB'
+resources.a = { kind = 'image', size = '40kB', position = 0.1, host = 'cdn' }
+resources.b = { kind = 'image', size = '50kB', position = 0.2, host = 'cdn' }
+resources.c = { kind = 'image', size = '60kB', position = 0.3 }
+resources.d = { kind = 'image', size = '70kB', position = 0.4, host = 'ads' }
+";
+
+#[test]
+fn each_host_has_connections_of_its_own() {
+    for client in ["h2", "http1", "smig"] {
+        let observation = load(client, HOSTS);
+        assert!(observation.objects.iter().all(|object| object.outcome == Outcome::Complete));
+        let [of_document, cdn, ads] = [&[0, 3][..], &[1, 2], &[4]].map(|numbers| {
+            let objects = numbers.iter().map(|number| resource(&observation, *number));
+            objects
+                .flat_map(|object| object.connections.iter().map(|by| by.connection))
+                .collect::<std::collections::BTreeSet<_>>()
+        });
+        assert!(of_document.is_disjoint(&cdn) && cdn.is_disjoint(&ads), "{client}");
+        assert!(of_document.is_disjoint(&ads), "{client}");
+        if client == "h2" {
+            assert_eq!((of_document.len(), cdn.len(), ads.len()), (1, 1, 1));
+        }
+        let known: Vec<_> = observation.connections.iter().map(|record| record.number).collect();
+        let used = of_document.iter().chain(&cdn).chain(&ads);
+        assert!(used.into_iter().all(|number| known.contains(number)), "{client}: addresses");
+    }
+}

@@ -18,6 +18,7 @@ use super::command::{CommandClient, CommandEnv};
 use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
 use super::open::{build_command_clients, open_clients, prepare_page_clients, start_browsers};
+use super::page_clients::PageClients;
 use super::result::{ObjectResult, Observation, Outcome};
 use super::schedule::Schedule;
 use super::transfer::ObjectRequest;
@@ -78,7 +79,7 @@ pub(super) struct WorkloadRun {
     pub(super) page_addresses: Mutex<BTreeMap<ConnectionKey, SocketAddr>>,
     pub(super) browsers: BTreeMap<String, Arc<BrowserClient>>,
     /// Clients of the players' first loads, which have started.
-    pub(super) prepared_clients: Mutex<BTreeMap<String, Arc<WorkloadClient>>>,
+    pub(super) prepared_clients: Mutex<BTreeMap<String, PageClients>>,
     /// Bytes of the bodies of all downloads so far, except those of clients that are commands.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_interval: Duration,
