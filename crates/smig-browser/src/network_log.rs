@@ -169,7 +169,8 @@ impl NetworkLog {
                 self.end(&event.session_id, params, end);
             }
             "Network.loadingFailed" => {
-                let reason = params["blockedReason"].as_str().or(params["errorText"].as_str());
+                let reason =
+                    params["blockedReason"].as_str().or_else(|| params["errorText"].as_str());
                 let end = RequestEnd::Failed(reason.unwrap_or("failed").to_owned());
                 self.end(&event.session_id, params, end);
             }

@@ -237,7 +237,10 @@ mod tests {
     const OPTIONS: RecordOptions =
         RecordOptions { time_limit: Duration::from_secs(600), after_load: Duration::ZERO };
 
-    fn record(messages: &[Value]) -> (Result<PageRecording, BrowserError>, Vec<(usize, Vec<u8>)>) {
+    /// Bodies by the index of their request.
+    type Bodies = Vec<(usize, Vec<u8>)>;
+
+    fn record(messages: &[Value]) -> (Result<PageRecording, BrowserError>, Bodies) {
         let mut input: Vec<u8> =
             messages.iter().flat_map(|m| format!("{m}\0").into_bytes()).collect();
         input.push(0);

@@ -41,6 +41,7 @@ Examples:
   smig lab page mosaic                                         234 small pictures, http1 and http2 over fiber
   smig lab page 48x550kB --link lte-like,slowdown --protocol http1,http2,smig --control bbr
   smig lab page front.toml --link sitespeed-3g --runs 5        a page of your own: docs/lab.md, Pages
+  smig lab page example/page.har --link lte-like --out example-lte      a recorded page
   smig lab page 12x60kB --browser --out chromium
   smig lab page front.toml --link sitespeed-4g --protocol http2 --budget loaded=2s --junit page.xml
 
@@ -50,7 +51,7 @@ Exit codes: 0 everything loaded, and every budget kept; 1 a budget exceeded, a l
 result; 2 usage error; 130 stopped."
 )]
 pub(crate) struct PageArgs {
-    /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), or a TOML file with the keys of a page
+    /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), a recording (FILE.har: smig lab record), or a TOML file with the keys of a page
     page: String,
     /// Networks, by profile
     #[arg(

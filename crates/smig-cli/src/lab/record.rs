@@ -27,7 +27,7 @@ const MAX_SHOWN_FAILURES: usize = 5;
     long_about = "Record a page with Chromium, to be loaded over emulated links.\n\nThe page is loaded once, over this \
         machine's own network, by a headless Chromium with an empty profile. DIR/page.har is the recording, \
         HAR 1.2, which other viewers open too: each request with its times, its connection, its server's address, \
-        its priority and who asked for it. DIR/bodies has the bodies, decoded. Cookies, credentials and what the \
+        its priority and initiator. DIR/bodies has the bodies, decoded. Cookies, credentials and what the \
         page sent as bodies are not written. A scenario's page with har = \"DIR/page.har\" is loaded from the \
         lab's own servers; nothing of a recorded page leaves the machine.\n\nA load that has no load event within \
         --time-limit is not recorded. After that event requests are recorded for as long as something is in flight, \

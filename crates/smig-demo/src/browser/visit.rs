@@ -150,6 +150,9 @@ mod tests {
         let resource = |tile: &super::super::mosaic::Tile| ResourceTiming {
             name: format!("https://10.99.0.1/{}", tile.name),
             start_ms: 10.0,
+            connect_start_ms: 0.0,
+            connect_end_ms: 0.0,
+            request_start_ms: 0.0,
             response_start_ms: 15.0,
             response_end_ms: 20.5,
             encoded_body_size: tile.png.len() as u64,

@@ -71,7 +71,7 @@ fn a_recording_of_chrome_names_initiators() {
         ),
         with(
             entry(41, "https://cdn.example.net/late.js", "text/javascript", 5000),
-            with(parser.clone(), json!({"_priority": "Low"})),
+            with(parser, json!({"_priority": "Low"})),
         ),
         with(
             entry(95, "https://www.example.org/f.woff2", "font/woff2", 700),

@@ -27,8 +27,8 @@ pub struct PageSource {
 pub enum SourceError {
     /// The word is none of the known ones, and there is no such file.
     #[error(
-        "{0:?} is not a page: \"mosaic\", tiles as OBJECTSxTOTAL (48x550kB), or a file with the keys of a page, as in \
-         [workload.pages.NAME] of a scenario (docs/lab.md)"
+        "{0:?} is not a page: \"mosaic\", tiles as OBJECTSxTOTAL (48x550kB), a recording (FILE.har), or a TOML file with the keys \
+         of a page, as in [workload.pages.NAME] of a scenario (docs/lab.md)"
     )]
     Unknown(String),
     /// The file cannot be read.
@@ -58,7 +58,7 @@ pub enum SourceError {
 }
 
 impl PageSource {
-    /// Parses `mosaic`, `48x550kB`, or the path of a file.
+    /// Parses `mosaic`, `48x550kB`, the path of a recording (`.har`), or that of another file.
     ///
     /// # Errors
     /// [`SourceError`]. Whether the keys of the page are right is known only when its study is built.
@@ -81,7 +81,19 @@ impl PageSource {
             let keys = Table::from_iter([("tiles".to_owned(), Value::Table(tiles))]);
             return Ok(here(&format!("{objects} tiles, {total}"), keys));
         }
-        Self::read(Path::new(text))
+        let path = Path::new(text);
+        if path.extension().is_some_and(|extension| extension == "har") {
+            return Ok(Self::recorded(path));
+        }
+        Self::read(path)
+    }
+
+    /// Returns a recorded page. The file is read when the study is built.
+    fn recorded(path: &Path) -> Self {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let har = Value::from(absolute.display().to_string());
+        let keys = Table::from_iter([("har".to_owned(), har)]);
+        Self { name: path.display().to_string(), dir: ".".into(), keys }
     }
 
     fn read(path: &Path) -> Result<Self, SourceError> {

@@ -231,3 +231,23 @@ fn results_of_another_page_in_the_same_directory_do_not_count() {
     results.pop();
     assert_eq!(loaded(&results), [None, Some(0.2), None, None]);
 }
+
+#[test]
+fn a_recording_is_a_page_of_its_hosts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("page.har");
+    let entry = |url: &str| {
+        format!(
+            "{{\"request\": {{\"url\": \"{url}\"}}, \"response\": {{\"status\": 200, \"bodySize\": 900}}}}"
+        )
+    };
+    let entries = [entry("https://a.example/"), entry("https://b.example/x.png")].join(",");
+    std::fs::write(&file, format!("{{\"log\": {{\"entries\": [{entries}]}}}}")).unwrap();
+    let recorded = campaign(&study(file.to_str().unwrap(), false));
+    let page = &recorded.conditions[0].scenario.workload.pages["page"];
+    assert_eq!(page.resources().len(), 2);
+    assert!(page.host_names().contains("b.example"));
+    std::fs::write(&file, "no JSON").unwrap();
+    let faults = study(file.to_str().unwrap(), false).campaign(&|_| Ok(())).unwrap_err();
+    assert!(faults.iter().any(|fault| fault.to_string().contains("page.har")), "{faults:?}");
+}

@@ -268,7 +268,7 @@ impl Page {
             });
         }
         if let Some(recording) = &self.recording {
-            resources.extend(recording.resources(part));
+            resources.extend(recording.resources(self.resource_cost.0, part));
         }
         if let Some(tiles) = &self.tiles {
             let count = f64::from(tiles.objects);

@@ -97,6 +97,7 @@ impl Recording {
     /// Returns the graph without the document, whose resources follow it. `part` is a part of the document.
     pub(super) fn resources(
         &self,
+        cost: std::time::Duration,
         part: impl Fn(f64) -> Discovery,
     ) -> impl Iterator<Item = Resource> {
         self.resources.iter().map(move |recorded| Resource {
@@ -104,7 +105,7 @@ impl Recording {
             kind: recorded.kind,
             size: recorded.size.0,
             host: recorded.host.clone(),
-            run: std::time::Duration::ZERO,
+            run: cost,
             discovery: recorded.parent.map_or_else(
                 || part(recorded.position.unwrap_or(0.0)),
                 |parent| Discovery::Parent { index: parent + 1 },

@@ -198,14 +198,13 @@ impl AddedDelay {
 
     /// Returns the delay at a time since the start of the link; `None` if it is random.
     #[must_use]
-    pub const fn at(self, at_us: u64) -> Option<u64> {
+    pub fn at(self, at_us: u64) -> Option<u64> {
         match self {
             Self::None => Some(0),
             Self::Random => None,
             Self::Ramp { step_us, every_us, up_to_us } => {
-                let steps = if every_us == 0 { 0 } else { at_us / every_us };
-                let added_us = steps.saturating_mul(step_us);
-                Some(if added_us < up_to_us { added_us } else { up_to_us })
+                let steps = at_us.checked_div(every_us).unwrap_or(0);
+                Some(steps.saturating_mul(step_us).min(up_to_us))
             }
         }
     }
