@@ -158,6 +158,8 @@ impl<W: Write> DevTools<W> {
                 Err(RecvTimeoutError::Timeout) if remaining <= POLL_INTERVAL => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
+                    // What stops this program may have stopped the browser first.
+                    self.check_stop()?;
                     return Err(exit_error("the pipe is closed"));
                 }
             }

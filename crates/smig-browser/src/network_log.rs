@@ -8,9 +8,11 @@ use crate::devtools::DevToolsEvent;
 
 /// Maximum number of requests: pages have hundreds.
 const MAX_REQUESTS: usize = 10_000;
-/// Header fields that say who the user is; none of their values leaves this module.
-const SECRET_FIELDS: [&str; 5] =
-    ["cookie", "set-cookie", "authorization", "proxy-authorization", "www-authenticate"];
+/// Parts of the names of header fields that say who the user is; none of their values leaves this module.
+const SECRET_WORDS: [&str; 8] =
+    ["cookie", "auth", "token", "secret", "session", "csrf", "xsrf", "api-key"];
+/// A URL without an authority, such as `data:`, is cut off after this many characters: it has its content in it.
+const MAX_OPAQUE_URL_CHARS: usize = 100;
 
 /// A request and what became of it. Times are seconds of the browser's monotonic clock.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -203,7 +205,7 @@ impl NetworkLog {
             body_bytes: sent["postData"].as_str().map_or(0, |data| data.len() as u64),
             resource_type: text(&params["type"]),
             priority: text(&sent["initialPriority"]),
-            initiator: params["initiator"].clone(),
+            initiator: initiator_of(&params["initiator"]),
             started_s: seconds(&params["timestamp"]),
             wall_time_s: seconds(&params["wallTime"]),
             ..NetworkRequest::default()
@@ -264,8 +266,10 @@ fn timing_of(timing: &Value) -> Option<NetworkTiming> {
 /// Returns header fields without those that say who the user is.
 fn fields(headers: &Value) -> Vec<(String, String)> {
     let all = headers.as_object().into_iter().flatten();
-    let is_public =
-        |name: &str| !SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+    let is_public = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name == ":authority" || !SECRET_WORDS.iter().any(|word| name.contains(word))
+    };
     all.filter(|(name, _)| is_public(name))
         .map(|(name, value)| {
             // The values of a repeated field are in lines of their own.
@@ -279,11 +283,36 @@ fn fields(headers: &Value) -> Vec<(String, String)> {
 /// Returns a URL without user, password and fragment.
 fn without_secrets(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    if !url.starts_with("http") && url.contains(':') && !url.contains("://") {
+        // The content of a `data:` URL is not recorded.
+        return url.chars().take(MAX_OPAQUE_URL_CHARS).collect();
+    }
+    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
+    if !scheme.is_empty() && !scheme.ends_with(':') {
+        return url.to_owned();
+    }
     let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(authority_end);
     let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
+    format!("{scheme}//{host}{path}")
+}
+
+/// Returns who asked for a request, without secrets in the URLs of its stack.
+fn initiator_of(initiator: &Value) -> Value {
+    match initiator {
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| {
+                let value = match value.as_str() {
+                    Some(url) if key == "url" => without_secrets(url).into(),
+                    _ => initiator_of(value),
+                };
+                (key.clone(), value)
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        Value::Array(items) => items.iter().map(initiator_of).collect(),
+        other => other.clone(),
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -317,8 +346,8 @@ mod tests {
     fn request(id: &str, url: &str) -> Value {
         json!({"requestId": id, "timestamp": 10.0, "wallTime": 1.7e9, "type": "Document",
             "request": {"url": url, "method": "GET", "initialPriority": "VeryHigh", "headers":
-                {"Accept": "*/*", "Cookie": "a=b", "authorization": "Basic x", "Referer": "https://u:p@a.example/#f"}},
-            "initiator": {"type": "other"}})
+                {"Accept": "*/*", "Cookie": "a=b", "authorization": "Basic x", "X-Api-Key": "secret", "Referer": "https://u:p@a.example/#f"}},
+            "initiator": {"type": "script", "stack": {"callFrames": [{"url": "https://u:p@a.example/x.js#f"}]}}})
     }
 
     fn response() -> Value {
@@ -353,6 +382,8 @@ mod tests {
         let names: Vec<_> = request.fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["Accept", "Referer"]);
         assert!(!format!("{log:?}").contains("secret") && !format!("{log:?}").contains("u:p@"));
+        let frame = &request.initiator["stack"]["callFrames"][0];
+        assert_eq!(frame["url"], "https://a.example/x.js");
         assert_eq!(request.end, Some((10.3, RequestEnd::Complete(140))));
         assert_eq!((request.decoded_bytes, request.encoded_bytes), (90, 40));
         let response = request.response.as_ref().unwrap();
@@ -361,6 +392,20 @@ mod tests {
         let timing = response.timing.unwrap();
         assert_eq!((timing.dns_ms, timing.connect_ms), (None, Some((1.0, 5.0))));
         assert_eq!(log.open_requests(), 0);
+    }
+
+    #[test]
+    fn urls_lose_users_passwords_and_content() {
+        for (url, expected) in [
+            ("//u:p@b.example/x", "//b.example/x"),
+            ("/a//u@b", "/a//u@b"),
+            ("?next=https://u@b.example/", "?next=https://u@b.example/"),
+            ("blob:https://a.example/1", "blob:https://a.example/1"),
+        ] {
+            assert_eq!(without_secrets(url), expected);
+        }
+        let data = format!("data:image/png;base64,{}", "A".repeat(5_000));
+        assert_eq!(without_secrets(&data).len(), MAX_OPAQUE_URL_CHARS);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::error::BrowserError;
 use crate::network_log::{NetworkLog, NetworkRequest, RequestEnd};
 use crate::tab::Tab;
 
+/// A limit that no clock has becomes this one.
+const MAX_TIME_LIMIT: Duration = Duration::from_secs(86_400);
 /// Bodies that the browser keeps until they are read: of one response, and of all.
 const MAX_BODY_BYTES: u64 = 64 << 20;
 const MAX_BODIES_BYTES: u64 = 256 << 20;
@@ -64,7 +66,8 @@ impl Tab {
         options: RecordOptions,
         on_body: &mut dyn FnMut(usize, Vec<u8>) -> io::Result<()>,
     ) -> Result<PageRecording, BrowserError> {
-        let deadline = Instant::now() + options.time_limit;
+        let now = Instant::now();
+        let deadline = now.checked_add(options.time_limit).unwrap_or(now + MAX_TIME_LIMIT);
         record_session(devtools, self.session_id())?;
         let mut progress =
             Progress { log: NetworkLog::default(), content_loaded_s: None, loaded_s: None };
@@ -89,7 +92,9 @@ impl Tab {
             progress.handle(devtools, &event)?;
         }
         progress.wait_until_quiet(devtools, options.after_load)?;
-        let title = self.evaluate(devtools, "document.title")?;
+        // A page may do anything with its title.
+        let title = self.evaluate(devtools, "document.title").unwrap_or_default();
+        devtools.check_stop()?;
         for (index, request) in progress.log.requests().iter().enumerate() {
             if has_body(request)
                 && let Some(body) = body_of(devtools, request)?

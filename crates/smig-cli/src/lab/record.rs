@@ -27,8 +27,8 @@ const MAX_SHOWN_FAILURES: usize = 5;
     long_about = "Record a page with Chromium, to be loaded over emulated links.\n\nThe page is loaded once, over this \
         machine's own network, by a headless Chromium with an empty profile. DIR/page.har is the recording, \
         HAR 1.2, which other viewers open too: each request with its times, its connection, its server's address, \
-        its priority and initiator. DIR/bodies has the bodies, decoded. Cookies, credentials and what the \
-        page sent as bodies are not written. A scenario's page with har = \"DIR/page.har\" is loaded from the \
+        its priority and initiator. DIR/bodies has the bodies, decoded. Cookies, header fields whose names say that they are secret, and what the \
+        page sent as bodies are not written; queries of URLs and the bodies of responses are, with what is in them. A scenario's page with har = \"DIR/page.har\" is loaded from the \
         lab's own servers; nothing of a recorded page leaves the machine.\n\nA load that has no load event within \
         --time-limit is not recorded. After that event requests are recorded for as long as something is in flight, \
         --after-load at most.\n\nStrangers' pages are best recorded as an ordinary user: for root, Chromium has no sandbox.",
@@ -43,7 +43,7 @@ Examples:
     har = \"example/page.har\"
 
 Exit codes: 0 success; 2 usage error; 6 host not resolved; 7 cannot connect; 28 the page did not load in \
-time; 60 the certificate is not trusted; 130 interrupted; 1 another error"
+time; 35 TLS failed; 60 the certificate is not trusted; 130 interrupted; 1 another error"
 )]
 pub(crate) struct RecordArgs {
     /// The page, an http or https URL
@@ -101,6 +101,8 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
 
 fn exit_of(error: &RecordError) -> Exit {
     let text = error.to_string();
+    // The URL before it can be anything.
+    let text = text.rsplit_once("net::").map_or("", |(_, code)| code);
     match error {
         RecordError::Exists(_) | RecordError::Trust(_) => Exit::Usage,
         RecordError::Browser(BrowserError::TimedOut(_)) => Exit::Timeout,
@@ -113,7 +115,7 @@ fn exit_of(error: &RecordError) -> Exit {
                 ("ERR_ADDRESS_", Exit::Connect),
                 ("ERR_TIMED_OUT", Exit::Timeout),
             ];
-            let found = codes.into_iter().find(|(code, _)| text.contains(code));
+            let found = codes.into_iter().find(|(code, _)| text.starts_with(code));
             found.map_or(Exit::Failure, |(_, exit)| exit)
         }
         _ => Exit::Failure,
@@ -173,5 +175,7 @@ mod tests {
         assert_eq!(exit_of(&browser("net::ERR_CERT_AUTHORITY_INVALID")), Exit::Certificate);
         assert_eq!(exit_of(&browser("net::ERR_CONNECTION_REFUSED")), Exit::Connect);
         assert_eq!(exit_of(&browser("net::ERR_ABORTED")), Exit::Failure);
+        let misleading = "https://x/?ERR_NAME_: net::ERR_CONNECTION_REFUSED";
+        assert_eq!(exit_of(&browser(misleading)), Exit::Connect);
     }
 }

@@ -144,13 +144,16 @@ pub fn record(spec: &RecordSpec, stop: &CancellationToken) -> Result<RecordedSum
             .map_err(fail(format!("write to {}", parent.display())))?;
         let load = load(spec, &program, &keys, part.path(), stop)?;
         // The servers of some hosts are known only now: they are checked, and the page is loaded again.
-        if round < MAX_TRUST_ROUNDS && keys.add_refused(&load.recording) {
+        if round < MAX_TRUST_ROUNDS && keys.add_refused(&load.recording, stop) {
             round += 1;
             continue;
         }
         return finish(load, part, &out);
     }
 }
+
+/// Bodies beyond this sum are left out.
+const MAX_BODIES_BYTES: u64 = 256 << 20;
 
 /// A load whose bodies are in a directory.
 struct Load {
@@ -184,8 +187,12 @@ fn load(
     let context = BrowserContext::create(&mut browser.devtools, None)?;
     let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
     let options = RecordOptions { time_limit: spec.time_limit, after_load: spec.after_load };
-    let mut sizes = Vec::new();
+    let (mut sizes, mut total_bytes) = (Vec::new(), 0);
     let mut on_body = |index: usize, body: Vec<u8>| {
+        total_bytes += body.len() as u64;
+        if total_bytes > MAX_BODIES_BYTES {
+            return Ok(());
+        }
         fs::write(bodies_dir.join(index.to_string()), &body)?;
         sizes.push((index, body.len() as u64));
         Ok(())

@@ -1,7 +1,8 @@
 //! What a recording browser trusts besides its own authorities.
 //!
 //! Chromium takes no file of authorities, only the keys of certificates that it is to accept. So the lab connects to a server itself,
-//! verifies its certificate against the file as any client does, and names its key to the browser.
+//! verifies its certificate against the file as any client does, and names its key to the browser. An authority's own key is never named: whoever
+//! has its public certificate could then pass for any host.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,18 +10,21 @@ use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use smig_browser::{PageRecording, RequestEnd, key_sha256};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::RecordError;
 
-/// Time limit of each step of a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of each connection, and of its handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of servers that are checked.
+const MAX_HOSTS: usize = 20;
 
 /// The keys that the browser is to accept.
 pub(super) struct TrustedKeys {
@@ -46,8 +50,6 @@ impl TrustedKeys {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&pem) {
             let certificate = certificate.map_err(|error| fail(&error))?;
-            // A server's own certificate may be in the file.
-            trusted.keys.insert(key_sha256(&certificate).map_err(|error| fail(&error))?);
             roots.add(certificate).map_err(|error| fail(&error))?;
         }
         if roots.is_empty() {
@@ -70,12 +72,19 @@ impl TrustedKeys {
     }
 
     /// Asks the servers whose certificates the browser has refused; returns whether it is to accept more now.
-    pub(super) fn add_refused(&mut self, recording: &PageRecording) -> bool {
+    pub(super) fn add_refused(
+        &mut self,
+        recording: &PageRecording,
+        stop: &CancellationToken,
+    ) -> bool {
         if self.config.is_none() {
             return false;
         }
         let before = self.keys.len();
         for request in &recording.requests {
+            if stop.is_cancelled() || self.known.len() >= MAX_HOSTS {
+                break;
+            }
             let is_refused = matches!(&request.end,
                 Some((_, RequestEnd::Failed(why))) if why.contains("ERR_CERT_"));
             if is_refused && let Ok(url) = Url::parse(&request.url) {
@@ -109,8 +118,12 @@ fn server_key(config: Arc<ClientConfig>, host: &str, port: u16) -> io::Result<St
             Ok(mut tcp) => {
                 tcp.set_read_timeout(Some(CONNECT_TIMEOUT))?;
                 tcp.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+                let deadline = Instant::now() + CONNECT_TIMEOUT;
                 while connection.is_handshaking() {
-                    connection.complete_io(&mut tcp)?;
+                    if Instant::now() >= deadline {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    step(&mut connection, &mut tcp)?;
                 }
                 connection.send_close_notify();
                 // It has served its purpose.
@@ -123,4 +136,16 @@ fn server_key(config: Arc<ClientConfig>, host: &str, port: u16) -> io::Result<St
         }
     }
     Err(last_error)
+}
+
+/// Writes what the handshake has to send, or reads once, so that its deadline is seen between two reads.
+fn step(connection: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
+    if connection.wants_write() {
+        connection.write_tls(tcp)?;
+    } else if connection.read_tls(tcp)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    } else {
+        connection.process_new_packets().map_err(io::Error::other)?;
+    }
+    Ok(())
 }
