@@ -110,6 +110,8 @@ pub struct NetworkLog {
     requests: Vec<NetworkRequest>,
     /// The last request with this identifier.
     by_id: HashMap<(String, String), usize>,
+    /// The last request for a document with this identifier, of any session.
+    documents: HashMap<String, usize>,
     open: usize,
     omitted: u64,
 }
@@ -210,14 +212,26 @@ impl NetworkLog {
             wall_time_s: seconds(&params["wallTime"]),
             ..NetworkRequest::default()
         };
+        if request.resource_type == "Document" {
+            self.documents.insert(request.request_id.clone(), self.requests.len());
+        }
         self.by_id.insert(id_of(session_id, params), self.requests.len());
         self.open += 1;
         self.requests.push(request);
     }
 
+    /// Returns the request of an event. A document in a frame is requested in the session of the page, and arrives in one of its own if
+    /// the frame gets another process: there is its body, too.
     fn request_of(&mut self, session_id: &str, params: &Value) -> Option<&mut NetworkRequest> {
-        let index = *self.by_id.get(&id_of(session_id, params))?;
-        self.requests.get_mut(index)
+        let id = id_of(session_id, params);
+        if let Some(index) = self.by_id.get(&id) {
+            return self.requests.get_mut(*index);
+        }
+        let index = *self.documents.get(&id.1)?;
+        self.by_id.insert(id, index);
+        let request = self.requests.get_mut(index)?;
+        session_id.clone_into(&mut request.session_id);
+        Some(request)
     }
 
     fn end(&mut self, session_id: &str, params: &Value, end: RequestEnd) {
@@ -426,6 +440,23 @@ mod tests {
         assert_eq!(first.response.as_ref().unwrap().status, 301);
         assert_eq!(second.end, Some((0.0, RequestEnd::Failed("net::ERR_FAILED".to_owned()))));
         assert_eq!(log.open_requests(), 0);
+    }
+
+    #[test]
+    fn a_frame_s_document_arrives_in_its_own_session() {
+        let mut log = log(&[("Network.requestWillBeSent", request("1", "https://a.example/"))]);
+        let mut in_frame = |id: &str, method: &str, params: Value| {
+            let (method, session_id) = (format!("Network.{method}"), "F".to_owned());
+            let mut params = params;
+            params["requestId"] = json!(id);
+            log.observe(&DevToolsEvent { method, params, session_id });
+        };
+        in_frame("1", "responseReceived", json!({"timestamp": 10.2, "response": response()}));
+        in_frame("1", "loadingFinished", json!({"timestamp": 10.3, "encodedDataLength": 140}));
+        in_frame("2", "loadingFinished", json!({"timestamp": 10.3}));
+        let [request] = log.requests() else { panic!("{log:?}") };
+        assert_eq!(request.session_id, "F", "that is where its body is");
+        assert_eq!(request.end, Some((10.3, RequestEnd::Complete(140))));
     }
 
     #[test]
