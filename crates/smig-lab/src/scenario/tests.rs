@@ -685,6 +685,8 @@ fn a_recording_that_cannot_be_read_is_a_fault_of_its_key() {
     };
     let missing = faults("har = \"none.har\"");
     assert!(missing.contains("news.har: cannot read none.har: No such file"), "{missing}");
+    let one = faults("har = \"none.har\"\nhosts.\"a.b\".server = \"main\"");
+    assert!(!one.contains("no resource"), "{one}");
     let broken = faults("har = \"page.har\"");
     assert!(broken.contains("page.har: log.entries[0].request.url"), "{broken}");
     let two =
