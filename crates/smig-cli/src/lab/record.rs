@@ -95,7 +95,15 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
             stderr::print_line("Stopped; nothing was written.");
             Ok(INTERRUPTED_STATUS.into())
         }
-        Err(error) => Err(CliError::new(exit_of(&error), error.to_string()).into()),
+        Err(error) => {
+            let exit = exit_of(&error);
+            let remedy = match exit {
+                Exit::Certificate => "; --cacert FILE trusts a private authority",
+                Exit::Timeout => "; --time-limit gives it more time",
+                _ => "",
+            };
+            Err(CliError::new(exit, format!("{error}{remedy}")).into())
+        }
     }
 }
 
