@@ -297,14 +297,18 @@ fn fields(headers: &Value) -> Vec<(String, String)> {
 /// Returns a URL without user, password and fragment.
 fn without_secrets(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
-    if !url.starts_with("http") && url.contains(':') && !url.contains("://") {
-        // The content of a `data:` URL is not recorded.
-        return url.chars().take(MAX_OPAQUE_URL_CHARS).collect();
-    }
-    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
-    if !scheme.is_empty() && !scheme.ends_with(':') {
-        return url.to_owned();
-    }
+    let is_scheme = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    let (scheme, rest) = match url.split_once(':') {
+        Some((name, _)) if is_scheme(name) => url.split_at(name.len() + 1),
+        _ => ("", url),
+    };
+    let Some(rest) = rest.strip_prefix("//") else {
+        // Without an authority: relative, or with its content in it, of which nothing is recorded.
+        let chars = if scheme.is_empty() { usize::MAX } else { MAX_OPAQUE_URL_CHARS };
+        return url.chars().take(chars).collect();
+    };
     let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(authority_end);
     let host = authority.rsplit('@').next().unwrap_or_default();
