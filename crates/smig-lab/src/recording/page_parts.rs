@@ -105,7 +105,7 @@ mod tests {
             ended_ns: 8_000_000,
             outcome: Outcome::Complete,
         };
-        // The three resources of the second load; the third object is of another transfer.
+        // The page has three resources: these are those of the second load.
         let objects = vec![object(3), object(4), object(5)];
         let observation = Observation { objects, pages: vec![load], ..Observation::default() };
         let mut timeline = Timeline::new("t", Time::ZERO);
