@@ -159,7 +159,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
                 let text = format!("{}: not a directory", dir.display());
                 return Err(CliError::new(Exit::Usage, text).into());
             }
-            write_and_print_report(dir, *json, build.accepted_builds())?;
+            write_and_print_report(dir, None, *json, build.accepted_builds())?;
             Ok(ExitCode::SUCCESS)
         }
         None => measure(args),
@@ -292,7 +292,8 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     // A campaign that was stopped before its first result has no report.
     if campaign_summary.has_results() || has_survey || has_senders && senders.is_ok() {
         // The plan has checked the builds. The report marks a build without a commit.
-        write_and_print_report(&options.out, args.json, AcceptedBuilds::Any)?;
+        let study = common_study(&args.names)?;
+        write_and_print_report(&options.out, Some(study), args.json, AcceptedBuilds::Any)?;
     }
     let status = print_summary(&campaign_summary);
     Ok(if senders.is_err() { Exit::Failure.into() } else { status })
@@ -345,8 +346,13 @@ fn add_missing(missing_servers: &mut Vec<MissingServer>, missing: MissingServer)
     }
 }
 
-/// Writes the report of the results in `dir`, and prints its summary.
-fn write_and_print_report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Result<()> {
+/// Writes the report of a study, or of that whose results are in `dir`, and prints its summary.
+fn write_and_print_report(
+    dir: &Path,
+    study: Option<&'static Study>,
+    json: bool,
+    builds: AcceptedBuilds,
+) -> Result<()> {
     let results = read_results(dir)?;
     builds
         .check(results.iter().map(|result| result.origin.as_ref()))
@@ -357,7 +363,8 @@ fn write_and_print_report(dir: &Path, json: bool, builds: AcceptedBuilds) -> Res
         return Err(CliError::new(Exit::Failure, text).into());
     }
     // Results of no study's campaign are reported as they always were: as none of the SMig paper's.
-    let study = Study::of_results(&results)
+    let study = study
+        .or_else(|| Study::of_results(&results))
         .or_else(|| evidence.study())
         .or_else(|| Study::by_name("smig"))
         .context("no study")?;

@@ -132,7 +132,8 @@ impl Judgement {
             }
             Expected::ShareOfCells(share) => {
                 let points = in_part_rules.cell_points / 100.0;
-                Some(((share, INFINITY), (share - points, INFINITY)))
+                // Of a small share at least a half: otherwise no cell at all would be a part of it.
+                Some(((share, INFINITY), ((share - points).max(share / 2.0), INFINITY)))
             }
             Expected::ShareBetween(low, high) => {
                 let points = in_part_rules.cell_points / 100.0;
@@ -180,5 +181,14 @@ mod tests {
         }
         // The words "half" and "double" are not placeholders.
         assert_eq!((judgement.in_part.reduction, judgement.in_part.bound), (0.5, 2.0));
+    }
+
+    #[test]
+    fn a_claim_of_which_no_cell_holds_is_not_reproduced() {
+        let none = MeasuredValue { value: 0.0, interval: Some((0.0, 0.0)) };
+        for share in [0.125, 0.5, 1.0] {
+            let verdict = Judgement::standard().judge(Expected::ShareOfCells(share), none);
+            assert_eq!(verdict, ClaimResult::NotReproduced, "{share}");
+        }
     }
 }

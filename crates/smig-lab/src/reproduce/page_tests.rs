@@ -346,3 +346,23 @@ fn a_page_time_is_of_the_load() {
         seconds.iter().zip([0.4, 1.2, 2.0]).all(|(time, expected)| (time - expected).abs() < 1e-6)
     );
 }
+
+#[test]
+fn a_young_window_beside_six_is_not_what_hystart_does() {
+    let (results, mut evidence) = invented();
+    let verdict = |evidence: &Evidence| {
+        let findings = study("delay").findings(&results, evidence);
+        let rows = findings.into_iter().flat_map(|finding| finding.claim_rows);
+        let mut rows = rows.filter(|row| row.claim.key == "hystart");
+        rows.next().unwrap().verdict
+    };
+    let mut with_ratios = |ratios: [f64; 2]| {
+        let points = vec![(0.3, ratios[0]), (0.31, ratios[1])];
+        let window = || WindowRatio { control: "cubic-hystart".into(), points: points.clone() };
+        evidence.windows = (0..5).map(|_| window()).collect();
+        verdict(&evidence)
+    };
+    assert_eq!(with_ratios([0.15, 0.6]), ClaimResult::Reproduced);
+    // Small at first, as any, and then more than six together: as CUBIC's without HyStart.
+    assert_eq!(with_ratios([0.15, 3.5]), ClaimResult::NotReproduced);
+}

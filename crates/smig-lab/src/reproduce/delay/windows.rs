@@ -83,7 +83,12 @@ pub(in super::super) fn window_ratios(
             continue;
         };
         let (Some(first), Some(second)) = (&http1.timeline, &http2.timeline) else { continue };
-        let (first, second) = (server_tracks(&dir.join(first))?, server_tracks(&dir.join(second))?);
+        let (first, second) = (dir.join(first), dir.join(second));
+        // Results may have been copied without their timelines.
+        if !first.exists() || !second.exists() {
+            continue;
+        }
+        let (first, second) = (server_tracks(&first)?, server_tracks(&second)?);
         pairs.extend(WindowRatio::new(&control, &first, &second));
     }
     Ok(pairs)
