@@ -32,7 +32,7 @@ pub struct Browser {
     /// Name and version, as the browser reports them.
     pub name: String,
     /// The log of its sockets.
-    pub net_log: Option<PathBuf>,
+    pub socket_log: Option<PathBuf>,
     _process: Child,
 }
 
@@ -49,7 +49,7 @@ pub struct BrowserLaunch {
     pub window: WindowSize,
     /// Whether it speaks HTTP/2.
     pub http2: bool,
-    /// Whether it logs its sockets, for [`ConnectionUse`](crate::ConnectionUse).
+    /// Whether it logs its sockets, for [`local_addresses`](crate::local_addresses).
     pub logs_sockets: bool,
     /// Whether its processes are confined, as strangers' pages require. Not available to root.
     pub sandbox: bool,
@@ -78,10 +78,10 @@ impl BrowserLaunch {
         let mut devtools = DevTools::new(stdin, stdout, self.stop.clone())?;
         let version = devtools.call("", "Browser.getVersion", json!({}))?;
         let name = version["product"].as_str().unwrap_or("unknown").replace('/', " ");
-        Ok(Browser { devtools, name, net_log: self.net_log(), _process: process })
+        Ok(Browser { devtools, name, socket_log: self.socket_log(), _process: process })
     }
 
-    fn net_log(&self) -> Option<PathBuf> {
+    fn socket_log(&self) -> Option<PathBuf> {
         self.logs_sockets.then(|| self.home.join("net-log.json"))
     }
 
@@ -114,7 +114,7 @@ impl BrowserLaunch {
             ]),
             None => arguments.push("--no-proxy-server".to_owned()),
         }
-        if let Some(path) = self.net_log() {
+        if let Some(path) = self.socket_log() {
             arguments.push(format!("--log-net-log={}", path.display()));
         }
         if !self.sandbox {

@@ -6,21 +6,21 @@
 #![cfg(target_os = "linux")]
 
 mod browser;
-mod connection_use;
 mod devtools;
 mod error;
 mod network_log;
 mod page_report;
 mod record;
+mod socket_log;
 mod tab;
 mod trust;
 
 pub use browser::{Browser, BrowserLaunch, PROGRAM_NAMES, WindowSize};
-pub use connection_use::ConnectionUse;
 pub use devtools::{DevTools, DevToolsEvent};
 pub use error::BrowserError;
 pub use network_log::{NetworkLog, NetworkRequest, NetworkResponse, NetworkTiming, RequestEnd};
 pub use page_report::{NavigationTiming, PageReport, ResourceTiming};
 pub use record::{PageRecording, RecordOptions};
+pub use socket_log::local_addresses;
 pub use tab::{BrowserContext, Navigation, Tab};
 pub use trust::{key_sha256, trusted_key_sha256};

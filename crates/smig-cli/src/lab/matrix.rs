@@ -13,9 +13,7 @@ use clap::Args;
 use smig_chart::format_count;
 use smig_chart::html::{Align, Table};
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{
-    self, CampaignError, CampaignOptions, CampaignSummary, plan, read_results,
-};
+use smig_lab::campaign::{self, CampaignOptions, CampaignSummary, plan, read_results};
 use smig_lab::matrix::{
     self, MatrixReport, SCENARIO_TEXT, Verdict, draw, keep_machine_hystart, select, select_quick,
     to_csv_table, to_table,
@@ -28,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::build::{BuildArgs, identify_build};
 use super::run::{
     CampaignProgress, DisturbedRuns, check_setting, exit_status, format_duration, parse_jobs,
+    plan_error,
 };
 use crate::exit::{CliError, Exit};
 use crate::interrupt;
@@ -202,10 +201,7 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<CampaignSummary> {
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: args.disturbed.into(),
     };
-    let plan = plan(campaign, &options).map_err(|error| match error {
-        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
-        _ => CliError::new(Exit::Usage, error.to_string()).into(),
-    })?;
+    let plan = plan(campaign, &options).map_err(plan_error)?;
     fs::create_dir_all(&args.out)
         .and_then(|()| fs::write(args.out.join("scenario.toml"), SCENARIO_TEXT))
         .with_context(|| format!("cannot write to {}", args.out.display()))?;

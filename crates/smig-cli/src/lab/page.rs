@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{self, CampaignError, CampaignOptions, plan, read_results};
+use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
     Budget, BudgetCheck, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol, render_html,
     render_svg, results_of, summarize, times_table, to_junit, to_tidy_table, warnings,
@@ -21,7 +21,9 @@ use smig_lab::trial::TrialResult;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
-use super::run::{CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs};
+use super::run::{
+    CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs, plan_error,
+};
 use crate::exit::{CliError, Exit};
 use crate::interrupt;
 use crate::stderr;
@@ -115,10 +117,7 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: DisturbedRuns::Keep.into(),
     };
-    let plan = plan(&campaign, &options).map_err(|error| match error {
-        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
-        _ => CliError::new(Exit::Usage, error.to_string()).into(),
-    })?;
+    let plan = plan(&campaign, &options).map_err(plan_error)?;
     let stop = CancellationToken::default();
     interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(&study.page.name, &plan, options.jobs);

@@ -126,10 +126,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: args.disturbed.into(),
     };
-    let plan = plan(&campaign, &options).map_err(|error| match error {
-        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
-        _ => CliError::new(Exit::Usage, error.to_string()).into(),
-    })?;
+    let plan = plan(&campaign, &options).map_err(plan_error)?;
     copy_scenario(&options, &args.file)
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
     let stop = CancellationToken::default();
@@ -138,6 +135,14 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.clear();
     print_summary(args, &options, &summary?)
+}
+
+/// Returns the error of a plan: of usage, unless the machine or a file is at fault.
+pub(super) fn plan_error(error: CampaignError) -> anyhow::Error {
+    match error {
+        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
+        _ => CliError::new(Exit::Usage, error.to_string()).into(),
+    }
 }
 
 /// Checks one setting of `smig serve` with the parser of `smig serve`; returns its faults.

@@ -7,7 +7,7 @@ use smig_chart::format_bytes;
 
 use crate::scenario::{SizeClass, TransferDirection};
 use crate::trial::TrialResult;
-use crate::workload::{ObjectResult, Outcome, PageLoad};
+use crate::workload::{ObjectResult, Outcome, PageLoad, PageMetric};
 
 use smig_stats::Run;
 
@@ -81,16 +81,13 @@ impl SeriesCollector<'_> {
     }
 
     fn add_page(&mut self, run_index: usize, load: &PageLoad) {
-        if load.outcome != Outcome::Complete {
-            return;
-        }
         let times = [
-            ("loaded", Some(load.duration_s())),
-            ("speed index", load.speed_index_s()),
-            ("first rendered", load.render_s()),
+            ("loaded", PageMetric::Loaded),
+            ("speed index", PageMetric::SpeedIndex),
+            ("first rendered", PageMetric::FirstRendered),
         ];
-        for (what, seconds) in times {
-            let Some(seconds) = seconds else { continue };
+        for (what, time) in times {
+            let Some(seconds) = time.of(load) else { continue };
             let metric = format!("{} {what}", load.name);
             self.push(&metric, "ms", BetterDirection::Lower, run_index, seconds * 1e3);
         }

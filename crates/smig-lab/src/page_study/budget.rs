@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use smig_chart::html::escape;
 
-use super::summary::{PageMetric, PageSummary};
+use super::summary::PageSummary;
 use crate::scenario::TimeSpan;
+use crate::workload::PageMetric;
 
 /// A limit of a median time.
 #[derive(Debug, Clone, Copy, PartialEq)]

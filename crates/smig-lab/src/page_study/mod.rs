@@ -17,4 +17,4 @@ pub use protocol::Protocol;
 pub use report::{render_html, render_svg, times_table, to_tidy_table, warnings};
 pub use source::{PageSource, SourceError};
 pub use spec::PageStudy;
-pub use summary::{MeasuredLoad, PageMetric, PageSummary, results_of, summarize};
+pub use summary::{MeasuredLoad, PageSummary, results_of, summarize};

@@ -5,10 +5,10 @@ use smig_chart::html::{Align, Page, Table};
 use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
 
 use super::protocol::Protocol;
-use super::summary::{MeasuredLoad, PageMetric, PageSummary, levels_of, load_of};
+use super::summary::{MeasuredLoad, PageSummary, levels_of, load_of};
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
-use crate::workload::Outcome;
+use crate::workload::{Outcome, PageMetric};
 
 const DESKTOP_WIDTH: f64 = 1_092.0;
 const PHONE_WIDTH: f64 = 360.0;

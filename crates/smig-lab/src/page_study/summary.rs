@@ -1,8 +1,5 @@
 //! What the loads of a study show, by network and version of HTTP.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::Serialize;
 use smig_stats::median;
 
@@ -11,64 +8,7 @@ use crate::scenario::{Campaign, ConditionName};
 use crate::timeline::Timeline;
 use crate::timeline::page_load::{Lateness, critical_path};
 use crate::trial::TrialResult;
-use crate::workload::{Outcome, PageLoad};
-
-/// A time of a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PageMetric {
-    /// Until everything has arrived and run: the load event.
-    Loaded,
-    /// Until something could be rendered first.
-    Rendered,
-    /// Mean time until a picture could be seen: SpeedIndex, as far as the client knows it.
-    SpeedIndex,
-}
-
-impl PageMetric {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::Loaded, Self::Rendered, Self::SpeedIndex];
-
-    /// Returns the name, as on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Loaded => "loaded",
-            Self::Rendered => "rendered",
-            Self::SpeedIndex => "speed-index",
-        }
-    }
-
-    /// Returns the time of a load in seconds; `None` if the load has failed.
-    #[must_use]
-    pub fn of(self, load: &PageLoad) -> Option<f64> {
-        if load.outcome != Outcome::Complete {
-            return None;
-        }
-        match self {
-            Self::Loaded => Some(load.duration_s()),
-            Self::Rendered => load.render_s(),
-            Self::SpeedIndex => load.speed_index_s(),
-        }
-    }
-}
-
-impl fmt::Display for PageMetric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for PageMetric {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|metric| metric.as_str() == text).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|metric| metric.as_str()).collect();
-            format!("known: {}", names.join(", "))
-        })
-    }
-}
+use crate::workload::{Outcome, PageLoad, PageMetric};
 
 /// A load, with its recording if there is one.
 #[derive(Debug, Clone)]
@@ -138,7 +78,7 @@ impl PageSummary {
     pub const fn median_s(&self, metric: PageMetric) -> Option<f64> {
         match metric {
             PageMetric::Loaded => self.loaded_s,
-            PageMetric::Rendered => self.rendered_s,
+            PageMetric::FirstRendered => self.rendered_s,
             PageMetric::SpeedIndex => self.speed_index_s,
         }
     }
@@ -174,7 +114,7 @@ impl PageSummary {
             disturbed: own.iter().filter(|index| !all[**index].result.disturbed.is_empty()).count(),
             failure,
             loaded_s: median(&loaded),
-            rendered_s: median(&times(PageMetric::Rendered)),
+            rendered_s: median(&times(PageMetric::FirstRendered)),
             speed_index_s: median(&times(PageMetric::SpeedIndex)),
             loaded_range_s: range,
             lateness_us: lateness.unwrap_or_default(),

@@ -13,26 +13,18 @@ use super::measure::{filter_runs, page_times};
 use crate::campaign::TrialResult;
 use crate::identify::Family;
 use crate::scenario::Size;
+use crate::workload::PageMetric;
 use smig_chart::format_number;
 use smig_stats::{MIN_RUNS, Statistic};
 
 const PAIRS: &str = "pairs of runs";
-
-/// A time of a page's load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum PageTime {
-    FirstRendered,
-    SpeedIndex,
-    Loaded,
-}
 
 /// In how many cells the median of a page's time, relative to that in other cells, is as stated.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CellShare {
     #[serde(rename = "of")]
-    pub(super) time: PageTime,
+    pub(super) time: PageMetric,
     /// Every combination of these levels is a cell.
     pub(super) cells: CellSelection,
     /// Levels of the cell that each is compared with, where they differ.
@@ -53,21 +45,12 @@ pub(super) struct Along {
 }
 
 /// In how many pairs of runs, with the same seed, the congestion window of HTTP/2's connection over the sum of HTTP/1.1's
-/// was as stated while both were loading.
+/// was as stated at its largest while both were loading.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WindowShare {
     pub(super) control: String,
-    pub(super) extreme: WindowExtreme,
     pub(super) ratio: Limit,
-}
-
-/// Which of the ratios over time counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum WindowExtreme {
-    Least,
-    Most,
 }
 
 /// In how many probes a sender did as stated.
@@ -282,16 +265,13 @@ impl CellShare {
 }
 
 impl WindowShare {
-    /// Counts the pairs of runs. The extreme of a pair is a single observation, without an interval.
+    /// Counts the pairs of runs. The largest ratio of a pair is a single observation, without an interval.
     pub(super) fn count(&self, windows: &[WindowRatio]) -> CellCounts {
         let mut counts = CellCounts::new(PAIRS, "");
         for pair in windows.iter().filter(|pair| pair.control == self.control) {
-            let Some((least, most)) = pair.extremes() else { continue };
-            let value = match self.extreme {
-                WindowExtreme::Least => least,
-                WindowExtreme::Most => most,
-            };
-            counts.add(self.ratio, value, (value, value));
+            // The least is small with any control: one young window beside six.
+            let Some((_, most)) = pair.extremes() else { continue };
+            counts.add(self.ratio, most, (most, most));
             counts.add_runs(1);
         }
         counts
@@ -326,17 +306,6 @@ impl SenderShare {
             }
         }
         counts
-    }
-}
-
-impl PageTime {
-    /// Returns the time of a load in seconds.
-    pub(super) fn of(self, load: &crate::workload::PageLoad) -> Option<f64> {
-        match self {
-            Self::FirstRendered => load.render_s(),
-            Self::SpeedIndex => load.speed_index_s(),
-            Self::Loaded => Some(load.duration_s()),
-        }
     }
 }
 

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use smig_chart::{format_bytes, format_ms};
 
-use super::cells::{CellShare, PageTime, SenderShare, WindowShare};
+use super::cells::{CellShare, SenderShare, WindowShare};
 use super::template::Template;
+use crate::workload::PageMetric;
 
 /// A claim of the paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -102,7 +103,7 @@ pub(super) enum Quantity {
     /// Bytes that arrive after its cancel.
     BytesAfterCancelOf(String),
     /// A time of the loads of the scenario's pages, in seconds.
-    Page(PageTime),
+    Page(PageMetric),
 }
 
 /// A statistic over all values of a setting.

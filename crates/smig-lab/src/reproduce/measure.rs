@@ -2,10 +2,9 @@
 
 use smig_stats::{Bootstrap, Contrast, Run, Statistic};
 
-use super::cells::PageTime;
 use super::claim::MeasuredValue;
 use crate::campaign::TrialResult;
-use crate::workload::Outcome;
+use crate::workload::{Outcome, PageMetric};
 
 /// The values of one setting, grouped by run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,12 +82,12 @@ pub(super) fn bytes_after_cancel(results: &[&TrialResult], transfer: &str) -> Sa
 }
 
 /// Returns a time of all pages' loads, in seconds.
-pub(super) fn page_times(results: &[&TrialResult], time: PageTime) -> Sample {
+pub(super) fn page_times(results: &[&TrialResult], time: PageMetric) -> Sample {
     let mut sample = Sample::default();
     for result in results {
         let mut values = Vec::new();
         for load in &result.observation.pages {
-            match time.of(load).filter(|_| load.outcome == Outcome::Complete) {
+            match time.of(load) {
                 Some(seconds) => values.push(seconds),
                 None => sample.failed_count += 1,
             }

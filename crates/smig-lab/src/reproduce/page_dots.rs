@@ -1,15 +1,15 @@
 //! Loads of pages as dots: a group for each setting, a dot for each way to load the page.
 
-use super::cells::PageTime;
 use super::finding::{AxisScale, Dot, DotGroup, Finding};
 use super::page_table::{PageCell, PageCells, protocol_colour, protocol_label};
+use crate::workload::PageMetric;
 use smig_stats::{Bootstrap, Statistic};
 
 /// Adds the figure's chart: medians with their intervals, and 95th percentiles. `title` names a setting; `published` is the
 /// study's own median in seconds, if it gives one.
 pub(super) fn add_dots(
     pages: &PageCells,
-    time: PageTime,
+    time: PageMetric,
     finding: &mut Finding,
     title: impl Fn(&PageCell) -> String,
     published: impl Fn(&PageCell) -> Option<f64>,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::cells::PageTime;
 use super::data_table::{DataCell, DataColumn, number_column, text_column};
 use super::facts::{FactNames, Facts};
 use super::finding::Finding;
 use super::measure::{Sample, page_times};
 use crate::campaign::TrialResult;
+use crate::workload::PageMetric;
 use smig_chart::svg::Colour;
 use smig_stats::Statistic;
 
@@ -49,11 +49,11 @@ pub(super) struct PageCell {
 }
 
 impl PageCell {
-    pub(super) const fn times(&self, time: PageTime) -> &Sample {
+    pub(super) const fn times(&self, time: PageMetric) -> &Sample {
         match time {
-            PageTime::FirstRendered => &self.first_rendered,
-            PageTime::SpeedIndex => &self.speed_index,
-            PageTime::Loaded => &self.loaded,
+            PageMetric::FirstRendered => &self.first_rendered,
+            PageMetric::SpeedIndex => &self.speed_index,
+            PageMetric::Loaded => &self.loaded,
         }
     }
 }
@@ -108,9 +108,9 @@ impl PageCells {
             Some(PageCell {
                 levels,
                 protocol,
-                first_rendered: page_times(&results, PageTime::FirstRendered),
-                speed_index: page_times(&results, PageTime::SpeedIndex),
-                loaded: page_times(&results, PageTime::Loaded),
+                first_rendered: page_times(&results, PageMetric::FirstRendered),
+                speed_index: page_times(&results, PageMetric::SpeedIndex),
+                loaded: page_times(&results, PageMetric::Loaded),
             })
         };
         Self { axes, cells: by_levels.into_iter().filter_map(cell).collect() }
@@ -142,14 +142,14 @@ impl PageCells {
     }
 
     /// Fills in the table of a finding and its warning of loads that failed.
-    pub(super) fn fill(&self, time: PageTime, finding: &mut Finding, facts: &mut Facts) {
+    pub(super) fn fill(&self, time: PageMetric, finding: &mut Finding, facts: &mut Facts) {
         let axis_columns = self.axes.iter().map(|axis| text_column(axis.key, axis.heading));
         finding.table.columns = axis_columns.chain(COLUMNS).collect();
         finding.table.rows = self.cells.iter().map(|cell| self.row(cell, time)).collect();
         facts.set_failed(self.cells.iter().map(|cell| cell.loaded.failed_count).sum());
     }
 
-    fn row(&self, cell: &PageCell, time: PageTime) -> Vec<DataCell> {
+    fn row(&self, cell: &PageCell, time: PageMetric) -> Vec<DataCell> {
         let ms = |sample: &Sample, statistic: Statistic| {
             DataCell::of(statistic.compute(&sample.values()).map(|seconds| seconds * 1e3))
         };
@@ -179,7 +179,7 @@ impl PageCells {
 }
 
 /// Returns the median of the first cell minus that of the second, in seconds.
-pub(super) fn difference_s(first: &PageCell, second: &PageCell, time: PageTime) -> Option<f64> {
+pub(super) fn difference_s(first: &PageCell, second: &PageCell, time: PageMetric) -> Option<f64> {
     let median = |cell: &PageCell| Statistic::Median.compute(&cell.times(time).values());
     Some(median(first)? - median(second)?)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::cells::PageTime;
 use super::claim::Measure;
 use super::delay::{Probes, SenderProbe, WindowRatio};
 use super::document::render_html;
@@ -11,7 +10,7 @@ use super::*;
 use crate::campaign::TrialResult;
 use crate::identify::Family;
 use crate::scenario::{Campaign, ConditionName};
-use crate::workload::{Outcome, PageLoad};
+use crate::workload::{Outcome, PageLoad, PageMetric};
 
 /// A result whose identity and loads are replaced.
 fn template() -> TrialResult {
@@ -340,7 +339,7 @@ fn the_pages_report_is_self_contained_and_written_as_files() {
 #[test]
 fn a_page_time_is_of_the_load() {
     let load = load(0, 2.0);
-    let times = [PageTime::FirstRendered, PageTime::SpeedIndex, PageTime::Loaded];
+    let times = [PageMetric::FirstRendered, PageMetric::SpeedIndex, PageMetric::Loaded];
     let seconds = times.map(|time| time.of(&load).unwrap());
     assert!(
         seconds.iter().zip([0.4, 1.2, 2.0]).all(|(time, expected)| (time - expected).abs() < 1e-6)

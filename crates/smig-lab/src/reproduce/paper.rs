@@ -324,7 +324,7 @@ mod tests {
                         )]);
                         check(
                             claim,
-                            &Quantity::Page(super::super::cells::PageTime::Loaded),
+                            &Quantity::Page(crate::workload::PageMetric::Loaded),
                             &[&control],
                         );
                     }

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::json;
 use smig_browser::{
-    Browser, BrowserContext, BrowserError, BrowserLaunch, ConnectionUse, PageReport, Tab,
-    WindowSize, trusted_key_sha256,
+    Browser, BrowserContext, BrowserError, BrowserLaunch, NetworkLog, PageReport, Tab, WindowSize,
+    local_addresses, trusted_key_sha256,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -121,14 +122,14 @@ impl IdleBrowser {
     fn load(&mut self, url: &str, deadline: Instant) -> Result<BrowserLoad, BrowserError> {
         let devtools = &mut self.browser.devtools;
         let tab = &self.tab.1;
-        let mut connections = ConnectionUse::default();
-        tab.load_observed(devtools, url, deadline, &mut |event| connections.observe(tab, event))?;
+        let mut network = NetworkLog::default();
+        tab.load_observed(devtools, url, deadline, &mut |event| network.observe(event))?;
         let report = PageReport::read(devtools, tab)?;
         let read_ns = now_ns();
         let read_at = SystemTime::now();
-        let net_log = self.browser.net_log.as_ref();
+        let socket_log = self.browser.socket_log.as_ref();
         let local_addresses =
-            net_log.map(|log| connections.local_addresses(log)).unwrap_or_default();
+            socket_log.map(|log| local_addresses(network.requests(), log)).unwrap_or_default();
         Ok(BrowserLoad { report, read_ns, read_at, local_addresses })
     }
 
@@ -144,8 +145,8 @@ impl IdleBrowser {
 fn new_tab(browser: &mut Browser) -> Result<(BrowserContext, Tab), BrowserError> {
     let context = BrowserContext::create(&mut browser.devtools, None)?;
     let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
-    if browser.net_log.is_some() {
-        ConnectionUse::enable(&mut browser.devtools, &tab)?;
+    if browser.socket_log.is_some() {
+        browser.devtools.call(tab.session_id(), "Network.enable", json!({}))?;
     }
     Ok((context, tab))
 }

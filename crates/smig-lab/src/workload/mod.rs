@@ -18,6 +18,7 @@ mod http3;
 mod open;
 mod page;
 mod page_clients;
+mod page_metric;
 #[cfg(test)]
 mod page_tests;
 mod received_bytes;
@@ -34,6 +35,7 @@ pub(crate) use command::CommandEnv;
 pub(crate) use content::Content;
 pub use event::{EventKind, EventSender, WorkloadEvent};
 pub use http1::build_connector;
+pub use page_metric::PageMetric;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, PageLoad, ProgressPoint, RequestPhases,

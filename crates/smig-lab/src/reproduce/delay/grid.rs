@@ -1,6 +1,5 @@
 //! Figures 1a and 1b: the difference between HTTP/1.1's and HTTP/2's speed index, as a heat map for each network.
 
-use super::super::cells::PageTime;
 use super::super::drawing::{Drawing, Shape};
 use super::super::facts::Facts;
 use super::super::finding::Finding;
@@ -9,10 +8,11 @@ use super::super::page_table::{
 };
 use super::CONTROLS;
 use crate::campaign::TrialResult;
+use crate::workload::PageMetric;
 use smig_chart::format_number;
 use smig_chart::svg::{HeatColumn, HeatField, HeatMap, HeatRow};
 
-const TIME: PageTime = PageTime::SpeedIndex;
+const TIME: PageMetric = PageMetric::SpeedIndex;
 const WIDE_LABELS: f64 = 146.0;
 const NARROW_LABELS: f64 = 96.0;
 /// The ratio from which on the shade is strongest.

@@ -9,7 +9,6 @@ pub use senders::{PROBES_FILE, SENDERS};
 pub(super) use senders::{Probes, SenderProbe, read_probes};
 pub(super) use windows::{WindowRatio, window_ratios};
 
-use super::cells::PageTime;
 use super::evidence::Evidence;
 use super::facts::Facts;
 use super::finding::Finding;
@@ -17,6 +16,7 @@ use super::page_dots::add_dots;
 use super::page_table::{PageAxis, PageCell, PageCells};
 use super::paper::Figure;
 use crate::campaign::TrialResult;
+use crate::workload::PageMetric;
 
 /// The order of the congestion controls, as in the paper's figure.
 const CONTROLS: &[&str] = &["bbr", "cubic", "yeah", "illinois", "cubic-hystart"];
@@ -51,7 +51,7 @@ pub(super) fn without_trials(figure: &'static Figure, evidence: &Evidence) -> Fi
 
 fn fill_cases(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let pages = PageCells::new(results, CASE_AXES);
-    pages.fill(PageTime::SpeedIndex, finding, facts);
+    pages.fill(PageMetric::SpeedIndex, finding, facts);
     let title = |cell: &PageCell| {
         let page = match cell.levels[0].as_str() {
             "epa" => "as epa.gov",
@@ -61,5 +61,5 @@ fn fill_cases(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts
         };
         format!("{page}, {}", cell.levels[1])
     };
-    add_dots(&pages, PageTime::SpeedIndex, finding, title, |_| None);
+    add_dots(&pages, PageMetric::SpeedIndex, finding, title, |_| None);
 }

@@ -1,11 +1,11 @@
 //! Figure 2b: the distribution, over twelve mobile links, of how much sooner HTTP/2 is than HTTP/1.1.
 
-use super::super::cells::PageTime;
 use super::super::drawing::{Drawing, Shape};
 use super::super::facts::Facts;
 use super::super::finding::Finding;
 use super::super::page_table::{BASELINE, PageAxis, PageCells};
 use crate::campaign::TrialResult;
+use crate::workload::PageMetric;
 use smig_chart::svg::{Axis, Colour, Figure, Layer, Panel, Shape as Curve};
 use smig_stats::Statistic;
 
@@ -15,17 +15,17 @@ const AXES: &[PageAxis] = &[PageAxis {
     levels: &["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"],
 }];
 
-const METRICS: [(&str, PageTime, Colour); 3] = [
-    ("first rendered", PageTime::FirstRendered, Colour::Slate),
-    ("speed index", PageTime::SpeedIndex, Colour::Blue),
-    ("loaded", PageTime::Loaded, Colour::Vermilion),
+const METRICS: [(&str, PageMetric, Colour); 3] = [
+    ("first rendered", PageMetric::FirstRendered, Colour::Slate),
+    ("speed index", PageMetric::SpeedIndex, Colour::Blue),
+    ("loaded", PageMetric::Loaded, Colour::Vermilion),
 ];
 
 /// Fills in table and picture.
 pub(super) fn fill(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let pages = PageCells::new(results, AXES);
-    pages.fill(PageTime::SpeedIndex, finding, facts);
-    let layer = |(name, time, colour): (&str, PageTime, Colour)| Layer {
+    pages.fill(PageMetric::SpeedIndex, finding, facts);
+    let layer = |(name, time, colour): (&str, PageMetric, Colour)| Layer {
         name: name.to_owned(),
         colour,
         shape: Curve::Steps(distribution(&differences(&pages, time))),
@@ -59,7 +59,7 @@ pub(super) fn fill(results: &[&TrialResult], finding: &mut Finding, facts: &mut 
 }
 
 /// Returns, of each pair of runs of the same place and seed, HTTP/1.1's time minus HTTP/2's in seconds, in ascending order.
-fn differences(pages: &PageCells, time: PageTime) -> Vec<f64> {
+fn differences(pages: &PageCells, time: PageMetric) -> Vec<f64> {
     let mut differences = Vec::new();
     for http2 in pages.cells.iter().filter(|cell| cell.protocol != BASELINE) {
         let Some(http1) = pages.baseline(http2) else { continue };

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 
-use super::super::cells::PageTime;
 use super::super::drawing::{Drawing, Shape};
 use super::super::facts::Facts;
 use super::super::finding::Finding;
@@ -12,6 +11,7 @@ use super::super::page_table::{PageAxis, PageCells};
 use super::CONTROLS;
 use crate::campaign::TrialResult;
 use crate::timeline::{Column, Subject, Timeline, Track};
+use crate::workload::PageMetric;
 use smig_chart::svg::{
     Axis, Colour, Figure, Layer, Panel, Rule, Shape as Curve, Tint, VerticalRange,
 };
@@ -112,7 +112,7 @@ pub(super) fn fill(
     windows: &[WindowRatio],
 ) {
     let pages = PageCells::new(results, AXES);
-    pages.fill(PageTime::SpeedIndex, finding, facts);
+    pages.fill(PageMetric::SpeedIndex, finding, facts);
     if windows.is_empty() {
         finding.warnings.push("The timelines of these runs are not in this directory.".into());
         return;

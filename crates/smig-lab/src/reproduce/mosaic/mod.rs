@@ -1,11 +1,11 @@
 //! The mosaic (2015): a page of many small pictures, and its counter-example of few large ones.
 
-use super::cells::PageTime;
 use super::facts::Facts;
 use super::finding::Finding;
 use super::page_dots::add_dots;
 use super::page_table::{PageAxis, PageCell, PageCells};
 use crate::campaign::TrialResult;
+use crate::workload::PageMetric;
 
 const TABLE_AXES: &[PageAxis] =
     &[PageAxis { key: "network", heading: "network", levels: &["3g", "wifi", "ftth"] }];
@@ -33,7 +33,7 @@ fn network_label(network: &str) -> &str {
 pub(super) fn fill(results: &[&TrialResult], finding: &mut Finding, facts: &mut Facts) {
     let is_table = finding.name == "mosaic-table";
     let pages = PageCells::new(results, if is_table { TABLE_AXES } else { LARGE_AXES });
-    pages.fill(PageTime::Loaded, finding, facts);
+    pages.fill(PageMetric::Loaded, finding, facts);
     let title = |cell: &PageCell| {
         let network = network_label(&cell.levels[0]);
         let objects = cell.levels.get(1).map(|objects| format!("; {objects} objects"));
@@ -48,5 +48,5 @@ pub(super) fn fill(results: &[&TrialResult], finding: &mut Finding, facts: &mut 
             _ => None,
         }
     };
-    add_dots(&pages, PageTime::Loaded, finding, title, published);
+    add_dots(&pages, PageMetric::Loaded, finding, title, published);
 }

@@ -1,0 +1,66 @@
+//! The times of a page's load.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::result::{Outcome, PageLoad};
+
+/// A time of a page's load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageMetric {
+    /// Until everything has arrived and run: the load event.
+    Loaded,
+    /// Until something could be rendered first; `first-rendered` in claims.
+    #[serde(rename = "rendered", alias = "first-rendered")]
+    FirstRendered,
+    /// Mean time until a picture could be seen: SpeedIndex, as far as the client knows it.
+    SpeedIndex,
+}
+
+impl PageMetric {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Loaded, Self::FirstRendered, Self::SpeedIndex];
+
+    /// Returns the name, as on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::FirstRendered => "rendered",
+            Self::SpeedIndex => "speed-index",
+        }
+    }
+
+    /// Returns the time of a load in seconds; `None` if the load has failed.
+    #[must_use]
+    pub fn of(self, load: &PageLoad) -> Option<f64> {
+        if load.outcome != Outcome::Complete {
+            return None;
+        }
+        match self {
+            Self::Loaded => Some(load.duration_s()),
+            Self::FirstRendered => load.render_s(),
+            Self::SpeedIndex => load.speed_index_s(),
+        }
+    }
+}
+
+impl fmt::Display for PageMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for PageMetric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|metric| metric.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|metric| metric.as_str()).collect();
+            format!("known: {}", names.join(", "))
+        })
+    }
+}
