@@ -12,6 +12,10 @@ use crate::error::BrowserError;
 /// Time limit of [`Tab::load`].
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What takes the events of a load.
+pub type Observe<'a, W> =
+    dyn FnMut(&mut DevTools<W>, &DevToolsEvent) -> Result<(), BrowserError> + 'a;
+
 /// A browser context: a cache and connections of its own.
 #[derive(Debug)]
 pub struct BrowserContext {
@@ -132,25 +136,25 @@ impl Tab {
         url: &str,
         deadline: Instant,
     ) -> Result<(), BrowserError> {
-        self.load_observed(devtools, url, deadline, &mut |_| ())
+        self.load_observed(devtools, url, deadline, &mut |_, _| Ok(()))
     }
 
-    /// Like [`Self::load_before`]; `observe` is called with each event until the load event.
+    /// Like [`Self::load_before`]; `observe` is called with each event until the load event, and may answer it.
     ///
     /// # Errors
-    /// The same.
+    /// The same, and those of `observe`.
     pub fn load_observed<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
         url: &str,
         deadline: Instant,
-        observe: &mut dyn FnMut(&DevToolsEvent),
+        observe: &mut Observe<'_, W>,
     ) -> Result<(), BrowserError> {
         let navigation = self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
         {
-            observe(&event);
+            observe(devtools, &event)?;
             if self.is_load_event(&event, &navigation) {
                 return Ok(());
             }

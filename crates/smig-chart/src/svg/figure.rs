@@ -68,6 +68,19 @@ pub enum Shape {
     Levels(Vec<Level>),
     /// Text, centred above its position: the values of bars.
     Labels(Vec<Label>),
+    /// Pictures with a hairline frame: what a screen showed.
+    Pictures(Vec<Picture>),
+}
+
+/// A JPEG in a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// Where it is; it keeps its proportions within.
+    pub block: Block,
+    /// The file in base64; empty for a white screen.
+    pub jpeg_base64: String,
+    /// What it shows, plain text: its tooltip, and what is read aloud.
+    pub text: String,
 }
 
 /// A horizontal stroke.

@@ -17,8 +17,8 @@ mod tests;
 pub use axis::Axis;
 pub use draw::text_width;
 pub use figure::{
-    Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Point, Rule, Shape,
-    Tint, VerticalRange,
+    Bar, Block, Colour, EventLine, Figure, Label, Layer, Level, Marker, Panel, Picture, Point,
+    Rule, Shape, Tint, VerticalRange,
 };
 pub use heat_map::{HeatColumn, HeatField, HeatMap, HeatRow};
 pub use style::{STYLE, with_colour_fallbacks};

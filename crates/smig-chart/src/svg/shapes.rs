@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figure::{
-    Bar, Block, Colour, Label, Layer, Level, Marker, Point, Shape, Tint, VerticalRange,
+    Bar, Block, Colour, Label, Layer, Level, Marker, Picture, Point, Shape, Tint, VerticalRange,
 };
 use crate::markup::escape;
 
@@ -64,6 +64,11 @@ pub(super) fn draw_shape(
                 );
             }
         }
+        Shape::Pictures(pictures) => {
+            for picture in pictures {
+                draw_picture(out, picture, to_position);
+            }
+        }
         Shape::Rug(positions) => {
             let strokes: String = positions
                 .iter()
@@ -81,6 +86,31 @@ pub(super) fn draw_shape(
                 "<path class=\"ticks\" style=\"stroke:var({variable})\" d=\"{strokes}\"/>"
             );
         }
+    }
+}
+
+fn draw_picture(out: &mut String, picture: &Picture, to_position: &dyn Fn(f64, f64) -> (f64, f64)) {
+    let (left, bottom) = to_position(picture.block.x.0, picture.block.y.0);
+    let (right, top) = to_position(picture.block.x.1, picture.block.y.1);
+    let frame = format!(
+        "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+        round_to_tenth(left),
+        round_to_tenth(top),
+        round_to_tenth((right - left).max(1.0)),
+        round_to_tenth((bottom - top).max(1.0))
+    );
+    // Its characters need no escape; anything else is no picture.
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let data = &picture.jpeg_base64;
+    let _ = write!(out, "<g><title>{}</title>", escape(&picture.text));
+    if data.is_empty() || !data.bytes().all(is_base64) {
+        let _ = write!(out, "<rect class=\"screen\" style=\"fill:#fff\" {frame}/></g>");
+    } else {
+        let _ = write!(
+            out,
+            "<image {frame} preserveAspectRatio=\"xMidYMid meet\" href=\"data:image/jpeg;base64,{data}\"/>\
+             <rect class=\"screen\" {frame}/></g>"
+        );
     }
 }
 
@@ -207,8 +237,8 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
             draw_rect_swatch(out, layer.colour, tint, x, y);
         }
         Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, *tint, x, y),
-        // Text needs no symbol.
-        Shape::Labels(_) => {}
+        // Text and pictures need no symbol.
+        Shape::Labels(_) | Shape::Pictures(_) => {}
         Shape::Whiskers(_) => {
             let identity = |x: f64, y: f64| (x, y);
             draw_whiskers(

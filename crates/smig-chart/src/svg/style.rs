@@ -23,6 +23,7 @@ stroke-linejoin:round}\
 .fig .whisker{fill:none;stroke-width:1.4}\
 .fig .ticks{fill:none;stroke-width:1.2}\
 .fig .line{fill:none;stroke-width:2.2;stroke-linejoin:round}\
+.fig .screen{fill:none;stroke:var(--soft);stroke-width:.6}\
 .fig .dots{stroke:var(--paper);stroke-width:.8}\
 ";
 

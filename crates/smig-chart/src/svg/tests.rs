@@ -1,6 +1,8 @@
 //! Tests that charts are well-formed and draw their input.
 
-use super::{Axis, Block, Colour, EventLine, Figure, Layer, Marker, Panel, Point, Rule, Shape};
+use super::{
+    Axis, Block, Colour, EventLine, Figure, Layer, Marker, Panel, Picture, Point, Rule, Shape,
+};
 use crate::markup::assert_balanced;
 
 fn figure() -> Figure {
@@ -58,6 +60,24 @@ fn dots_are_at_the_positions_of_their_values() {
     // The plot starts at 44 and is 304 wide; its y axis extends from 50 to 2,000.
     assert!(svg.contains("<circle cx=\"44\" "), "{svg}");
     assert!(svg.contains("<circle cx=\"196\" cy=\"45\" "), "{svg}");
+}
+
+#[test]
+fn pictures_have_a_frame_and_a_white_screen_has_no_picture() {
+    let mut figure = figure();
+    let picture = |x: f64, jpeg_base64: &str| Picture {
+        block: Block { x: (x, x + 2.0), y: (0.0, 9.5) },
+        jpeg_base64: jpeg_base64.to_owned(),
+        text: "after <1 s".to_owned(),
+    };
+    let pictures = vec![picture(0.0, ""), picture(2.0, "/9j/4A=="), picture(4.0, "\"/><script>")];
+    figure.panels[1].layers[0].shape = Shape::Pictures(pictures);
+    let svg = figure.to_element();
+    assert_balanced(&svg);
+    assert_eq!(svg.matches("<image ").count(), 1);
+    assert!(svg.contains("href=\"data:image/jpeg;base64,/9j/4A==\""));
+    assert_eq!(svg.matches("class=\"screen\"").count(), 3);
+    assert!(svg.contains("<title>after &lt;1 s</title>") && !svg.contains("<script"));
 }
 
 #[test]

@@ -12,8 +12,9 @@ use clap::Args;
 use smig_chart::table::{to_csv, to_text};
 use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
-    Budget, BudgetCheck, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol, render_html,
-    render_svg, results_of, summarize, times_table, to_junit, to_tidy_table, warnings,
+    Budget, BudgetCheck, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol,
+    render_filmstrips, render_html, render_svg, results_of, summarize, times_table, to_har,
+    to_junit, to_tidy_table, warnings,
 };
 use smig_lab::scenario::{Campaign, Diagnostics, Filter};
 use smig_lab::timeline::Timeline;
@@ -36,8 +37,9 @@ use crate::stdout::{out, outln};
         how long it took and why.\n\nThe page is loaded by the lab's page player, which needs no browser, or with \
         --browser by Chromium. Each load has hosts, link, server and connections of its own. DIR/page.html is the report: \
         times, what the critical path waited for, and for each combination requests, critical path, congestion windows and \
-        the link's queue on one clock; beside it are a picture of each (*.svg), a table with a row for each load \
-        (loads.csv), the recordings and the scenario. The same command resumes.",
+        the link's queue on one clock; beside it are a picture and a HAR of each (*.svg, *.har), a table with a row for each \
+        load (loads.csv), the recordings and the scenario. With --browser the screen is recorded too: filmstrips side by side, and \
+        SpeedIndex by frames. The same command resumes.",
     after_help = "\
 Examples:
   smig lab page mosaic                                         234 small pictures, http1 and http2 over fiber
@@ -77,6 +79,9 @@ pub(crate) struct PageArgs {
     /// Load the page with Chromium instead of the page player
     #[arg(long)]
     browser: bool,
+    /// Take no frames of the browser's screen: less work for it, and no filmstrip and SpeedIndex by frames
+    #[arg(long, requires = "browser")]
+    no_frames: bool,
     /// Number of loads of each combination
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -86,7 +91,7 @@ pub(crate) struct PageArgs {
     /// Number of parallel loads; more than one disturbs loads over fast links, and browsers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
-    /// Longest median time, as loaded=2s, rendered=1s or speed-index=1s; may be repeated. Exit code 1 if it is exceeded
+    /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
     #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
     budgets: Vec<Budget>,
     /// Write the budgets' results as JUnit XML
@@ -143,7 +148,11 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
         links: without_repeats(&args.links),
         protocols: without_repeats(&args.protocols),
         control: args.control.clone(),
-        is_browser: args.browser,
+        loader: if args.browser {
+            Loader::Browser { frames: !args.no_frames }
+        } else {
+            Loader::Player
+        },
         runs: args.runs,
     })
 }
@@ -170,12 +179,14 @@ fn report(args: &PageArgs, study: &PageStudy, campaign: &Campaign) -> Result<boo
     let page = dir.join("page.html");
     write(&page, &render_html(&study.page.name, &loads, &summaries))?;
     for summary in &summaries {
-        let path = dir.join(format!("{}-{}.svg", summary.link, summary.protocol));
-        match render_svg(&loads, &summaries, summary) {
-            Some(svg) => write(&path, &svg)?,
-            // That of an earlier study would pass for this one's.
-            None => drop(fs::remove_file(&path)),
-        }
+        let name = format!("{}-{}", summary.link, summary.protocol);
+        write_or_remove(dir, &format!("{name}.svg"), render_svg(&loads, &summaries, summary))?;
+        let har = to_har(&study.page.name, &loads, summary).map(|har| format!("{har:#}\n"));
+        write_or_remove(dir, &format!("{name}.har"), har)?;
+    }
+    for link in &study.links {
+        let filmstrips = render_filmstrips(&loads, &summaries, link);
+        write_or_remove(dir, &format!("{link}-screens.svg"), filmstrips)?;
     }
     write(&dir.join("loads.csv"), &to_csv(&to_tidy_table(&loads)))?;
     write(&dir.join("page.toml"), &study.scenario_text())?;
@@ -195,6 +206,18 @@ fn read_timeline(dir: &Path, result: &TrialResult) -> Result<Option<Timeline>> {
     let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let timeline = Timeline::read_from(&mut BufReader::new(file));
     Ok(Some(timeline.with_context(|| path.display().to_string())?))
+}
+
+/// Writes a file, or removes that of an earlier study, which would pass for this one's.
+fn write_or_remove(dir: &Path, name: &str, text: Option<String>) -> Result<(), CliError> {
+    let path = dir.join(name);
+    match text {
+        Some(text) => write(&path, &text),
+        None => {
+            let _ = fs::remove_file(&path);
+            Ok(())
+        }
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), CliError> {

@@ -85,6 +85,8 @@ impl SeriesCollector<'_> {
             ("loaded", PageMetric::Loaded),
             ("speed index", PageMetric::SpeedIndex),
             ("first rendered", PageMetric::FirstRendered),
+            ("visually 85 %", PageMetric::MostlyVisible),
+            ("visually complete", PageMetric::Visible),
         ];
         for (what, time) in times {
             let Some(seconds) = time.of(load) else { continue };

@@ -4,8 +4,10 @@
 //! [`crate::campaign`]; what a load waited for is derived by [`crate::timeline::page_load`].
 
 mod budget;
+mod har_file;
 mod protocol;
 mod report;
+mod screen;
 mod source;
 mod spec;
 mod summary;
@@ -13,8 +15,10 @@ mod summary;
 mod tests;
 
 pub use budget::{Budget, BudgetCheck, to_junit};
-pub use protocol::Protocol;
+pub use har_file::to_har;
+pub use protocol::{Loader, Protocol};
 pub use report::{render_html, render_svg, times_table, to_tidy_table, warnings};
+pub use screen::render_filmstrips;
 pub use source::{PageSource, SourceError};
 pub use spec::PageStudy;
 pub use summary::{MeasuredLoad, PageSummary, results_of, summarize};

@@ -5,6 +5,18 @@ use std::str::FromStr;
 
 use toml::{Table, Value};
 
+/// What loads the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loader {
+    /// The lab's page player.
+    Player,
+    /// Chromium.
+    Browser {
+        /// Whether frames of its screen are taken.
+        frames: bool,
+    },
+}
+
 /// Version of HTTP, with what it is served by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
@@ -55,15 +67,16 @@ impl Protocol {
     }
 
     /// Returns the keys of the scenario that differ between versions.
-    pub(super) fn variant(self, is_browser: bool) -> Table {
+    pub(super) fn variant(self, loader: Loader) -> Table {
         let server = match self {
             Self::Http1 | Self::Http2 => "nginx",
             Self::Paced | Self::Smig => "smig",
             Self::Http3 => "http3",
         };
         let mut client = Table::new();
-        if is_browser {
+        if let Loader::Browser { frames } = loader {
             client.insert("kind".into(), "chromium".into());
+            client.insert("frames".into(), frames.into());
             if self == Self::Http1 {
                 client.insert("http2".into(), false.into());
             }

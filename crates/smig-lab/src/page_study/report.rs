@@ -5,13 +5,14 @@ use smig_chart::html::{Align, Page, Table};
 use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
 
 use super::protocol::Protocol;
-use super::summary::{MeasuredLoad, PageSummary, levels_of, load_of};
+use super::screen::add_screens;
+use super::summary::{MeasuredLoad, PageSummary, levels_of, load_of, median_load};
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
 use crate::workload::{Outcome, PageMetric};
 
-const DESKTOP_WIDTH: f64 = 1_092.0;
-const PHONE_WIDTH: f64 = 360.0;
+pub(super) const DESKTOP_WIDTH: f64 = 1_092.0;
+pub(super) const PHONE_WIDTH: f64 = 360.0;
 const SUM_ROW_HEIGHT: f64 = 26.0;
 const ROW_GAP: f64 = 0.18;
 
@@ -47,6 +48,7 @@ pub fn render_html(
     let facts: Vec<_> =
         about.map(|(name, cause)| (name.as_str(), cause.about().to_owned())).collect();
     page.facts(&facts);
+    add_screens(&mut page, loads, summaries);
     for summary in summaries {
         let Some(wide) = median_figure(loads, summaries, summary, DESKTOP_WIDTH) else { continue };
         let Some(narrow) = median_figure(loads, summaries, summary, PHONE_WIDTH) else { continue };
@@ -73,7 +75,7 @@ fn median_figure(
     summary: &PageSummary,
     width: f64,
 ) -> Option<Figure> {
-    let timeline = loads.get(summary.median_load?)?.timeline.as_ref()?;
+    let (_, timeline) = median_load(loads, summary)?;
     let load = timeline.pages.first()?;
     let of_link = summaries.iter().filter(|other| other.link == summary.link);
     let longest_s = of_link.filter_map(|other| other.loaded_s).fold(0.0, f64::max);
@@ -83,7 +85,7 @@ fn median_figure(
     Some(figure)
 }
 
-fn about_protocol(summary: &PageSummary) -> String {
+pub(super) fn about_protocol(summary: &PageSummary) -> String {
     let known = summary.protocol.parse::<Protocol>();
     known.map_or_else(|_| summary.protocol.clone(), |protocol| protocol.about().to_owned())
 }
@@ -130,7 +132,7 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
     warnings
 }
 
-fn seconds_text(time_s: Option<f64>) -> String {
+pub(super) fn seconds_text(time_s: Option<f64>) -> String {
     time_s.map_or_else(|| "–".to_owned(), |time_s| format!("{time_s:.3}"))
 }
 
@@ -280,6 +282,8 @@ pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
             .iter()
             .map(|cause| (format!("{}_ms", cause.to_string().replace(' ', "_")), Align::Right)),
     );
+    let of_screen = ["speed_index_fast_s", "speed_index_perceptual_s", "frames", "clock_error_ms"];
+    columns.extend(of_screen.map(|name| (name.to_owned(), Align::Right)));
     let rows = loads.iter().filter_map(|measured| {
         let (result, load) = (measured.result, load_of(measured.result)?);
         let (link, protocol) = levels_of(&result.id.condition);
@@ -303,6 +307,12 @@ pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
             let ms = measured.lateness.as_ref().map(|lateness| lateness.us(cause) / 1e3);
             ms.map_or_else(String::new, |ms| format!("{ms:.3}"))
         }));
+        let visual = load.visual.as_ref();
+        let seconds = |us: u64| us as f64 / 1e6;
+        row.push(number(visual.map(|visual| seconds(visual.fast_speed_index_us))));
+        row.push(number(visual.map(|visual| seconds(visual.perceptual_speed_index_us))));
+        row.push(visual.map_or_else(String::new, |visual| visual.frames.to_string()));
+        row.push(number(load.clock_error_ns.map(|error_ns| error_ns as f64 / 1e6)));
         Some(row)
     });
     Table { columns, rows: rows.collect() }

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::protocol::Protocol;
+use super::protocol::{Loader, Protocol};
 use super::source::PageSource;
 use crate::scenario::{Campaign, Diagnostic, SettingsCheck, parse};
 
@@ -21,8 +21,8 @@ pub struct PageStudy {
     pub protocols: Vec<Protocol>,
     /// Congestion control of the server: as the kernel names it, or one of the lab's.
     pub control: String,
-    /// Whether Chromium loads it; otherwise the page player.
-    pub is_browser: bool,
+    /// What loads it.
+    pub loader: Loader,
     /// Number of loads of each combination, each in a run of its own.
     pub runs: u32,
 }
@@ -43,7 +43,7 @@ impl PageStudy {
             Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
         };
         let first = self.protocols.first().copied().unwrap_or(Protocol::Http2);
-        let mut scenario = first.variant(self.is_browser);
+        let mut scenario = first.variant(self.loader);
         let mut insert = |key: &str, value: Value| scenario.insert(key.to_owned(), value);
         insert("about", format!("The page {}", self.page.name).into());
         insert("repetitions", i64::from(self.runs).into());
@@ -57,14 +57,14 @@ impl PageStudy {
         page.insert("client".into(), "browser".into());
         let pages = table(vec![("page", Value::Table(page))]);
         // A browser's start is not part of the page, and other clients have no connection before it.
-        let settle = if self.is_browser { "300ms" } else { "0s" };
+        let settle = if self.loader == Loader::Player { "0s" } else { "300ms" };
         insert("workload", table(vec![("settle", settle.into()), ("pages", pages)]));
         let links = self.links.iter().map(|link| {
             let change = Table::from_iter([("link".to_owned(), Value::from(link.as_str()))]);
             (link.clone(), Value::Table(change))
         });
         let protocols = self.protocols.iter().map(|protocol| {
-            let change = protocol.variant(self.is_browser);
+            let change = protocol.variant(self.loader);
             (protocol.to_string(), Value::Table(change))
         });
         let variants = table(vec![

@@ -63,6 +63,12 @@ pub struct PageSummary {
     pub rendered_s: Option<f64>,
     /// See above.
     pub speed_index_s: Option<f64>,
+    /// See above; only of a browser's loads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visually_85_s: Option<f64>,
+    /// See above; only of a browser's loads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visually_complete_s: Option<f64>,
     /// Shortest and longest time until everything had arrived.
     pub loaded_range_s: Option<(f64, f64)>,
     /// What the load that took the median time waited for, in microseconds by cause; of an even number, the faster one in the middle.
@@ -80,6 +86,8 @@ impl PageSummary {
             PageMetric::Loaded => self.loaded_s,
             PageMetric::FirstRendered => self.rendered_s,
             PageMetric::SpeedIndex => self.speed_index_s,
+            PageMetric::MostlyVisible => self.visually_85_s,
+            PageMetric::Visible => self.visually_complete_s,
         }
     }
 
@@ -116,6 +124,8 @@ impl PageSummary {
             loaded_s: median(&loaded),
             rendered_s: median(&times(PageMetric::FirstRendered)),
             speed_index_s: median(&times(PageMetric::SpeedIndex)),
+            visually_85_s: median(&times(PageMetric::MostlyVisible)),
+            visually_complete_s: median(&times(PageMetric::Visible)),
             loaded_range_s: range,
             lateness_us: lateness.unwrap_or_default(),
             median_load,
@@ -127,6 +137,15 @@ impl PageSummary {
 #[must_use]
 pub(super) fn load_of(result: &TrialResult) -> Option<&PageLoad> {
     result.observation.pages.first()
+}
+
+/// Returns the load of a summary with the median time, with its recording.
+pub(super) fn median_load<'a>(
+    loads: &'a [MeasuredLoad<'_>],
+    summary: &PageSummary,
+) -> Option<(&'a PageLoad, &'a Timeline)> {
+    let measured = loads.get(summary.median_load?)?;
+    Some((load_of(measured.result)?, measured.timeline.as_ref()?))
 }
 
 /// Returns network and version of HTTP of a condition.

@@ -11,13 +11,13 @@ use crate::timeline::{PagePart, PageSpan, Span, SpanOutcome, Timeline};
 use crate::trial::{Machine, TrialResult};
 use crate::workload::{Observation, Outcome, PageLoad};
 
-fn study(page: &str, is_browser: bool) -> PageStudy {
+fn study(page: &str, loader: Loader) -> PageStudy {
     PageStudy {
         page: PageSource::parse(page).unwrap(),
         links: vec!["fiber".into(), "lte-like".into()],
         protocols: vec![Protocol::Http1, Protocol::Paced],
         control: "cubic".into(),
-        is_browser,
+        loader,
         runs: 2,
     }
 }
@@ -28,8 +28,9 @@ fn campaign(study: &PageStudy) -> Campaign {
 
 #[test]
 fn a_study_is_a_campaign_of_every_network_and_version() {
-    for is_browser in [false, true] {
-        let campaign = campaign(&study("12x60kB", is_browser));
+    for loader in [Loader::Player, Loader::Browser { frames: true }] {
+        let is_browser = loader != Loader::Player;
+        let campaign = campaign(&study("12x60kB", loader));
         assert_eq!((campaign.repetitions, campaign.conditions.len()), (2, 4));
         let names: Vec<_> =
             campaign.conditions.iter().map(|condition| condition.name.to_string()).collect();
@@ -39,7 +40,7 @@ fn a_study_is_a_campaign_of_every_network_and_version() {
         assert_eq!(scenario.browser_pages().count(), usize::from(is_browser));
         assert_eq!(scenario.workload.pages["page"].resources().len(), 13);
     }
-    assert_eq!(campaign(&study("mosaic", false)).conditions.len(), 4);
+    assert_eq!(campaign(&study("mosaic", Loader::Player)).conditions.len(), 4);
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn what_is_not_a_page_is_said_with_what_is() {
     assert!(parse(malformed.to_str().unwrap()).contains("page.toml"));
     std::fs::write(&malformed, "document = 100\ncount = 5\n").unwrap();
     assert!(parse(malformed.to_str().unwrap()).contains("count: a study sets it itself"));
-    let mut wrong = study("12x60kB", false);
+    let mut wrong = study("12x60kB", Loader::Player);
     wrong.links = vec!["fibre".into()];
     let faults = wrong.campaign(&|_| Ok(())).unwrap_err();
     assert!(faults[0].message.contains("fibre"), "{faults:?}");
@@ -84,6 +85,8 @@ fn result(campaign: &Campaign, index: usize, loaded_ms: u64, outcome: Outcome) -
         started_ns: 0,
         rendered_ns: is_complete.then_some(10_000_000),
         visible_ns: is_complete.then_some(20_000_000),
+        visual: None,
+        clock_error_ns: None,
         ended_ns: loaded_ms * 1_000_000,
         outcome,
     };
@@ -117,6 +120,7 @@ fn recording(loaded_us: u64) -> Timeline {
         from_us: 0,
         rendered_us: Some(10_000),
         visible_us: Some(20_000),
+        clock_error_us: None,
         to_us: loaded_us,
         outcome: SpanOutcome::Complete,
     });
@@ -144,7 +148,7 @@ fn recording(loaded_us: u64) -> Timeline {
 
 #[test]
 fn a_report_shows_every_combination_and_why_it_was_late() {
-    let campaign = campaign(&study("12x60kB", false));
+    let campaign = campaign(&study("12x60kB", Loader::Player));
     let complete = [100, 200, 300, 50].map(Some);
     let results: Vec<_> = complete
         .iter()
@@ -172,6 +176,11 @@ fn a_report_shows_every_combination_and_why_it_was_late() {
     assert!(html.contains("Over lte-like, paced has loaded after 0.05 s; http1 takes 6.00 times"));
     assert!(html.contains("&lt;hero&gt;.png") && !html.contains("<hero>"));
     assert!(render_svg(&loads, &summaries, &summaries[0]).unwrap().contains("critical path"));
+    let har = to_har("front", &loads, &summaries[1]).unwrap().to_string();
+    let read = crate::har::read(har.as_bytes(), "page.har").unwrap();
+    let requests: Vec<_> =
+        read.requests.iter().map(|request| (request.url.path(), request.bytes)).collect();
+    assert_eq!(requests, [("/%3Chero%3E.png", 500)]);
     let tidy = to_tidy_table(&loads);
     assert_eq!((tidy.rows.len(), tidy.rows[0].len()), (4, tidy.columns.len()));
     assert_eq!(tidy.rows[1][6], "0.200000");
@@ -179,7 +188,7 @@ fn a_report_shows_every_combination_and_why_it_was_late() {
 
 #[test]
 fn a_load_that_failed_is_no_time_and_breaks_each_budget() {
-    let campaign = campaign(&study("12x60kB", false));
+    let campaign = campaign(&study("12x60kB", Loader::Player));
     let why = "document: status 404".to_owned();
     let results = [
         result(&campaign, 0, 100, Outcome::Complete),
@@ -216,7 +225,8 @@ fn budgets_name_a_time_and_its_limit() {
 
 #[test]
 fn results_of_another_page_in_the_same_directory_do_not_count() {
-    let (one, other) = (campaign(&study("12x60kB", false)), campaign(&study("6x60kB", false)));
+    let (one, other) =
+        (campaign(&study("12x60kB", Loader::Player)), campaign(&study("6x60kB", Loader::Player)));
     let mut results = vec![
         result(&other, 0, 1, Outcome::Complete),
         result(&one, 1, 200, Outcome::Complete),
@@ -243,11 +253,11 @@ fn a_recording_is_a_page_of_its_hosts() {
     };
     let entries = [entry("https://a.example/"), entry("https://b.example/x.png")].join(",");
     std::fs::write(&file, format!("{{\"log\": {{\"entries\": [{entries}]}}}}")).unwrap();
-    let recorded = campaign(&study(file.to_str().unwrap(), false));
+    let recorded = campaign(&study(file.to_str().unwrap(), Loader::Player));
     let page = &recorded.conditions[0].scenario.workload.pages["page"];
     assert_eq!(page.resources().len(), 2);
     assert!(page.host_names().contains("b.example"));
     std::fs::write(&file, "no JSON").unwrap();
-    let faults = study(file.to_str().unwrap(), false).campaign(&|_| Ok(())).unwrap_err();
+    let faults = study(file.to_str().unwrap(), Loader::Player).campaign(&|_| Ok(())).unwrap_err();
     assert!(faults.iter().any(|fault| fault.to_string().contains("page.har")), "{faults:?}");
 }

@@ -141,6 +141,7 @@ mod tests {
     fn bytes_are_attributed_to_the_connection_that_carried_them() {
         let observation = Observation {
             pages: Vec::new(),
+            frames: Vec::new(),
             start_monotonic_ns: 50_000_000,
             ended_ns: 9_000_000,
             objects: vec![migrated_object()],

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use smig_filmstrip::VisualTimes;
 use smig_link::Time;
 
 use super::observation::{span_name, span_outcome};
 use crate::scenario::{Discovery, Page};
-use crate::timeline::{PagePart, PageSpan, Timeline, micros_after};
-use crate::workload::Observation;
+use crate::timeline::{self, PagePart, PageSpan, Timeline, micros_after};
+use crate::workload::{Observation, PageLoad, ScreenFrame};
 
 /// Adds the loads of pages to a timeline, and to each of their requests, whose spans it has already, what it was in the page.
 pub fn add_page_loads(
@@ -52,10 +55,32 @@ pub fn add_page_loads(
         name: load_name(&load.name, load.number),
         from_us: micros(load.started_ns),
         rendered_us: load.rendered_ns.map(micros),
-        visible_us: load.visible_ns.map(micros),
+        visible_us: visible_ns(load).map(micros),
         to_us: micros(load.ended_ns.max(load.started_ns)),
+        clock_error_us: load.clock_error_ns.map(|error_ns| error_ns.div_ceil(1_000)),
         outcome: span_outcome(&load.outcome),
     }));
+    let mut before: Option<&ScreenFrame> = None;
+    for frame in &observation.frames {
+        let is_same = |before: &ScreenFrame| {
+            (&before.page, before.load, before.progress)
+                == (&frame.page, frame.load, frame.progress)
+        };
+        let has_changed = before.is_none_or(|before| !is_same(before));
+        timeline.frames.push(timeline::ScreenFrame {
+            page: load_name(&frame.page, frame.load),
+            at_us: micros(frame.at_ns),
+            progress: frame.progress,
+            jpeg: if has_changed { STANDARD.encode(&frame.jpeg) } else { String::new() },
+        });
+        before = Some(frame);
+    }
+}
+
+/// Returns the end of SpeedIndex: by frames, if there are any.
+fn visible_ns(load: &PageLoad) -> Option<u64> {
+    let by_frames = |visual: VisualTimes| load.started_ns + visual.speed_index_us * 1_000;
+    load.visual.map(by_frames).or(load.visible_ns)
 }
 
 #[cfg(test)]
@@ -63,7 +88,7 @@ mod tests {
     use super::super::add_observation;
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
-    use crate::workload::{ObjectResult, Outcome, PageLoad, RequestPhases};
+    use crate::workload::{ObjectResult, Outcome, RequestPhases};
 
     fn object(number: u32) -> ObjectResult {
         ObjectResult {
@@ -102,6 +127,8 @@ mod tests {
             started_ns: 0,
             rendered_ns: Some(7_500_000),
             visible_ns: None,
+            visual: None,
+            clock_error_ns: Some(1_500),
             ended_ns: 8_000_000,
             outcome: Outcome::Complete,
         };
@@ -119,6 +146,28 @@ mod tests {
         assert_eq!((parts[2].kind.as_str(), parts[2].sent_us), ("image", Some(2_000)));
         let page = &timeline.pages[0];
         assert_eq!((page.name.as_str(), page.to_us), ("front, load 2", 8_000));
-        assert_eq!(page.rendered_us, Some(7_500));
+        assert_eq!((page.rendered_us, page.clock_error_us), (Some(7_500), Some(2)));
+    }
+
+    #[test]
+    fn the_picture_of_a_frame_is_there_where_the_screen_has_changed() {
+        let frame = |at_ns, progress, jpeg: &[u8]| ScreenFrame {
+            page: "front".into(),
+            load: 1,
+            at_ns,
+            progress,
+            jpeg: jpeg.to_vec(),
+        };
+        let frames = vec![frame(1_000, 10, b"a"), frame(2_000, 10, b"b"), frame(3_000, 100, b"c")];
+        let observation = Observation { frames, ..Observation::default() };
+        let mut timeline = Timeline::new("t", Time::ZERO);
+        add_page_loads(&mut timeline, &observation, &BTreeMap::new());
+        let frames: Vec<_> = timeline
+            .frames
+            .iter()
+            .map(|frame| (frame.page.as_str(), frame.at_us, frame.progress, frame.jpeg.as_str()))
+            .collect();
+        let name = "front, load 2";
+        assert_eq!(frames, [(name, 1, 10, "YQ=="), (name, 2, 10, ""), (name, 3, 100, "Yw==")]);
     }
 }

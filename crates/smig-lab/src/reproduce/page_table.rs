@@ -43,18 +43,13 @@ pub(super) struct PageCell {
     /// A level for each axis of the table.
     pub(super) levels: Vec<String>,
     pub(super) protocol: String,
-    pub(super) first_rendered: Sample,
-    pub(super) speed_index: Sample,
-    pub(super) loaded: Sample,
+    /// Each of [`PageMetric::ALL`].
+    times: BTreeMap<PageMetric, Sample>,
 }
 
 impl PageCell {
-    pub(super) const fn times(&self, time: PageMetric) -> &Sample {
-        match time {
-            PageMetric::FirstRendered => &self.first_rendered,
-            PageMetric::SpeedIndex => &self.speed_index,
-            PageMetric::Loaded => &self.loaded,
-        }
+    pub(super) fn times(&self, time: PageMetric) -> &Sample {
+        &self.times[&time]
     }
 }
 
@@ -108,9 +103,10 @@ impl PageCells {
             Some(PageCell {
                 levels,
                 protocol,
-                first_rendered: page_times(&results, PageMetric::FirstRendered),
-                speed_index: page_times(&results, PageMetric::SpeedIndex),
-                loaded: page_times(&results, PageMetric::Loaded),
+                times: PageMetric::ALL
+                    .into_iter()
+                    .map(|time| (time, page_times(&results, time)))
+                    .collect(),
             })
         };
         Self { axes, cells: by_levels.into_iter().filter_map(cell).collect() }
@@ -146,7 +142,9 @@ impl PageCells {
         let axis_columns = self.axes.iter().map(|axis| text_column(axis.key, axis.heading));
         finding.table.columns = axis_columns.chain(COLUMNS).collect();
         finding.table.rows = self.cells.iter().map(|cell| self.row(cell, time)).collect();
-        facts.set_failed(self.cells.iter().map(|cell| cell.loaded.failed_count).sum());
+        facts.set_failed(
+            self.cells.iter().map(|cell| cell.times(PageMetric::Loaded).failed_count).sum(),
+        );
     }
 
     fn row(&self, cell: &PageCell, time: PageMetric) -> Vec<DataCell> {
@@ -160,19 +158,20 @@ impl PageCells {
         let interval = ratio.and_then(|ratio| ratio.interval);
         let difference = baseline.and_then(|other| difference_s(other, cell, time));
         let levels = cell.levels.iter().map(DataCell::text);
+        let loaded = cell.times(PageMetric::Loaded);
         let mut row: Vec<_> = levels.collect();
         row.extend([
             DataCell::text(protocol_label(&cell.protocol)),
-            ms(&cell.first_rendered, Statistic::Median),
-            ms(&cell.speed_index, Statistic::Median),
-            ms(&cell.loaded, Statistic::Median),
-            ms(&cell.loaded, Statistic::Quantile(0.99)),
+            ms(cell.times(PageMetric::FirstRendered), Statistic::Median),
+            ms(cell.times(PageMetric::SpeedIndex), Statistic::Median),
+            ms(loaded, Statistic::Median),
+            ms(loaded, Statistic::Quantile(0.99)),
             DataCell::of(ratio.map(|ratio| ratio.value)),
             DataCell::of(interval.map(|(low, _)| low)),
             DataCell::of(interval.map(|(_, high)| high)),
             DataCell::of(difference.map(|seconds| seconds * 1e3)),
-            DataCell::Number(cell.loaded.value_count() as f64),
-            DataCell::Number(cell.loaded.run_count() as f64),
+            DataCell::Number(loaded.value_count() as f64),
+            DataCell::Number(loaded.run_count() as f64),
         ]);
         row
     }

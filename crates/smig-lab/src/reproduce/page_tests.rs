@@ -28,6 +28,8 @@ fn load(number: u32, seconds: f64) -> PageLoad {
         started_ns: 0,
         rendered_ns: ns(0.2),
         visible_ns: ns(0.6),
+        visual: None,
+        clock_error_ns: None,
         ended_ns: (seconds * 1e9) as u64,
         outcome: Outcome::Complete,
     }

@@ -224,6 +224,7 @@ fn keys_of_other_kinds(client: &ClientSpec) -> Vec<(&'static str, &'static str)>
         ("connections", client.connections.is_some(), matches!(kind, H2 | Http1), MANY),
         ("assignment", client.assignment.is_some(), kind == H2, "\"h2\""),
         ("http2", client.http2.is_some(), kind == Chromium, "\"chromium\""),
+        ("frames", client.frames.is_some(), kind == Chromium, "\"chromium\""),
     ];
     let is_foreign = |(_, is_set, has_it, _): &(_, bool, bool, _)| *is_set && !*has_it;
     keys.into_iter().filter(is_foreign).map(|(key, _, _, kinds)| (key, kinds)).collect()

@@ -238,6 +238,9 @@ pub struct ClientSpec {
     /// chromium: whether it speaks HTTP/2; true if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http2: Option<bool>,
+    /// chromium: whether it takes frames of the screen, by which SpeedIndex is computed; false if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<bool>,
     /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,

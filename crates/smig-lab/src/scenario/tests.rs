@@ -482,7 +482,10 @@ fn a_browser_loads_tiles_and_nothing_else() {
              [workload.pages.grid]\n{page}\n"
         )
     };
-    parse_valid(&with_page("http2 = false", "tiles = { objects = 6, total = '40kB' }"));
+    parse_valid(&with_page(
+        "http2 = false\nframes = true",
+        "tiles = { objects = 6, total = '40kB' }",
+    ));
     let errors = |client: &str, page: &str| parse_errors(&with_page(client, page)).join("\n");
     let graph = "document = '9kB'\nresources.a = { kind = 'style', size = '1kB' }";
     let found = errors("", graph);
@@ -502,9 +505,10 @@ fn a_browser_loads_tiles_and_nothing_else() {
     assert!(found.contains("transfers.big.client") && found.contains("pages only"), "{found}");
     let found = parse_errors(&MINIMAL_SCENARIO.replace(
         "[clients.user]\nkind = \"smig\"",
-        "[clients.user]\nkind = \"smig\"\nhttp2 = false",
+        "[clients.user]\nkind = \"smig\"\nhttp2 = false\nframes = true",
     ));
     assert!(found[0].contains("clients.user.http2"), "{found:?}");
+    assert!(found[1].contains("clients.user.frames"), "{found:?}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! A timeline as JSON lines: the head, followed by one track, mark, span or page per line.
+//! A timeline as JSON lines: the head, followed by one track, mark, span, page or frame per line.
 
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Annotation, Head, PageSpan, Span, Timeline, Track};
+use super::{Annotation, Head, PageSpan, ScreenFrame, Span, Timeline, Track};
 
 /// Version of the format that this code reads and writes.
 pub(super) const FORMAT_VERSION: u32 = 1;
@@ -17,6 +17,7 @@ enum FileLine {
     Mark(Annotation),
     Span(Span),
     Page(PageSpan),
+    Frame(ScreenFrame),
 }
 
 #[derive(Serialize)]
@@ -27,6 +28,7 @@ enum FileLineRef<'a> {
     Mark(&'a Annotation),
     Span(&'a Span),
     Page(&'a PageSpan),
+    Frame(&'a ScreenFrame),
 }
 
 /// Why a timeline could not be read.
@@ -60,8 +62,9 @@ impl Timeline {
         let marks = self.annotations.iter().map(FileLineRef::Mark);
         let spans = self.spans.iter().map(FileLineRef::Span);
         let pages = self.pages.iter().map(FileLineRef::Page);
+        let frames = self.frames.iter().map(FileLineRef::Frame);
         let head = std::iter::once(FileLineRef::Head(&self.head));
-        for line in head.chain(tracks).chain(marks).chain(spans).chain(pages) {
+        for line in head.chain(tracks).chain(marks).chain(spans).chain(pages).chain(frames) {
             serde_json::to_writer(&mut *writer, &line)?;
             writer.write_all(b"\n")?;
         }
@@ -98,6 +101,7 @@ impl Timeline {
                         annotations: Vec::new(),
                         spans: Vec::new(),
                         pages: Vec::new(),
+                        frames: Vec::new(),
                     });
                 }
                 (FileLine::Head(_), Some(_)) => return Err(line_error("a second head".into())),
@@ -115,6 +119,10 @@ impl Timeline {
                     check_interval(page.from_us, page.to_us).map_err(line_error)?;
                     timeline.pages.push(page);
                 }
+                (FileLine::Frame(frame), Some(timeline)) => {
+                    check_frame(&frame).map_err(line_error)?;
+                    timeline.frames.push(frame);
+                }
             }
         }
         timeline.ok_or(ReadError::Empty)
@@ -130,6 +138,16 @@ fn check_interval(from_us: u64, to_us: u64) -> Result<(), String> {
     } else {
         Err(format!("{from_us} to {to_us} us is no interval of a run"))
     }
+}
+
+/// Checks a frame: a picture goes into pages as it is.
+fn check_frame(frame: &ScreenFrame) -> Result<(), String> {
+    check_interval(frame.at_us, frame.at_us)?;
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    if frame.progress > 100 || !frame.jpeg.bytes().all(is_base64) {
+        return Err(format!("the frame at {} us is none", frame.at_us));
+    }
+    Ok(())
 }
 
 fn check_track(track: &Track) -> Result<(), String> {

@@ -131,8 +131,25 @@ pub struct PageSpan {
     pub visible_us: Option<u64>,
     /// Time at which everything had arrived and run, or the load failed.
     pub to_us: u64,
+    /// How far its times and those of its requests may be off on this clock: those of a browser are its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_us: Option<u64>,
     /// How it ended.
     pub outcome: SpanOutcome,
+}
+
+/// What the screen showed from an instant of a page's load on, until the next frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenFrame {
+    /// Name of the load.
+    pub page: String,
+    /// Time at which it was painted.
+    pub at_us: u64,
+    /// Visual progress: how much of the final screen could be seen, in per cent.
+    pub progress: u8,
+    /// The picture, as JPEG in base64; absent where it is that of the frame before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub jpeg: String,
 }
 
 /// All samples of one run.
@@ -148,6 +165,8 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Loads of pages; their requests are among the objects.
     pub pages: Vec<PageSpan>,
+    /// What the screens of browsers showed, in the order of time.
+    pub frames: Vec<ScreenFrame>,
 }
 
 impl Timeline {
@@ -167,6 +186,7 @@ impl Timeline {
             annotations: Vec::new(),
             spans: Vec::new(),
             pages: Vec::new(),
+            frames: Vec::new(),
         }
     }
 
@@ -189,7 +209,8 @@ impl Timeline {
         let marks = self.annotations.iter().map(|mark| mark.at_us);
         let spans = self.spans.iter().map(|span| span.to_us);
         let pages = self.pages.iter().map(|page| page.to_us);
-        tracks.chain(marks).chain(spans).chain(pages).max().unwrap_or(0)
+        let frames = self.frames.iter().map(|frame| frame.at_us);
+        tracks.chain(marks).chain(spans).chain(pages).chain(frames).max().unwrap_or(0)
     }
 }
 

@@ -5,18 +5,17 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use smig_browser::{
-    Browser, BrowserContext, BrowserError, BrowserLaunch, NetworkLog, PageReport, Tab, WindowSize,
-    local_addresses, trusted_key_sha256,
+    Browser, BrowserContext, BrowserError, BrowserLaunch, ClockReading, NetworkLog, PageReport,
+    Screencast, ScreencastFrame, Tab, WindowSize, local_addresses, trusted_key_sha256,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::run::now_ns;
 use super::tile_page::{PAGE_HEIGHT_PX, PAGE_WIDTH_PX};
 use crate::servers::find_browser;
 
@@ -25,13 +24,28 @@ const WINDOW: WindowSize = WindowSize { width: PAGE_WIDTH_PX, height: PAGE_HEIGH
 const WARM_UP_URL: &str = "data:text/html,<title>warm-up</title><p>text<img src='data:image/gif;base64,\
     R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'>";
 const WARM_UP_TIMEOUT: Duration = Duration::from_secs(60);
+/// A screen that has not changed for so long after the load is final.
+const QUIET_SCREEN: Duration = Duration::from_millis(250);
+/// So long after the load a screen that goes on changing is taken as it is: animations.
+const QUIET_SCREEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a browser speaks, and what it records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BrowserOptions {
+    /// Whether it speaks HTTP/2.
+    pub(super) http2: bool,
+    /// Whether responses are joined with connections.
+    pub(super) logs_sockets: bool,
+    /// Whether frames of the screen are taken.
+    pub(super) takes_frames: bool,
+}
 
 /// A browser that loads one page after the other.
 #[derive(Debug)]
 pub(super) struct BrowserClient {
     /// `None` after it has failed.
     idle: Mutex<Option<IdleBrowser>>,
-    http2: bool,
+    options: BrowserOptions,
     /// Ends what waits for the browser.
     _stop: DropGuard,
 }
@@ -40,10 +54,12 @@ pub(super) struct BrowserClient {
 #[derive(Debug)]
 pub(super) struct BrowserLoad {
     pub(super) report: PageReport,
-    /// Time at which the report was read, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub(super) read_ns: u64,
-    /// The same instant.
-    pub(super) read_at: SystemTime,
+    /// The page's clock after the load.
+    pub(super) clock: ClockReading,
+    /// How far the page's times may be off on this clock.
+    pub(super) clock_error: Duration,
+    /// What the screen showed; `None` without frames.
+    pub(super) frames: Option<Vec<ScreencastFrame>>,
     /// The client's end of each connection, by the URL of the response; empty unless sockets are logged.
     pub(super) local_addresses: BTreeMap<String, SocketAddr>,
 }
@@ -53,6 +69,7 @@ pub(super) struct BrowserLoad {
 struct IdleBrowser {
     browser: Browser,
     tab: (BrowserContext, Tab),
+    takes_frames: bool,
 }
 
 impl BrowserClient {
@@ -60,8 +77,7 @@ impl BrowserClient {
     pub(super) async fn start(
         home: PathBuf,
         certificate: String,
-        http2: bool,
-        logs_sockets: bool,
+        options: BrowserOptions,
     ) -> Result<Self, String> {
         let program = find_browser().ok_or("there is no Chromium in PATH")?;
         let stop = CancellationToken::new();
@@ -73,21 +89,21 @@ impl BrowserClient {
             sandbox: false,
             home,
             window: WINDOW,
-            http2,
-            logs_sockets,
+            http2: options.http2,
+            logs_sockets: options.logs_sockets,
             stop,
         };
         let started = spawn_blocking(move || {
             let mut browser = launch.start(None)?;
             let tab = new_tab(&mut browser)?;
-            let mut idle = IdleBrowser { browser, tab };
+            let mut idle = IdleBrowser { browser, tab, takes_frames: options.takes_frames };
             idle.load(WARM_UP_URL, Instant::now() + WARM_UP_TIMEOUT)?;
             idle.renew_tab()?;
             Ok::<_, BrowserError>(idle)
         });
         let idle = started.await.map_err(|_| "its thread panicked")?;
         let idle = idle.map_err(|error| error.to_string())?;
-        Ok(Self { idle: Mutex::new(Some(idle)), http2, _stop: stop_guard })
+        Ok(Self { idle: Mutex::new(Some(idle)), options, _stop: stop_guard })
     }
 
     /// Loads a page with an empty cache and new connections.
@@ -114,7 +130,7 @@ impl BrowserClient {
 
     /// Returns the ALPN identifier of what it speaks.
     pub(super) const fn protocol(&self) -> &'static str {
-        if self.http2 { "h2" } else { "http/1.1" }
+        if self.options.http2 { "h2" } else { "http/1.1" }
     }
 }
 
@@ -122,15 +138,25 @@ impl IdleBrowser {
     fn load(&mut self, url: &str, deadline: Instant) -> Result<BrowserLoad, BrowserError> {
         let devtools = &mut self.browser.devtools;
         let tab = &self.tab.1;
+        let clock_before = ClockReading::read(devtools, tab)?;
+        let takes_frames = self.takes_frames;
+        let mut screencast = takes_frames.then(|| Screencast::start(devtools, tab)).transpose()?;
         let mut network = NetworkLog::default();
-        tab.load_observed(devtools, url, deadline, &mut |event| network.observe(event))?;
+        tab.load_observed(devtools, url, deadline, &mut |devtools, event| {
+            network.observe(event);
+            screencast.as_mut().map_or(Ok(()), |screencast| screencast.observe(devtools, event))
+        })?;
         let report = PageReport::read(devtools, tab)?;
-        let read_ns = now_ns();
-        let read_at = SystemTime::now();
+        if let Some(screencast) = &mut screencast {
+            screencast.wait_until_quiet(devtools, QUIET_SCREEN, QUIET_SCREEN_LIMIT)?;
+        }
+        let frames = screencast.map(|screencast| screencast.finish(devtools)).transpose()?;
+        let clock = ClockReading::read(devtools, tab)?;
         let socket_log = self.browser.socket_log.as_ref();
         let local_addresses =
             socket_log.map(|log| local_addresses(network.requests(), log)).unwrap_or_default();
-        Ok(BrowserLoad { report, read_ns, read_at, local_addresses })
+        let clock_error = clock.error_since(&clock_before);
+        Ok(BrowserLoad { report, clock, clock_error, frames, local_addresses })
     }
 
     fn renew_tab(&mut self) -> Result<(), BrowserError> {

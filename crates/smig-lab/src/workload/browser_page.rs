@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::PoisonError;
-use std::time::SystemTime;
 
 use smig_browser::{BrowserError, PageReport, ResourceTiming};
 
-use super::browser::{BrowserClient, page_url};
+use super::browser::{BrowserClient, BrowserLoad, page_url};
 use super::connections::ConnectionKey;
 use super::page::{Load, transfer_of};
 use super::result::{ConnectionBytes, ObjectResult, Outcome, PageLoad, RequestPhases};
-use super::run::{WorkloadError, WorkloadRun};
+use super::run::{WorkloadError, WorkloadRun, monotonic_ns};
 use super::tile_page::{PICTURE_SIDE_PX, picture_name};
 use crate::scenario::{Page, Resource, ResourceKind};
 
@@ -21,10 +20,10 @@ struct PageClock {
 }
 
 impl PageClock {
-    /// `now_ns` is the same instant on the run's clock as `wall_ms` since the epoch.
-    fn new(report: &PageReport, now_ns: u64, wall_ms: f64) -> Self {
-        let ago_ms = (wall_ms - report.origin_ms).max(0.0);
-        Self { navigation_ns: now_ns.saturating_sub((ago_ms * 1e6) as u64) }
+    /// `start_monotonic_ns` is the start of the run.
+    fn new(loaded: &BrowserLoad, start_monotonic_ns: u64) -> Self {
+        let navigation = monotonic_ns(loaded.clock.instant_of(loaded.report.origin_ms));
+        Self { navigation_ns: navigation.saturating_sub(start_monotonic_ns) }
     }
 
     fn at(self, ms: f64) -> u64 {
@@ -54,23 +53,20 @@ impl WorkloadRun {
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
-                let load = PageLoad {
-                    name: name.to_owned(),
-                    number,
-                    started_ns,
-                    rendered_ns: None,
-                    visible_ns: None,
-                    ended_ns: self.since_began(),
-                    outcome: failure(&error),
-                };
+                let times = (started_ns, self.since_began());
+                let load = PageLoad::without_times(name, number, times, failure(&error));
                 return Ok((load, Vec::new()));
             }
         };
         let report = &loaded.report;
-        let read_ns = loaded.read_ns.saturating_sub(self.start_monotonic_ns);
-        let clock = PageClock::new(report, read_ns, unix_ms(loaded.read_at));
+        let clock = PageClock::new(&loaded, self.start_monotonic_ns);
         let resources = page.resources();
-        let load = page_load(name, number, (&resources, browser.protocol()), report, clock);
+        let mut load = page_load(name, number, (&resources, browser.protocol()), report, clock);
+        load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
+        if let Some(frames) = &loaded.frames {
+            let to_run_ns = |painted_ms| clock.at(painted_ms - report.origin_ms);
+            self.keep_frames(&mut load, frames, &to_run_ns);
+        }
         let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
         let objects = (first..).zip(&resources).filter_map(|(number, resource)| {
             let result = self.new_result(name, number, &transfer_of(client, resource));
@@ -97,11 +93,6 @@ impl WorkloadRun {
         self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).insert(key, local);
         ConnectionBytes { connection: self.connections.get_or_assign(key), bytes }
     }
-}
-
-fn unix_ms(at: SystemTime) -> f64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_secs_f64() * 1e3
 }
 
 fn failure(error: &BrowserError) -> Outcome {
@@ -159,6 +150,8 @@ fn page_load(
         started_ns: clock.at(0.0),
         rendered_ns: painted_ms.map(|ms| clock.at(ms)),
         visible_ns: visible_ms.map(|ms| clock.at(ms)),
+        visual: None,
+        clock_error_ns: None,
         ended_ns: clock.at(report.navigation.load_event_end_ms),
         outcome,
     }
@@ -229,8 +222,7 @@ mod tests {
     fn times_are_on_the_clock_of_the_run() {
         let page: Page = toml::from_str("tiles = { objects = 4, total = 2_000 }").unwrap();
         let report = report(4);
-        // The page is read 100 ms after its navigation began, a second after the run.
-        let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
+        let clock = PageClock { navigation_ns: 900_000_000 };
         let load = page_load("grid", 2, (&page.resources(), "h2"), &report, clock);
         assert_eq!((load.started_ns, load.ended_ns), (900_000_000, 960_000_000));
         assert_eq!(load.rendered_ns, Some(941_500_000));
@@ -245,7 +237,7 @@ mod tests {
         let outcome = |change: &dyn Fn(&mut PageReport)| {
             let mut report = report(4);
             change(&mut report);
-            let clock = PageClock::new(&report, 1_000_000_000, 5_100.0);
+            let clock = PageClock { navigation_ns: 900_000_000 };
             let load = page_load("grid", 0, (&page.resources(), "h2"), &report, clock);
             assert_eq!(load.rendered_ns.is_some(), load.outcome == Outcome::Complete);
             match load.outcome {

@@ -25,6 +25,7 @@ mod received_bytes;
 mod result;
 mod run;
 mod schedule;
+mod screen;
 mod server_files;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ pub use http1::build_connector;
 pub use page_metric::PageMetric;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
-    Outcome, PageLoad, ProgressPoint, RequestPhases,
+    Outcome, PageLoad, ProgressPoint, RequestPhases, ScreenFrame,
 };
 pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};
 pub use server_files::ServerFiles;

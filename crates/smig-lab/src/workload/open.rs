@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::browser::{BrowserClient, create_home};
+use super::browser::{BrowserClient, BrowserOptions, create_home};
 use super::client::WorkloadClient;
 use super::command::CommandClient;
 use super::http3::Http3Client;
@@ -57,10 +57,13 @@ pub(super) async fn start_browsers(
         let fail = |reason| WorkloadError::Open { client: name.to_owned(), reason };
         let home = create_home(&workload_spec.command_env.scratch, browsers.len()).map_err(fail)?;
         let certificate = workload_spec.certificate.clone();
-        // On the time axis of a recording, responses are joined with connections.
-        let logs_sockets = scenario.record.timeline;
-        let http2 = spec.http2.unwrap_or(true);
-        let browser = BrowserClient::start(home, certificate, http2, logs_sockets).await;
+        let options = BrowserOptions {
+            http2: spec.http2.unwrap_or(true),
+            // On the time axis of a recording, responses are joined with connections.
+            logs_sockets: scenario.record.timeline,
+            takes_frames: spec.frames.unwrap_or(false),
+        };
+        let browser = BrowserClient::start(home, certificate, options).await;
         browsers.insert(name.to_owned(), Arc::new(browser.map_err(fail)?));
     }
     Ok(browsers)

@@ -83,15 +83,7 @@ impl WorkloadRun {
     /// Returns the result of a load that has not begun within the time limit.
     fn missing_load(&self, name: &str, number: u32) -> PageLoad {
         let now_ns = self.since_began();
-        PageLoad {
-            name: name.to_owned(),
-            number,
-            started_ns: now_ns,
-            rendered_ns: None,
-            visible_ns: None,
-            ended_ns: now_ns,
-            outcome: Outcome::TimedOut,
-        }
+        PageLoad::without_times(name, number, (now_ns, now_ns), Outcome::TimedOut)
     }
 
     async fn load_page(
@@ -258,6 +250,8 @@ impl Player {
             started_ns,
             rendered_ns,
             visible_ns,
+            visual: None,
+            clock_error_ns: None,
             ended_ns: finished
                 .iter()
                 .map(|resource| resource.finished_ns)

@@ -16,13 +16,20 @@ pub enum PageMetric {
     /// Until something could be rendered first; `first-rendered` in claims.
     #[serde(rename = "rendered", alias = "first-rendered")]
     FirstRendered,
-    /// Mean time until a picture could be seen: SpeedIndex, as far as the client knows it.
+    /// SpeedIndex, by frames of the screen; without them the mean time until a picture could be seen.
     SpeedIndex,
+    /// Until 85 % of the final screen could be seen, by frames.
+    #[serde(rename = "visually-85")]
+    MostlyVisible,
+    /// Until the final screen could be seen, by frames.
+    #[serde(rename = "visually-complete")]
+    Visible,
 }
 
 impl PageMetric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::Loaded, Self::FirstRendered, Self::SpeedIndex];
+    pub const ALL: [Self; 5] =
+        [Self::Loaded, Self::FirstRendered, Self::SpeedIndex, Self::MostlyVisible, Self::Visible];
 
     /// Returns the name, as on the command line.
     #[must_use]
@@ -31,10 +38,12 @@ impl PageMetric {
             Self::Loaded => "loaded",
             Self::FirstRendered => "rendered",
             Self::SpeedIndex => "speed-index",
+            Self::MostlyVisible => "visually-85",
+            Self::Visible => "visually-complete",
         }
     }
 
-    /// Returns the time of a load in seconds; `None` if the load has failed.
+    /// Returns the time of a load in seconds; `None` if the load has failed, or the client has no screen.
     #[must_use]
     pub fn of(self, load: &PageLoad) -> Option<f64> {
         if load.outcome != Outcome::Complete {
@@ -44,6 +53,8 @@ impl PageMetric {
             Self::Loaded => Some(load.duration_s()),
             Self::FirstRendered => load.render_s(),
             Self::SpeedIndex => load.speed_index_s(),
+            Self::MostlyVisible => Some(load.visual?.mostly_complete_us as f64 / 1e6),
+            Self::Visible => Some(load.visual?.complete_us as f64 / 1e6),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use smig_filmstrip::VisualTimes;
 
 use crate::scenario::{SizeClass, TransferDirection};
 
@@ -22,6 +23,9 @@ pub struct Observation {
     /// Connections that were used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionRecord>,
+    /// What the screens of browsers showed, in the order of the loads; not in published results.
+    #[serde(skip)]
+    pub frames: Vec<ScreenFrame>,
 }
 
 /// One load of a page.
@@ -39,22 +43,67 @@ pub struct PageLoad {
     /// Mean of the times at which the pictures could be seen, each as large as any other: SpeedIndex, as far as a player knows.
     /// `None` if the load has failed.
     pub visible_ns: Option<u64>,
+    /// What the screen showed, if a browser took frames of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visual: Option<VisualTimes>,
+    /// How far a browser's times may be off on this clock, in nanoseconds; `None` for those of a player, whose clock it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error_ns: Option<u64>,
     /// Time at which the last resource has arrived and run, or the load failed.
     pub ended_ns: u64,
     /// [`Outcome::Complete`] if every resource is.
     pub outcome: Outcome,
 }
 
+/// What the screen showed from an instant of a load on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScreenFrame {
+    /// Name of the page in the scenario.
+    pub page: String,
+    /// Number of the load.
+    pub load: u32,
+    /// Time at which it was painted.
+    pub at_ns: u64,
+    /// Visual progress in per cent; 0 until the load's frames are evaluated.
+    pub progress: u8,
+    /// The picture.
+    pub jpeg: Vec<u8>,
+}
+
 impl PageLoad {
+    /// Returns a load that has not begun, or of which nothing is known but its end.
+    #[must_use]
+    pub fn without_times(
+        name: &str,
+        number: u32,
+        (started_ns, ended_ns): (u64, u64),
+        outcome: Outcome,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            started_ns,
+            rendered_ns: None,
+            visible_ns: None,
+            visual: None,
+            clock_error_ns: None,
+            ended_ns,
+            outcome,
+        }
+    }
+
     /// Returns the time from the navigation to the end in seconds.
     #[must_use]
     pub fn duration_s(&self) -> f64 {
         self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
     }
 
-    /// Returns SpeedIndex in seconds: the mean time from the navigation until a picture could be seen.
+    /// Returns SpeedIndex in seconds: by frames, or without them the mean time from the navigation until a picture could be seen.
     #[must_use]
     pub fn speed_index_s(&self) -> Option<f64> {
+        if let Some(visual) = &self.visual {
+            return Some(visual.speed_index_us as f64 / 1e6);
+        }
         Some(self.visible_ns?.saturating_sub(self.started_ns) as f64 / 1e9)
     }
 

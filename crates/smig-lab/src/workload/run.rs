@@ -19,8 +19,9 @@ use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
 use super::open::{build_command_clients, open_clients, prepare_page_clients, start_browsers};
 use super::page_clients::PageClients;
-use super::result::{ObjectResult, Observation, Outcome};
+use super::result::{ObjectResult, Observation, Outcome, ScreenFrame};
 use super::schedule::Schedule;
+use super::screen::evaluate_frames;
 use super::transfer::ObjectRequest;
 use crate::scenario::{ArrivalProcess, Scenario, Transfer};
 
@@ -77,6 +78,8 @@ pub(super) struct WorkloadRun {
     pub(super) connections: ConnectionNumbers,
     /// Local addresses of connections whose clients have gone: those of loads of pages.
     pub(super) page_addresses: Mutex<BTreeMap<ConnectionKey, SocketAddr>>,
+    /// What the browsers' screens showed.
+    pub(super) frames: Mutex<Vec<ScreenFrame>>,
     pub(super) browsers: BTreeMap<String, Arc<BrowserClient>>,
     /// Clients of the players' first loads, which have started.
     pub(super) prepared_clients: Mutex<BTreeMap<String, PageClients>>,
@@ -170,6 +173,7 @@ async fn observe(
         command_clients: build_command_clients(&workload_spec)?,
         connections: ConnectionNumbers::default(),
         page_addresses: Mutex::default(),
+        frames: Mutex::default(),
         browsers,
         prepared_clients: Mutex::new(prepared_clients),
         body_bytes: AtomicU64::new(0),
@@ -184,7 +188,8 @@ async fn observe(
     let run = Arc::new(run);
     let observation = Arc::clone(&run).run_transfers().await;
     pause(RunPhase::Finished);
-    observation
+    // Decoding frames takes a processor: not while anything is measured.
+    observation.map(evaluate_frames)
 }
 
 impl WorkloadRun {
@@ -225,6 +230,9 @@ impl WorkloadRun {
             objects,
             pages: page_loads,
             connections,
+            frames: std::mem::take(
+                &mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner),
+            ),
         })
     }
 

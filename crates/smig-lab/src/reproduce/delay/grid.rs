@@ -223,7 +223,7 @@ fn field(pages: &PageCells, cell: &PageCell, unit: Unit) -> Option<HeatField> {
     let baseline = pages.baseline(cell)?;
     let difference = difference_s(baseline, cell, TIME)?;
     let ratio = cell.times(TIME).ratio_by(baseline.times(TIME), smig_stats::Statistic::Median)?;
-    let runs = cell.speed_index.run_count().min(baseline.speed_index.run_count());
+    let runs = cell.times(TIME).run_count().min(baseline.times(TIME).run_count());
     let interval = ratio.interval.map_or_else(String::new, |(low, high)| {
         format!(" (95 % {} to {})", format_number(low), format_number(high))
     });

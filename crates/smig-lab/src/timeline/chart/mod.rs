@@ -9,6 +9,7 @@ mod downsample;
 mod page;
 mod panels;
 mod requests;
+mod screen;
 mod side_by_side;
 mod svg_file;
 #[cfg(test)]
@@ -21,9 +22,10 @@ use crate::timeline::{AnnotationKind, Timeline};
 use connections::Connections;
 
 pub use page::render_html;
+pub(crate) use screen::FILMSTRIP_HINT;
 pub use side_by_side::render_side_by_side;
 pub use svg_file::render_svg;
-pub use waterfall::page_figure;
+pub use waterfall::{filmstrips_figure, page_figure};
 
 /// The visible part of the time axis, and its width.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,6 +4,7 @@ use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tin
 use smig_chart::{format_bytes, format_ms};
 
 use super::connections::Connections;
+use super::screen::{complete_us, filmstrip_panel, screen_panels};
 use super::{View, panels, seconds};
 use crate::timeline::page_load::{
     Phase, Step, StepKind, critical_path, end_us, phases, requests_of,
@@ -31,9 +32,7 @@ const VIEW_MARGIN: f64 = 0.02;
 /// clock. `to_us` is the end of the axis, for charts that are compared; the load's end if it is earlier.
 #[must_use]
 pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64) -> Figure {
-    let length_us = page.to_us.max(to_us).saturating_sub(page.from_us).max(1);
-    let end_us = page.from_us + (length_us as f64 * (1.0 + VIEW_MARGIN)) as u64;
-    let view = View { from_us: page.from_us, to_us: end_us, width };
+    let view = view_of(timeline, page, to_us, width);
     let connections = Connections::of(timeline);
     let path = critical_path(timeline, page);
     let requests = requests_of(timeline, page);
@@ -45,7 +44,7 @@ pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64)
     };
     let panels = waterfall_panel(&requests, &path)
         .into_iter()
-        .chain(visible_panel(&requests, page))
+        .chain(screen_panels(timeline, (page, &requests), &view))
         .chain(panels::received_panel(timeline, &connections, &view))
         .chain(panels::queue_panel(timeline, &connections, &view))
         .chain(single)
@@ -60,6 +59,36 @@ pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64)
         panels,
         event_lines: Vec::new(),
     }
+}
+
+/// Builds the filmstrips of loads as panels with these titles, at equal times since their navigations. `length_us` is the length of the axis.
+#[must_use]
+pub fn filmstrips_figure(
+    loads: &[(String, &Timeline, &PageSpan)],
+    length_us: u64,
+    width: f64,
+) -> Figure {
+    let panel = |(title, timeline, page): &(String, &Timeline, &PageSpan)| {
+        let view = View { from_us: page.from_us, to_us: page.from_us + length_us, width };
+        let panel = filmstrip_panel(timeline, page, &view);
+        shifted(Panel { title: title.clone(), ..panel }, page.from_us)
+    };
+    Figure {
+        title: "What the screens showed".to_owned(),
+        description: "Filmstrips side by side, at equal times since the navigation.".to_owned(),
+        width,
+        x: Axis::between(0.0, seconds(length_us), "s"),
+        panels: loads.iter().map(panel).collect(),
+        event_lines: Vec::new(),
+    }
+}
+
+/// Returns what a chart of a load shows: until everything had arrived and could be seen, or until a later time.
+fn view_of(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64) -> View {
+    let complete_us = complete_us(timeline, page).unwrap_or(0);
+    let length_us = page.to_us.max(complete_us).max(to_us).saturating_sub(page.from_us).max(1);
+    let to_us = page.from_us + (length_us as f64 * (1.0 + VIEW_MARGIN)) as u64;
+    View { from_us: page.from_us, to_us, width }
 }
 
 fn describe(requests: &[&Span], page: &PageSpan) -> String {
@@ -90,6 +119,9 @@ fn shifted(mut panel: Panel, from_us: u64) -> Panel {
                 levels.iter_mut().for_each(|level| level.x = (level.x.0 - by, level.x.1 - by));
             }
             Shape::Labels(labels) => labels.iter_mut().for_each(|label| label.x -= by),
+            Shape::Pictures(pictures) => pictures.iter_mut().for_each(|picture| {
+                picture.block.x = (picture.block.x.0 - by, picture.block.x.1 - by);
+            }),
         }
     }
     panel
@@ -200,33 +232,4 @@ fn tooltip(span: &Span, phase: Phase) -> String {
         format_bytes(span.bytes),
         format_ms(duration_ms)
     )
-}
-
-/// The share of the pictures that could be seen, over time; without pictures there is nothing to show.
-fn visible_panel(requests: &[&Span], page: &PageSpan) -> Option<Panel> {
-    let rendered_us = page.rendered_us?;
-    let is_picture = |span: &&&Span| span.part.as_ref().is_some_and(|part| part.kind == "image");
-    let mut seen_us: Vec<u64> =
-        requests.iter().filter(is_picture).map(|span| end_us(span).max(rendered_us)).collect();
-    if seen_us.is_empty() {
-        return None;
-    }
-    seen_us.sort_unstable();
-    let share = |index: usize| 100.0 * index as f64 / seen_us.len() as f64;
-    let mut steps = vec![(seconds(page.from_us), 0.0)];
-    steps.extend(
-        seen_us.iter().enumerate().map(|(index, at_us)| (seconds(*at_us), share(index + 1))),
-    );
-    steps.push((seconds(page.to_us), 100.0));
-    Some(Panel {
-        title: "Pictures that could be seen, %".into(),
-        y: Axis::linear_exact(108.0, ""),
-        height: 60.0,
-        layers: vec![Layer {
-            name: String::new(),
-            colour: Colour::Teal,
-            shape: Shape::Steps(steps),
-        }],
-        rules: Vec::new(),
-    })
 }

@@ -103,7 +103,7 @@ pub(in crate::timeline) fn end_us(span: &Span) -> u64 {
 }
 
 /// Returns the phases of a request with their beginnings, in order. A phase of which nothing is known has no length.
-pub(in crate::timeline) fn phases(span: &Span) -> [(Phase, u64); 5] {
+pub(crate) fn phases(span: &Span) -> [(Phase, u64); 5] {
     let part = span.part.as_ref();
     let to_us = span.to_us.max(span.from_us);
     let first_byte_us = span.first_byte_us.unwrap_or(to_us).clamp(span.from_us, to_us);

@@ -8,6 +8,7 @@ mod network;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::timeline) use critical_path::end_us;
+pub(crate) use critical_path::phases;
 pub use critical_path::{Phase, Step, StepKind, critical_path, requests_of};
-pub(in crate::timeline) use critical_path::{end_us, phases};
 pub use lateness::{Cause, Lateness};

@@ -54,6 +54,7 @@ fn timeline() -> Timeline {
         from_us: 0,
         rendered_us: Some(130_000),
         visible_us: Some(175_000),
+        clock_error_us: None,
         to_us: 205_000,
         outcome: SpanOutcome::Complete,
     });
