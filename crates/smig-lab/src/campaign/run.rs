@@ -351,15 +351,9 @@ impl TrialRunner<'_> {
 
     /// Returns the path for a trial's timeline, if one is to be recorded.
     fn timeline_path(&self, trial: &Trial) -> Option<PathBuf> {
-        let name = format!("{}.timeline.jsonl", file_stem(&trial.id));
+        let name = format!("{}.timeline.jsonl", trial.id.file_stem());
         trial.scenario.record.timeline.then(|| self.options.out.join(TIMELINES_DIR).join(name))
     }
-}
-
-/// Returns a file name for a trial.
-fn file_stem(id: &TrialId) -> String {
-    let text = id.to_string();
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '=' { c } else { '-' }).collect()
 }
 
 fn read_all(source: Option<impl Read>) -> Vec<u8> {
@@ -403,6 +397,25 @@ mod tests {
     use crate::campaign::plan::plan;
     use crate::scenario::{Filter, parse};
     use crate::trial::{AcceptedBuilds, Build};
+
+    #[test]
+    fn timelines_of_other_campaigns_and_conditions_have_other_names() {
+        let stem = |campaign: &str, level: &str| {
+            let axis = |number: u32| format!("[variants.an-axis-{number}.\"level {level}\"]\n");
+            let axes: String = (0..30).map(axis).collect();
+            let text = format!(
+                "link = 'paper-wired'\n[servers.s]\nkind = 'smig'\n[clients.c]\nkind = 'smig'\n\
+                 [workload.transfers.t]\nsize = 1\n{axes}"
+            );
+            let campaign = parse(&text, campaign, Path::new("/"), &|_| Ok(())).unwrap();
+            let trial = campaign.trials().swap_remove(0);
+            trial.id.file_stem()
+        };
+        let names = [stem("full", "1.5"), stem("quick", "1.5"), stem("full", "1-5")];
+        assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+        assert!(names.iter().all(|name| name.len() < 200), "{names:?}");
+        assert!(names[0].starts_with("full-an-axis-0=level-1-5"), "{names:?}");
+    }
 
     #[test]
     fn a_trial_that_is_stopped_while_it_runs_is_left() {

@@ -100,6 +100,27 @@ pub struct TrialId {
     pub repetition: u32,
 }
 
+/// Length of a file name's readable part: with ten axes a condition's name has more than a file name may.
+const MAX_READABLE_CHARS: usize = 160;
+/// Bytes of a digest in a file name.
+const DIGEST_BYTES: usize = 6;
+
+impl TrialId {
+    /// Returns a name for files of the trial: what it is, for people, and a digest of that, so that no other trial in the same directory has
+    /// it.
+    pub(crate) fn file_stem(&self) -> String {
+        let text = format!("{} {self}", self.campaign);
+        let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '=';
+        let readable: String = text
+            .chars()
+            .map(|c| if is_kept(c) { c } else { '-' })
+            .take(MAX_READABLE_CHARS)
+            .collect();
+        let digest = Sha256::digest(text.as_bytes());
+        format!("{readable}-{}", hex(&digest[..DIGEST_BYTES]))
+    }
+}
+
 impl fmt::Display for TrialId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} #{}", self.condition, self.repetition)
