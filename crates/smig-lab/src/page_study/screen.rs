@@ -70,7 +70,8 @@ fn figure(
     let longest_us = screens.iter().map(|(.., complete_us)| *complete_us).max()?;
     let loads: Vec<_> =
         screens.into_iter().map(|(title, timeline, page, _)| (title, timeline, page)).collect();
-    let mut figure = filmstrips_figure(&loads, longest_us + longest_us / 8 + 1, width);
+    let mut figure =
+        filmstrips_figure(&loads, longest_us.saturating_add(longest_us / 8).max(1), width);
     figure.title = format!("What the screens showed over {link}");
     Some(figure)
 }

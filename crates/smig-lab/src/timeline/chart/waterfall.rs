@@ -69,7 +69,8 @@ pub fn filmstrips_figure(
     width: f64,
 ) -> Figure {
     let panel = |(title, timeline, page): &(String, &Timeline, &PageSpan)| {
-        let view = View { from_us: page.from_us, to_us: page.from_us + length_us, width };
+        let view =
+            View { from_us: page.from_us, to_us: page.from_us.saturating_add(length_us), width };
         let panel = filmstrip_panel(timeline, page, &view);
         shifted(Panel { title: title.clone(), ..panel }, page.from_us)
     };
