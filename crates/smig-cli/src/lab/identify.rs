@@ -11,8 +11,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use smig_chart::table;
 use smig_lab::identify::{
-    self, Identification, IdentifyError, KnownSenders, ProbeSpec, QueueTrace, Sample, Sender,
-    Series,
+    self, Accuracy, Classifier, Identification, IdentifyError, KnownSenders, ProbeSpec, QueueTrace,
+    Sample, Sender, Series,
 };
 use smig_settings::value::{parse_size, parse_time};
 use smig_testbed::netns::enter_user_namespace;
@@ -45,8 +45,10 @@ Examples:
   smig lab identify cubic cubic-hystart --object 40kB,80kB,160kB,320kB --mtu 500
   smig lab identify bbr --rtt 150ms --svg bbr.svg     with a picture of queue and window
   smig lab identify --runs 5 --json | jq '{sender, max_queue, paper_rule}'
-  smig lab identify --runs 5 --rtt 100ms,200ms --learn known.json     what known senders do
-  smig lab identify bbr --known known.json            which of them this one is like
+  smig lab identify --sack --runs 3 --rtt 100ms,200ms --object 320kB,400kB --learn known.json     what known senders do
+  smig lab identify bbr --sack --rtt 150ms --known known.json         which of them this one is like
+  smig lab identify --sack --runs 10 --rtt 150ms --object 330kB,450kB --learn others.json
+  smig lab identify --known known.json --judge others.json            how often it names the right one
 
 Exit codes: 0 success; 2 usage error; 1 another error, such as a sender that was named and cannot \
 be measured"
@@ -58,15 +60,22 @@ pub(crate) struct IdentifyArgs {
     /// Sizes of the object
     #[arg(long, value_name = "SIZE", value_parser = parse_size, value_delimiter = ',', default_value = "320kB")]
     object: Vec<u64>,
-    /// MTU of the link in bytes [default: 500; 100 below 100 kB, 1500 above 1 MB]
+    /// MTU of the link in bytes [default: 500; 100 below 100 kB, 1500 above 1 MB; with --sack 250 at 320 kB and so on]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(100..=9000))]
     mtu: Option<u32>,
     /// Round-trip times to the sender; the link's is the next multiple of 50 ms, and at least 100 ms
     #[arg(long, value_name = "TIME", value_parser = parse_time, value_delimiter = ',', default_value = "100ms")]
     rtt: Vec<Duration>,
+    /// Let the client say which packets it has (SACK), which Igor switches off, and give the object 1,600 packets: a sender then also shows how
+    /// it goes on after its first losses. For --learn and --known
+    #[arg(long)]
+    sack: bool,
     /// Compare with the known senders of this file
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
+    /// Judge the probes of this file (--learn writes one) instead of new ones: how well --known tells them, and a sender that it does not know
+    #[arg(long, value_name = "FILE", requires = "known", conflicts_with_all = ["senders", "learn", "svg"])]
+    judge: Option<PathBuf>,
     /// Add what is measured to this file of known senders
     #[arg(long, value_name = "FILE")]
     learn: Option<PathBuf>,
@@ -85,9 +94,13 @@ pub(crate) struct IdentifyArgs {
 }
 
 pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
+    let known = args.known.as_deref().map(read_known).transpose()?;
+    if let (Some(known), Some(probes)) = (&known, &args.judge) {
+        return judge(known, &read_known(probes)?, args.json);
+    }
     // User namespaces require a single-threaded process.
     enter_user_namespace()?;
-    let known = args.known.as_deref().map(read_known).transpose()?;
+    let classifier = known.as_ref().map(Classifier::new);
     let mut learnt = match &args.learn {
         Some(path) if path.exists() => read_known(path)?,
         _ => KnownSenders::default(),
@@ -104,7 +117,8 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
         match probe_all(args, sender, &specs, &bar) {
             Ok(traces) => {
                 for (spec, trace) in specs.iter().zip(&traces) {
-                    let result = Identification::new(sender.clone(), *spec, trace, known.as_ref());
+                    let result =
+                        Identification::new(sender.clone(), *spec, trace, classifier.as_ref());
                     results.push(result);
                     let series = Series::new(spec, trace);
                     learnt.samples.push(Sample { sender: sender.clone(), spec: *spec, series });
@@ -141,6 +155,22 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
     failure.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
 }
 
+/// Prints how well known senders are told.
+fn judge(known: &KnownSenders, probes: &KnownSenders, is_json: bool) -> Result<ExitCode> {
+    let accuracy = Accuracy::of(known, &probes.samples);
+    if is_json {
+        for sender in &accuracy.senders {
+            outln!("{}", serde_json::to_string(sender)?);
+        }
+    } else {
+        out!("{}", table::to_text(&identify::accuracy_table(&accuracy)));
+        if let Some(confusion) = &accuracy.confusion {
+            out!("\n{}", table::to_text(confusion));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn read_known(path: &Path) -> Result<KnownSenders> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -165,10 +195,11 @@ fn specs(args: &IdentifyArgs) -> Result<Vec<ProbeSpec>> {
     let mut specs = Vec::new();
     for object_bytes in &args.object {
         for rtt in &args.rtt {
-            let mut spec = ProbeSpec::new(*object_bytes, *rtt);
+            let new = if args.sack { ProbeSpec::with_sack } else { ProbeSpec::new };
+            let mut spec = new(*object_bytes, *rtt);
             spec.mtu = args.mtu.unwrap_or(spec.mtu);
             if spec.least_time() >= identify::TRANSFER_TIMEOUT {
-                let ProbeSpec { object_bytes, mtu, rtt_ms } = spec;
+                let ProbeSpec { object_bytes, mtu, rtt_ms, .. } = spec;
                 let why = format!(
                     "{} with an MTU of {mtu} bytes and a round trip of {rtt_ms} ms take {} s at least, and a transfer \
                      may take {} s: use a larger --mtu or a smaller --object",

@@ -9,8 +9,11 @@ use super::sender::Sender;
 use super::series::Series;
 use super::spec::ProbeSpec;
 
-/// A series may be farther from a class than the members of that are from each other, by this factor.
-const TOLERANCE: f64 = 1.5;
+/// A series may be farther from a class than the members of that over one link are from each other, by this factor.
+const SAME_LINK_TOLERANCE: f64 = 1.5;
+/// The same for members over different links. One between two links that are known is half as far from the nearer one as these are from each
+/// other; half as much again is allowed.
+const OTHER_LINK_TOLERANCE: f64 = 0.75;
 /// What is nearer than this is the same, however alike the class is.
 const MIN_TOLERANCE: f64 = 0.01;
 /// Classes whose distances differ by less than this cannot be told apart.
@@ -56,27 +59,55 @@ impl fmt::Display for Classification {
 }
 
 /// The known probes of one sender.
+#[derive(Debug, Clone)]
 struct Class<'a> {
     members: Vec<&'a Sample>,
+    /// How far a series may be from the nearest of them.
+    tolerance: f64,
 }
 
-impl KnownSenders {
-    /// Compares a series with each known sender by its nearest probe; `None` without any.
+/// Compares probes with known senders.
+#[derive(Debug, Clone)]
+pub struct Classifier<'a> {
+    /// By sender, with and without SACK: what a sender does after its first losses depends on that.
+    classes: BTreeMap<(&'a Sender, bool), Class<'a>>,
+}
+
+impl<'a> Classifier<'a> {
+    /// Prepares the comparison.
     #[must_use]
-    pub fn classify(&self, series: &Series) -> Option<Classification> {
-        let mut classes: BTreeMap<&Sender, Class<'_>> = BTreeMap::new();
-        for sample in &self.samples {
-            let class = classes.entry(&sample.sender).or_insert(Class { members: Vec::new() });
-            class.members.push(sample);
+    pub fn new(known: &'a KnownSenders) -> Self {
+        let mut members: BTreeMap<(&Sender, bool), Vec<&Sample>> = BTreeMap::new();
+        for sample in &known.samples {
+            members.entry((&sample.sender, sample.spec.sack)).or_default().push(sample);
         }
-        let distances: Vec<_> =
-            classes.iter().map(|(name, class)| (class.distance(series), *name)).collect();
-        let &(distance, nearest) = distances.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-        let is_like = |(own, name): &&(f64, &Sender)| {
-            *own <= distance + MIN_DIFFERENCE
-                && classes.get(name).is_some_and(|class| *own <= class.tolerance())
+        let class = |(name, members): ((&'a Sender, bool), Vec<&'a Sample>)| {
+            let tolerance = tolerance(&members);
+            (name, Class { members, tolerance })
         };
-        let senders = distances.iter().filter(is_like).map(|(_, name)| (*name).clone()).collect();
+        Self { classes: members.into_iter().map(class).collect() }
+    }
+
+    /// Forgets a sender: its probes should be unknown then.
+    #[must_use]
+    pub fn without(mut self, sender: &Sender) -> Self {
+        self.classes.retain(|(name, _), _| *name != sender);
+        self
+    }
+
+    /// Compares the series of a probe with each known sender by its nearest probe; `None` without any that was measured with SACK as this one
+    /// was.
+    #[must_use]
+    pub fn classify(&self, spec: &ProbeSpec, series: &Series) -> Option<Classification> {
+        let alike = self.classes.iter().filter(|((_, sack), _)| *sack == spec.sack);
+        let distances: Vec<_> =
+            alike.map(|((name, _), class)| (class.distance(series), *name, class)).collect();
+        let &(distance, nearest, _) = distances.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let is_like = |(own, _, class): &&(f64, &Sender, &Class<'_>)| {
+            *own <= distance + MIN_DIFFERENCE && *own <= class.tolerance
+        };
+        let senders =
+            distances.iter().filter(is_like).map(|(_, name, _)| (*name).clone()).collect();
         Some(Classification { senders, nearest: nearest.clone(), distance })
     }
 }
@@ -90,26 +121,25 @@ impl Class<'_> {
         let members = self.members.iter().copied().filter(|sample| !has_long || is_long(sample));
         members.map(|sample| sample.series.distance(series)).fold(f64::INFINITY, f64::min)
     }
-
-    fn tolerance(&self) -> f64 {
-        (usual_distance(&self.members) * TOLERANCE).max(MIN_TOLERANCE)
-    }
 }
 
-/// Returns how far the members of a class are from their nearest other member, at most: of those over another link or with another
-/// object, if there are any, since repetitions on the same link hardly differ.
-fn usual_distance(members: &[&Sample]) -> f64 {
-    let nearest = |index: usize, is_other: &dyn Fn(usize) -> bool| {
-        let others = (0..members.len()).filter(|other| *other != index && is_other(*other));
+/// Returns how far a probe may be from the nearest member of a class, by how far the members are from each other.
+fn tolerance(members: &[&Sample]) -> f64 {
+    let link = |sample: &Sample| (sample.spec.rtt_ms, sample.spec.mtu);
+    let nearest = |index: usize, is_same_link: bool| {
+        let others = (0..members.len()).filter(|other| {
+            *other != index && (link(members[*other]) == link(members[index])) == is_same_link
+        });
         let distances = others.map(|other| members[other].series.distance(&members[index].series));
         distances.fold(f64::INFINITY, f64::min)
     };
-    let nearest_other = |index: usize| {
-        let elsewhere = nearest(index, &|other| members[other].spec != members[index].spec);
-        if elsewhere.is_finite() { elsewhere } else { nearest(index, &|_| true) }
+    let largest = |is_same_link| {
+        let distances = (0..members.len()).map(|index| nearest(index, is_same_link));
+        distances.filter(|distance| distance.is_finite()).fold(0.0, f64::max)
     };
-    let distances = (0..members.len()).map(nearest_other);
-    distances.filter(|distance| distance.is_finite()).fold(0.0, f64::max)
+    MIN_TOLERANCE
+        .max(largest(true) * SAME_LINK_TOLERANCE)
+        .max(largest(false) * OTHER_LINK_TOLERANCE)
 }
 
 #[cfg(test)]
@@ -117,7 +147,7 @@ mod tests {
     use super::*;
     use crate::identify::{QueuePoint, QueueTrace};
 
-    const SPEC: ProbeSpec = ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100 };
+    const SPEC: ProbeSpec = ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100, sack: false };
 
     /// A queue that grows to this level within a second, and stays.
     fn sample(name: &str, level: f64) -> Sample {
@@ -137,24 +167,29 @@ mod tests {
                 .map(|(name, level)| sample(name, level))
                 .to_vec(),
         };
-        let classify = |level| set.classify(&sample("vegas", level).series).unwrap();
+        let classifier = Classifier::new(&set);
+        let classify = |level| classifier.classify(&SPEC, &sample("vegas", level).series).unwrap();
         assert_eq!(classify(92.0).to_string(), "reno");
         assert_eq!(classify(21.0).to_string(), "bbr");
         assert_eq!(classify(55.0).to_string(), "unknown");
-        let others = set.samples.iter().filter(|sample| sample.sender.to_string() != "reno");
-        let left_out = KnownSenders { samples: others.cloned().collect() };
-        let unknown = left_out.classify(&sample("reno", 92.0).series).unwrap();
+        let left_out = Classifier::new(&set).without(&"reno".parse().unwrap());
+        let unknown = left_out.classify(&SPEC, &sample("reno", 92.0).series).unwrap();
         assert_eq!(
             (unknown.to_string().as_str(), unknown.nearest.to_string().as_str()),
             ("unknown", "bbr")
         );
         let one_each = KnownSenders { samples: vec![sample("reno", 90.0), sample("bbr", 20.0)] };
-        let known = one_each.classify(&sample("vegas", 90.0).series).unwrap();
+        let known =
+            Classifier::new(&one_each).classify(&SPEC, &sample("vegas", 90.0).series).unwrap();
         assert_eq!(known.to_string(), "reno", "one probe is enough");
         let same = KnownSenders { samples: vec![sample("reno", 20.0), sample("bbr", 20.0)] };
-        let both = same.classify(&sample("bbr", 20.0).series).unwrap();
+        let both = Classifier::new(&same).classify(&SPEC, &sample("bbr", 20.0).series).unwrap();
         assert_eq!(both.to_string(), "bbr or reno", "they do not differ");
-        assert_eq!(KnownSenders::default().classify(&sample("bbr", 20.0).series), None);
+        let with_sack = ProbeSpec { sack: true, ..SPEC };
+        let other = Classifier::new(&same).classify(&with_sack, &sample("bbr", 20.0).series);
+        assert_eq!(other, None, "nothing is known of senders with SACK");
+        let nothing = KnownSenders::default();
+        assert_eq!(Classifier::new(&nothing).classify(&SPEC, &sample("bbr", 20.0).series), None);
     }
 
     #[test]

@@ -8,9 +8,10 @@
 //! - [`ProbeSpec`]: the link and the object; [`Sender`]: who sends, on this machine; [`probe`] runs one transfer;
 //! - [`QueueTrace`]: what was seen;
 //! - [`Rule`]: what follows from it, by the paper and by its program;
-//! - [`KnownSenders`]: which known sender it is like, by the whole [`Series`];
+//! - [`KnownSenders`], [`Classifier`]: which known sender it is like, by the whole [`Series`]; [`Accuracy`]: how well that is told;
 //! - [`table`], [`render_svg`]: for readers.
 
+mod accuracy;
 mod known;
 mod paper;
 mod picture;
@@ -24,7 +25,8 @@ mod trace;
 
 pub(crate) use paper::paper_queue;
 
-pub use known::{Classification, KnownSenders, Sample};
+pub use accuracy::{Accuracy, SenderAccuracy, accuracy_table};
+pub use known::{Classification, Classifier, KnownSenders, Sample};
 pub use picture::render_svg;
 pub use probe::{IdentifyError, TRANSFER_TIMEOUT, probe};
 pub use rule::{Family, Rule};

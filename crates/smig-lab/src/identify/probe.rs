@@ -86,8 +86,7 @@ pub fn probe(
     let log = EventLog::default();
     let testbed = Testbed::builder(spec.link())
         .server(HostSpec::default().congestion_control(name))
-        // With SACK, a sender would know of losses sooner, and its windows would say less.
-        .client(HostSpec::default().sysctl("ipv4/tcp_sack", "0"))
+        .client(HostSpec::default().sysctl("ipv4/tcp_sack", if spec.sack { "1" } else { "0" }))
         .log_to_client(Box::new(log.clone()))
         .start()?;
     let failed =

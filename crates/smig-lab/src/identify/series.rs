@@ -12,7 +12,8 @@ const MAX_STEPS: usize = 400;
 /// How far a point of one series may be from its counterpart in the other, in steps.
 const BAND: usize = 8;
 
-/// The queue's length over time, in parts of a full queue, until the sender's last packet came.
+/// The queue's length over time, in parts of a full queue, as long as the sender has certainly had more to send: until as many packets have come
+/// as the object has. After that the queue shows the object's end, and not the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Series(Vec<f32>);
@@ -22,12 +23,7 @@ impl Series {
     #[must_use]
     pub fn new(spec: &ProbeSpec, trace: &QueueTrace) -> Self {
         let step_s = spec.rtt_ms as f64 / 1e3 / STEPS_PER_RTT;
-        let mut last_arrival_s: f64 = trace.drops_s.last().copied().unwrap_or(0.0);
-        for pair in trace.queue.windows(2) {
-            if pair[1].packets > pair[0].packets {
-                last_arrival_s = last_arrival_s.max(pair[1].at_s);
-            }
-        }
+        let last_arrival_s = end_s(spec, trace);
         let (mut values, mut points) = (Vec::new(), trace.queue.iter().peekable());
         let mut packets = 0;
         while !trace.queue.is_empty()
@@ -79,12 +75,22 @@ impl Series {
     }
 }
 
+/// Returns when the packet came with which the sender may have sent everything once; the last one, if fewer came.
+fn end_s(spec: &ProbeSpec, trace: &QueueTrace) -> f64 {
+    let grown = trace.queue.windows(2).filter(|pair| pair[1].packets > pair[0].packets);
+    let mut arrivals_s: Vec<f64> =
+        grown.map(|pair| pair[1].at_s).chain(trace.drops_s.iter().copied()).collect();
+    arrivals_s.sort_by(f64::total_cmp);
+    let count = usize::try_from(spec.packets()).unwrap_or(usize::MAX);
+    arrivals_s.get(count).or_else(|| arrivals_s.last()).copied().unwrap_or(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::identify::QueuePoint;
 
-    const SPEC: ProbeSpec = ProbeSpec { object_bytes: 100_000, mtu: 500, rtt_ms: 200 };
+    const SPEC: ProbeSpec = ProbeSpec { object_bytes: 100_000, mtu: 500, rtt_ms: 200, sack: false };
 
     fn series(points: &[(f64, u32)]) -> Series {
         let queue = points.iter().map(|&(at_s, packets)| QueuePoint { at_s, packets }).collect();
@@ -97,6 +103,21 @@ mod tests {
         let sampled = series(&[(0.0, 1), (0.06, 20), (0.12, 50), (0.16, 51), (0.2, 40), (0.9, 0)]);
         assert_eq!(sampled.0, [0.01, 0.01, 0.2, 0.5]);
         assert!(series(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_end_of_the_object_says_nothing_of_the_sender() {
+        // Eight packets, two of which are dropped and sent again; one comes each 50 ms, and the queue never empties.
+        let spec = ProbeSpec { object_bytes: 8 * 448, ..SPEC };
+        let point = |step: u32| QueuePoint { at_s: f64::from(step) * 0.05, packets: step };
+        let trace = QueueTrace {
+            queue: (0..10).map(point).collect(),
+            drops_s: vec![0.22, 0.27],
+            windows: vec![],
+            received_bytes: 1,
+        };
+        // The ninth of nine arrivals and two drops, at 0.35 s: at 0, 50, and so on to 350 ms.
+        assert_eq!(Series::new(&spec, &trace).len(), 8);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use smig_chart::html::{Align, Table};
 
-use super::known::{Classification, KnownSenders};
+use super::known::{Classification, Classifier};
 use super::paper::paper_queue;
 use super::rule::{Family, Rule};
 use super::sender::Sender;
@@ -41,7 +41,7 @@ impl Identification {
         sender: Sender,
         spec: ProbeSpec,
         trace: &QueueTrace,
-        known: Option<&KnownSenders>,
+        known: Option<&Classifier<'_>>,
     ) -> Self {
         let longest = trace.longest();
         Self {
@@ -52,7 +52,7 @@ impl Identification {
             first_drop_s: trace.first_drop_s(),
             paper_rule: Rule::Paper.judge(trace, spec.object_bytes),
             program_rule: Rule::Program.judge(trace, spec.object_bytes),
-            like: known.and_then(|known| known.classify(&Series::new(&spec, trace))),
+            like: known.and_then(|known| known.classify(&spec, &Series::new(&spec, trace))),
         }
     }
 }
@@ -81,8 +81,13 @@ pub fn table(results: &[Identification]) -> Table {
 /// nothing was compared.
 #[must_use]
 pub fn confusion(results: &[Identification]) -> Option<Table> {
-    let compared: Vec<_> =
-        results.iter().filter_map(|result| Some((&result.sender, result.like.as_ref()?))).collect();
+    let compared =
+        results.iter().filter_map(|result| Some((&result.sender, result.like.as_ref()?)));
+    confusion_of(&compared.collect::<Vec<_>>())
+}
+
+/// The same of probes and what each is like.
+pub(super) fn confusion_of(compared: &[(&Sender, &Classification)]) -> Option<Table> {
     let mut names: Vec<String> = compared.iter().map(|(_, like)| like.to_string()).collect();
     names.sort();
     names.dedup();
@@ -106,8 +111,8 @@ pub fn confusion(results: &[Identification]) -> Option<Table> {
 }
 
 fn row(result: &Identification) -> Vec<String> {
-    let ProbeSpec { object_bytes, mtu, rtt_ms } = result.spec;
-    let paper = paper_queue(&result.sender, object_bytes, mtu).filter(|_| rtt_ms == 100);
+    let ProbeSpec { object_bytes, mtu, rtt_ms, sack } = result.spec;
+    let paper = paper_queue(&result.sender, object_bytes, mtu).filter(|_| rtt_ms == 100 && !sack);
     let paper = paper
         .map_or_else(String::new, |paper| format!("{} after {:.1} s", paper.packets, paper.at_s));
     vec![
@@ -135,7 +140,7 @@ mod tests {
         let result = |sender: &str, like: Option<&str>| {
             let trace =
                 QueueTrace { queue: vec![], drops_s: vec![], windows: vec![], received_bytes: 1 };
-            let spec = ProbeSpec { object_bytes: 1, mtu: 500, rtt_ms: 100 };
+            let spec = ProbeSpec { object_bytes: 1, mtu: 500, rtt_ms: 100, sack: false };
             let mut result = Identification::new(sender.parse().unwrap(), spec, &trace, None);
             let nearest = "bbr".parse().unwrap();
             let senders = like.map(|name| name.parse().unwrap()).into_iter().collect();
@@ -159,7 +164,7 @@ mod tests {
             windows: vec![],
             received_bytes: 320_000,
         };
-        let spec = ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100 };
+        let spec = ProbeSpec { object_bytes: 320_000, mtu: 500, rtt_ms: 100, sack: false };
         let row_of = |spec| row(&Identification::new("cubic".parse().unwrap(), spec, &trace, None));
         let same = row_of(spec);
         assert_eq!(same[4..7], ["100", "1.4 s", "100 after 1.5 s"]);
