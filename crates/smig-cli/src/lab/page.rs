@@ -19,6 +19,7 @@ use smig_lab::page_study::{
 use smig_lab::scenario::{Campaign, Diagnostics, Filter};
 use smig_lab::timeline::Timeline;
 use smig_lab::trial::TrialResult;
+use smig_lab::workload::PageMetric;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
@@ -137,6 +138,16 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
 fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
     let usage = |text: String| CliError::new(Exit::Usage, text);
     let page = PageSource::parse(&args.page).map_err(|error| usage(error.to_string()))?;
+    let needs_screen =
+        |budget: &&Budget| matches!(budget.metric, PageMetric::MostlyVisible | PageMetric::Visible);
+    if let Some(budget) = args.budgets.iter().find(needs_screen)
+        && (!args.browser || args.no_frames)
+    {
+        let metric = budget.metric;
+        return Err(usage(format!(
+            "--budget {metric}: only frames of a browser's screen show it; add --browser"
+        )));
+    }
     let without_browser = args.protocols.iter().find(|protocol| !protocol.has_browser());
     if let Some(protocol) = without_browser.filter(|_| args.browser) {
         return Err(usage(format!(

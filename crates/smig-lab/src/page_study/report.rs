@@ -7,6 +7,7 @@ use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tin
 use super::protocol::Protocol;
 use super::screen::add_screens;
 use super::summary::{MeasuredLoad, PageSummary, levels_of, load_of, median_load};
+use crate::har::Instant;
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
 use crate::workload::{Outcome, PageMetric};
@@ -33,6 +34,7 @@ pub fn render_html(
     let mut page = Page::new(&format!("Page: {page_name}"));
     page.lead(&lead(summaries));
     page.table(&times_table(summaries));
+    page.paragraph(&conditions(loads));
     for warning in summaries.iter().flat_map(warnings) {
         page.warning(&warning);
     }
@@ -56,6 +58,20 @@ pub fn render_html(
         page.chart(&wide.to_element(), &narrow.to_element(), CHART_CAPTION);
     }
     page.finish()
+}
+
+/// Returns what all loads have in common, and when they were measured.
+fn conditions(loads: &[MeasuredLoad<'_>]) -> String {
+    let Some(result) = loads.first().map(|load| load.result) else { return String::new() };
+    let control = result.scenario.hosts.server.congestion_control.as_deref().unwrap_or("cubic");
+    let commit = result.origin.as_ref().and_then(|origin| origin.build.commit.as_deref());
+    let build = commit.map_or_else(
+        || "a build of an unknown commit".to_owned(),
+        |commit| format!("commit {}", commit.chars().take(12).collect::<String>()),
+    );
+    let at = Instant(result.unix_time as f64 * 1e3).to_string();
+    let day = at.split('T').next().unwrap_or_default();
+    format!("Congestion control of the server: {control}. Measured on {day} by {build}.")
 }
 
 /// Renders the chart of one combination as a standalone SVG file; `None` if none of its loads was recorded.
@@ -101,7 +117,9 @@ fn lead(summaries: &[PageSummary]) -> String {
         timed.sort_by(|a, b| a.1.total_cmp(&b.1));
         let (best, best_s) = timed.first()?;
         let others = timed.iter().skip(1).map(|(other, other_s)| {
-            format!("{} takes {:.2} times as long", other.protocol, other_s / best_s.max(1e-9))
+            let ratio = other_s / best_s.max(1e-9);
+            let overlap = if ranges_overlap(best, other) { " (their ranges overlap)" } else { "" };
+            format!("{} takes {ratio:.2} times as long{overlap}", other.protocol)
         });
         let others: Vec<_> = others.collect();
         let tail =
@@ -110,6 +128,14 @@ fn lead(summaries: &[PageSummary]) -> String {
     });
     let text = sentences.collect::<Vec<_>>().join(" ");
     if text.is_empty() { "No load was complete.".to_owned() } else { text }
+}
+
+/// Returns whether the slowest load of one was not faster than the fastest of the other.
+fn ranges_overlap(faster: &PageSummary, slower: &PageSummary) -> bool {
+    match (faster.loaded_range_s, slower.loaded_range_s) {
+        (Some((_, high)), Some((low, _))) => high >= low,
+        _ => false,
+    }
 }
 
 /// Returns what a reader of the summary's times must know.
@@ -188,7 +214,10 @@ fn lateness_table(summaries: &[PageSummary]) -> Table {
             .map(|summary| (format!("{}, {}", summary.link, summary.protocol), Align::Right)),
     );
     let row = |name: String, us: &dyn Fn(&Lateness) -> f64| {
-        let cells = summaries.iter().map(|summary| format_ms(us(&summary.lateness_us) / 1e3));
+        let cells = summaries.iter().map(|summary| match summary.median_load {
+            Some(_) => format_ms(us(&summary.lateness_us) / 1e3),
+            None => "–".to_owned(),
+        });
         std::iter::once(name).chain(cells).collect::<Vec<_>>()
     };
     let is_used =

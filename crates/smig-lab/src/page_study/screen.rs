@@ -7,7 +7,7 @@ use super::report::{DESKTOP_WIDTH, PHONE_WIDTH, about_protocol, seconds_text};
 use super::summary::{MeasuredLoad, PageSummary, median_load};
 use crate::timeline::chart::{FILMSTRIP_HINT, filmstrips_figure};
 
-const TABLE_NOTE: &str = "Of the load with the median time, in seconds. SpeedIndex is the area above the curve of the visual progress: by all frames; as \
+const TABLE_NOTE: &str = "Of the load with the median time. SpeedIndex is the area above the curve of the visual progress: by all frames; as \
     Lighthouse computes it, which skips frames that differ by little; and by structural similarity with the final screen instead of its colours.";
 
 /// Returns the names of the networks, in the order of the summaries.
@@ -82,10 +82,10 @@ fn screens_table(loads: &[MeasuredLoad<'_>], summaries: &[PageSummary]) -> Table
         ("network", Align::Left),
         ("protocol", Align::Left),
         ("frames", Align::Right),
-        ("first change", Align::Right),
-        ("85 % visible", Align::Right),
-        ("all visible", Align::Right),
-        ("SpeedIndex", Align::Right),
+        ("first change, s", Align::Right),
+        ("85 % visible, s", Align::Right),
+        ("all visible, s", Align::Right),
+        ("SpeedIndex, s", Align::Right),
         ("as Lighthouse", Align::Right),
         ("perceptual", Align::Right),
     ];
