@@ -158,6 +158,12 @@ pub(super) fn run(args: &IdentifyArgs) -> Result<ExitCode> {
 /// Prints how well known senders are told.
 fn judge(known: &KnownSenders, probes: &KnownSenders, is_json: bool) -> Result<ExitCode> {
     let accuracy = Accuracy::of(known, &probes.samples);
+    if accuracy.skipped > 0 {
+        let skipped = accuracy.skipped;
+        stderr::print_line(&format!(
+            "{skipped} probes are compared with nothing: no known sender was measured with --sack as they were, or without as they were"
+        ));
+    }
     if is_json {
         for sender in &accuracy.senders {
             outln!("{}", serde_json::to_string(sender)?);

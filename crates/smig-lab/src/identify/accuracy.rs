@@ -29,6 +29,8 @@ pub struct Accuracy {
     pub senders: Vec<SenderAccuracy>,
     /// The confusion matrix; `None` without probes.
     pub confusion: Option<Table>,
+    /// Number of probes that are compared with nothing: no known sender was measured with SACK as they were.
+    pub skipped: usize,
 }
 
 impl Accuracy {
@@ -67,6 +69,7 @@ impl Accuracy {
         Self {
             senders: senders.into_iter().map(of_sender).collect(),
             confusion: confusion_of(&compared),
+            skipped: probes.len() - likes.len(),
         }
     }
 }
@@ -141,6 +144,10 @@ mod tests {
         let table = accuracy_table(&accuracy);
         assert_eq!(table.rows[3], ["all", "4", "1 (25.0 %)", "1 (25.0 %)", "2 (50.0 %)"]);
         assert_eq!(accuracy.confusion.unwrap().rows.len(), 3);
+        assert_eq!(accuracy.skipped, 0);
+        let without_sack = ProbeSpec { sack: false, ..SPEC };
+        let other = Sample { spec: without_sack, ..sample("reno", 90) };
+        assert_eq!(Accuracy::of(&known, &[other]).skipped, 1);
         let nothing = Accuracy::of(&known, &[]);
         assert_eq!((nothing.senders.len(), nothing.confusion), (0, None));
     }
