@@ -24,7 +24,7 @@ pub struct Frame {
 /// The times of a load by what its screen showed, in microseconds since the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VisualTimes {
-    /// Number of frames.
+    /// Number of frames that showed something new.
     pub frames: u32,
     /// When the screen changed first.
     pub first_us: u64,
@@ -65,12 +65,21 @@ pub fn evaluate(frames: &[Frame]) -> Result<Option<Evaluation>, FrameError> {
     let similarity_at_first = Luminance::of(&target.white_like()).similarity_to(&target_luminance);
     let mut progress = vec![Histogram::white().progress_to(&target_histogram)];
     let mut perceptual = vec![0.0];
+    let mut times = vec![Duration::ZERO];
+    let mut of_all = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
+        // What shows nothing new is no frame, as in Lighthouse's library: its fast mode halves the number of frames, not their time.
+        if number > 0 && frames[number - 1].jpeg == frame.jpeg {
+            of_all.extend(progress.last().copied());
+            continue;
+        }
         let image = decode(number, frame)?;
         if !image.has_size_of(&target) {
             return Err(FrameError::Size(number));
         }
+        times.push(frame.at);
         progress.push(Histogram::of(&image).progress_to(&target_histogram));
+        of_all.extend(progress.last().copied());
         let similarity = Luminance::of(&image).similarity_to(&target_luminance);
         let share = (similarity - similarity_at_first) / (1.0 - similarity_at_first);
         perceptual.push(if share.is_finite() { (share * 100.0).max(0.0) } else { 0.0 });
@@ -78,14 +87,12 @@ pub fn evaluate(frames: &[Frame]) -> Result<Option<Evaluation>, FrameError> {
     if progress[0] >= COMPLETE {
         return Ok(None);
     }
-    let times: Vec<_> =
-        std::iter::once(Duration::ZERO).chain(frames.iter().map(|frame| frame.at)).collect();
     let by = |examination, all: &[f64]| VisualProgress::of(&times, examination, |index| all[index]);
     let exact = by(Examination::Exact, &progress);
     let index_of = |progress: &VisualProgress| progress.speed_index().map(micros);
     let visual_times = || {
         Some(VisualTimes {
-            frames: u32::try_from(frames.len()).unwrap_or(u32::MAX),
+            frames: u32::try_from(times.len() - 1).unwrap_or(u32::MAX),
             first_us: micros(exact.first_change()?),
             speed_index_us: index_of(&exact)?,
             fast_speed_index_us: index_of(&by(Examination::Fast, &progress))?,
@@ -94,9 +101,7 @@ pub fn evaluate(frames: &[Frame]) -> Result<Option<Evaluation>, FrameError> {
             complete_us: micros(exact.reached(COMPLETE)?),
         })
     };
-    let times = visual_times();
-    progress.remove(0);
-    Ok(times.map(|times| Evaluation { times, progress }))
+    Ok(visual_times().map(|times| Evaluation { times, progress: of_all }))
 }
 
 fn micros(time: Duration) -> u64 {
@@ -121,11 +126,13 @@ mod tests {
         let frames = [frame(0, WHITE), frame(1_000, HALF), frame(3_000, FULL), frame(5_000, FULL)];
         let evaluation = evaluate(&frames).unwrap().unwrap();
         let times = evaluation.times;
-        assert_eq!((times.frames, times.first_us, times.complete_us), (4, 1_000_000, 3_000_000));
+        // The last frame shows nothing new.
+        assert_eq!((times.frames, times.first_us, times.complete_us), (3, 1_000_000, 3_000_000));
         assert_eq!(times.mostly_complete_us, 3_000_000);
         assert!(times.speed_index_us.abs_diff(2_000_000) < 20_000, "{times:?}");
         assert!(times.perceptual_speed_index_us.abs_diff(2_000_000) < 100_000, "{times:?}");
         assert_eq!(evaluation.progress.len(), 4);
+        assert_eq!(evaluation.progress[2..], [100.0, 100.0]);
     }
 
     #[test]

@@ -155,7 +155,8 @@ impl Timings {
             let ms = end_us.min(span.to_us).saturating_sub(*from_us) as f64 / 1e3;
             match phase {
                 Phase::Queued => timings.blocked += ms,
-                Phase::Connecting => timings.connect = Some(timings.connect.unwrap_or(0.0) + ms),
+                // Without a length it had a connection that was open.
+                Phase::Connecting => timings.connect = (ms > 0.0).then_some(ms),
                 Phase::Waiting => timings.wait += ms,
                 Phase::Receiving => timings.receive += ms,
                 // The response is complete: that it runs is not part of the request.

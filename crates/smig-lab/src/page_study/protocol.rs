@@ -76,7 +76,9 @@ impl Protocol {
         let mut client = Table::new();
         if let Loader::Browser { frames } = loader {
             client.insert("kind".into(), "chromium".into());
-            client.insert("frames".into(), frames.into());
+            if frames {
+                client.insert("frames".into(), true.into());
+            }
             if self == Self::Http1 {
                 client.insert("http2".into(), false.into());
             }

@@ -35,6 +35,9 @@ pub fn render_html(
     page.lead(&lead(summaries));
     page.table(&times_table(summaries));
     page.paragraph(&conditions(loads));
+    if let Some(text) = clock_error(loads) {
+        page.paragraph(&text);
+    }
     for warning in summaries.iter().flat_map(warnings) {
         page.warning(&warning);
     }
@@ -94,7 +97,12 @@ fn median_figure(
     let (_, timeline) = median_load(loads, summary)?;
     let load = timeline.pages.first()?;
     let of_link = summaries.iter().filter(|other| other.link == summary.link);
-    let longest_s = of_link.filter_map(|other| other.loaded_s).fold(0.0, f64::max);
+    let ends_s = of_link.filter_map(|other| {
+        let visual = median_load(loads, other).and_then(|(load, _)| load.visual);
+        let complete_s = visual.map_or(0.0, |visual| visual.complete_us as f64 / 1e6);
+        Some(other.loaded_s?.max(complete_s))
+    });
+    let longest_s = ends_s.fold(0.0, f64::max);
     let end_us = load.from_us + (longest_s * 1e6) as u64;
     let mut figure = page_figure(timeline, load, end_us, width);
     figure.title = format!("{}, {}", summary.link, about_protocol(summary));
@@ -128,6 +136,17 @@ fn lead(summaries: &[PageSummary]) -> String {
     });
     let text = sentences.collect::<Vec<_>>().join(" ");
     if text.is_empty() { "No load was complete.".to_owned() } else { text }
+}
+
+/// Returns how far a browser's times may be off those of servers and links; `None` for a player's, whose clock it is.
+fn clock_error(loads: &[MeasuredLoad<'_>]) -> Option<String> {
+    let errors_ns = loads.iter().filter_map(|load| load_of(load.result)?.clock_error_ns);
+    // To a tenth of a millisecond, rounded up.
+    let error_ms = errors_ns.max()?.div_ceil(100_000) as f64 / 10.0;
+    Some(format!(
+        "The browser's times and those of servers and links are on one clock to within {error_ms:.1} ms, measured before and after each \
+         load. A frame of its screen has the time at which the browser began it, which is some frames before it is seen."
+    ))
 }
 
 /// Returns whether the slowest load of one was not faster than the fastest of the other.

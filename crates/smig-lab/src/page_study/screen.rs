@@ -33,14 +33,6 @@ pub(super) fn add_screens(page: &mut Page, loads: &[MeasuredLoad<'_>], summaries
     }
     page.table(&table);
     page.paragraph(TABLE_NOTE);
-    let errors_ms = summaries
-        .iter()
-        .filter_map(|summary| Some(median_load(loads, summary)?.0.clock_error_ns? as f64 / 1e6));
-    let error_ms = errors_ms.fold(0.0, f64::max);
-    page.paragraph(&format!(
-        "The browser's times and those of servers and links are on one clock to within {error_ms:.1} ms, measured before and after each \
-         load."
-    ));
 }
 
 /// Renders the filmstrips of the loads over one network, side by side, as a standalone SVG file; `None` without frames.

@@ -63,8 +63,7 @@ pub fn add_page_loads(
     let mut before: Option<&ScreenFrame> = None;
     for frame in &observation.frames {
         let is_same = |before: &ScreenFrame| {
-            (&before.page, before.load, before.progress)
-                == (&frame.page, frame.load, frame.progress)
+            (&before.page, before.load, &before.jpeg) == (&frame.page, frame.load, &frame.jpeg)
         };
         let has_changed = before.is_none_or(|before| !is_same(before));
         timeline.frames.push(timeline::ScreenFrame {
@@ -158,7 +157,7 @@ mod tests {
             progress,
             jpeg: jpeg.to_vec(),
         };
-        let frames = vec![frame(1_000, 10, b"a"), frame(2_000, 10, b"b"), frame(3_000, 100, b"c")];
+        let frames = vec![frame(1_000, 10, b"a"), frame(2_000, 10, b"b"), frame(3_000, 100, b"b")];
         let observation = Observation { frames, ..Observation::default() };
         let mut timeline = Timeline::new("t", Time::ZERO);
         add_page_loads(&mut timeline, &observation, &BTreeMap::new());
@@ -168,6 +167,6 @@ mod tests {
             .map(|frame| (frame.page.as_str(), frame.at_us, frame.progress, frame.jpeg.as_str()))
             .collect();
         let name = "front, load 2";
-        assert_eq!(frames, [(name, 1, 10, "YQ=="), (name, 2, 10, ""), (name, 3, 100, "Yw==")]);
+        assert_eq!(frames, [(name, 1, 10, "YQ=="), (name, 2, 10, "Yg=="), (name, 3, 100, "")]);
     }
 }

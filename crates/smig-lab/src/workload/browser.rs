@@ -146,7 +146,12 @@ impl IdleBrowser {
             network.observe(event);
             screencast.as_mut().map_or(Ok(()), |screencast| screencast.observe(devtools, event))
         })?;
+        // First: while a call waits for its response no frame is acknowledged, and the browser drops what it paints meanwhile.
+        if let Some(screencast) = &mut screencast {
+            screencast.wait_until_quiet(devtools, QUIET_SCREEN, QUIET_SCREEN_LIMIT)?;
+        }
         let report = PageReport::read(devtools, tab)?;
+        // The report waits for the first paint.
         if let Some(screencast) = &mut screencast {
             screencast.wait_until_quiet(devtools, QUIET_SCREEN, QUIET_SCREEN_LIMIT)?;
         }

@@ -58,7 +58,7 @@ pub(super) fn evaluate_frames(mut observation: Observation) -> Observation {
                 }
             }
             Ok(None) => {
-                load.outcome = Outcome::Failed("its screen stayed white".to_owned());
+                load.outcome = Outcome::Failed("its final screen is white".to_owned());
             }
             Err(error) => load.outcome = Outcome::Failed(format!("its screen: {error}")),
         }
