@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// A frame that was painted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScreencastFrame {
-    /// When it was on the screen, in ms of wall-clock time since the epoch.
+    /// When the browser began it, some frames before it is seen, in ms of wall-clock time since the epoch.
     pub painted_ms: f64,
     /// The picture.
     pub jpeg: Vec<u8>,

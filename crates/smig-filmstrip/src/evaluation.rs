@@ -50,7 +50,7 @@ pub struct Evaluation {
 }
 
 /// Evaluates the frames of a load, in the order of their times; the last one is the final screen. The screen is white at the navigation.
-/// `None` if it stays white.
+/// `None` without frames, or if the final screen is white.
 ///
 /// # Errors
 /// A frame is no JPEG, or has another size than the last one.
