@@ -49,6 +49,8 @@ pub struct BrowserLaunch {
     pub window: WindowSize,
     /// Whether it speaks HTTP/2.
     pub http2: bool,
+    /// Where names lead, as Chromium's `--host-resolver-rules` has them; as the system says if absent.
+    pub resolver_rules: Option<String>,
     /// Whether it logs its sockets, for [`local_addresses`](crate::local_addresses).
     pub logs_sockets: bool,
     /// Whether its processes are confined, as strangers' pages require. Not available to root.
@@ -116,6 +118,9 @@ impl BrowserLaunch {
         }
         if let Some(path) = self.socket_log() {
             arguments.push(format!("--log-net-log={}", path.display()));
+        }
+        if let Some(rules) = &self.resolver_rules {
+            arguments.push(format!("--host-resolver-rules={rules}"));
         }
         if !self.sandbox {
             arguments.push("--no-sandbox".to_owned());

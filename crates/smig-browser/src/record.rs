@@ -112,29 +112,26 @@ impl Tab {
     }
 }
 
+impl Tab {
+    /// Makes the browser tell of the requests of this tab, its frames and its workers: [`NetworkLog::follow`] takes the events.
+    ///
+    /// # Errors
+    /// Those of [`DevTools::call`].
+    pub fn follow_requests<W: Write>(
+        &self,
+        devtools: &mut DevTools<W>,
+    ) -> Result<(), BrowserError> {
+        record_session(devtools, self.session_id())
+    }
+}
+
 impl Progress {
     fn handle<W: Write>(
         &mut self,
         devtools: &mut DevTools<W>,
         event: &DevToolsEvent,
     ) -> Result<(), BrowserError> {
-        self.log.observe(event);
-        match event.method.as_str() {
-            // A frame of another site, or a worker: it waits until its requests are recorded too.
-            "Target.attachedToTarget" => {
-                let session = event.params["sessionId"].as_str().unwrap_or_default();
-                if !session.is_empty() {
-                    start_session(devtools, session)?;
-                }
-            }
-            // A dialog would keep the page from loading.
-            "Page.javascriptDialogOpening" => {
-                let answer = json!({"accept": false});
-                devtools.send(&event.session_id, "Page.handleJavaScriptDialog", answer)?;
-            }
-            _ => {}
-        }
-        Ok(())
+        self.log.follow(devtools, event)
     }
 
     fn wait_until_quiet<W: Write>(
@@ -154,6 +151,37 @@ impl Progress {
             if is_request || self.log.open_requests() > 0 {
                 quiet_since = Instant::now();
             }
+        }
+        Ok(())
+    }
+}
+
+impl NetworkLog {
+    /// Takes note of an event, and lets frames and workers go on that wait for it since [`Tab::follow_requests`]. Closes dialogs, which would
+    /// keep the page from loading.
+    ///
+    /// # Errors
+    /// Those of [`DevTools::send`].
+    pub fn follow<W: Write>(
+        &mut self,
+        devtools: &mut DevTools<W>,
+        event: &DevToolsEvent,
+    ) -> Result<(), BrowserError> {
+        self.observe(event);
+        match event.method.as_str() {
+            // A frame of another site, or a worker: it waits until its requests are recorded too.
+            "Target.attachedToTarget" => {
+                let session = event.params["sessionId"].as_str().unwrap_or_default();
+                if !session.is_empty() {
+                    start_session(devtools, session)?;
+                }
+            }
+            // A dialog would keep the page from loading.
+            "Page.javascriptDialogOpening" => {
+                let answer = json!({"accept": false});
+                devtools.send(&event.session_id, "Page.handleJavaScriptDialog", answer)?;
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! - [`timeline`]: a recording on one time axis: its file and its chart;
 //! - [`compare`]: comparison of results;
 //! - [`har`]: recordings of pages;
+//! - [`replay`]: answers a browser as a recording's servers did;
 //! - [`identify`]: which congestion control a sender has;
 //! - [`page_study`]: one page over some networks by some versions of HTTP, and why it was late;
 //! - [`matrix`]: many networks and many ways to transfer, and who is best where;
@@ -26,6 +27,7 @@ pub mod matrix;
 pub mod page_study;
 pub mod record;
 pub mod recording;
+pub mod replay;
 pub mod reproduce;
 pub mod scenario;
 pub mod servers;

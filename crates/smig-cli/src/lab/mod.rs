@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod compare;
 mod cross_traffic;
+mod httpx;
 mod identify;
 mod link;
 mod matrix;
@@ -45,6 +46,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(run::RunArgs),
     Page(page::PageArgs),
+    Httpx(httpx::HttpxArgs),
     Reproduce(reproduce::ReproduceArgs),
     Matrix(matrix::MatrixArgs),
     Merge(merge::MergeArgs),
@@ -76,6 +78,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run::run(&args),
         LabCommand::Page(args) => page::run(&args),
+        LabCommand::Httpx(args) => httpx::run(args),
         LabCommand::Reproduce(args) => reproduce::run(&args),
         LabCommand::Matrix(args) => matrix::run(&args),
         LabCommand::Merge(args) => merge::run(&args),

@@ -12,9 +12,9 @@ use clap::Args;
 use smig_chart::table::{to_csv, to_text};
 use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
-    Budget, BudgetCheck, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary, Protocol,
-    render_filmstrips, render_html, render_svg, results_of, summarize, times_table, to_har,
-    to_junit, to_tidy_table, warnings,
+    Budget, BudgetCheck, HostPlan, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary,
+    Protocol, render_filmstrips, render_html, render_svg, results_of, summarize, times_table,
+    to_har, to_junit, to_tidy_table, warnings,
 };
 use smig_lab::scenario::{Campaign, Diagnostics, Filter};
 use smig_lab::timeline::Timeline;
@@ -57,7 +57,7 @@ result; 2 usage error; 130 stopped."
 )]
 pub(crate) struct PageArgs {
     /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), a recording (FILE.har: smig lab record), or a TOML file with the keys of a page
-    page: String,
+    pub(super) page: String,
     /// Networks, by profile
     #[arg(
         long = "link",
@@ -65,7 +65,7 @@ pub(crate) struct PageArgs {
         value_delimiter = ',',
         default_value = "fiber"
     )]
-    links: Vec<String>,
+    pub(super) links: Vec<String>,
     /// Versions of HTTP: http1, http2 (both nginx), paced (smig serve), smig (at both ends), http3 (quic-go)
     #[arg(
         long = "protocol",
@@ -73,40 +73,44 @@ pub(crate) struct PageArgs {
         value_delimiter = ',',
         default_value = "http1,http2"
     )]
-    protocols: Vec<Protocol>,
+    pub(super) protocols: Vec<Protocol>,
     /// Congestion control of the server
     #[arg(long, value_name = "NAME", default_value = "cubic")]
-    control: String,
+    pub(super) control: String,
     /// Load the page with Chromium instead of the page player
     #[arg(long)]
-    browser: bool,
+    pub(super) browser: bool,
     /// Take no frames of the browser's screen: less work for it, and no filmstrip and SpeedIndex by frames
     #[arg(long, requires = "browser")]
-    no_frames: bool,
+    pub(super) no_frames: bool,
     /// Number of loads of each combination
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    pub(super) runs: u32,
     /// Directory for results and report
     #[arg(long, value_name = "DIR", default_value = "page-results")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// Number of parallel loads; more than one disturbs loads over fast links, and browsers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
-    jobs: usize,
+    pub(super) jobs: usize,
     /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
     #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
-    budgets: Vec<Budget>,
+    pub(super) budgets: Vec<Budget>,
     /// Write the budgets' results as JUnit XML
     #[arg(long, value_name = "FILE", requires = "budgets")]
-    junit: Option<PathBuf>,
+    pub(super) junit: Option<PathBuf>,
     /// Print the result as JSON on standard output
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    build: BuildArgs,
+    pub(super) build: BuildArgs,
 }
 
 pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
-    let study = study_of(args)?;
+    run_study(args, &study_of(args)?)
+}
+
+/// Loads the page of a study, and writes its report.
+pub(super) fn run_study(args: &PageArgs, study: &PageStudy) -> Result<ExitCode> {
     let campaign = study.campaign(&check_setting).map_err(|diagnostics| {
         let file = args.page.clone();
         CliError::new(Exit::Usage, Diagnostics { file, diagnostics }.to_string())
@@ -131,7 +135,7 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
     view.clear();
     let summary = summary?;
     let status = exit_status(&summary);
-    let is_kept = report(args, &study, &campaign)?;
+    let is_kept = report(args, study, &campaign)?;
     Ok(if status == ExitCode::SUCCESS && !is_kept { Exit::Failure.into() } else { status })
 }
 
@@ -148,6 +152,11 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
             "--budget {metric}: only frames of a browser's screen show it; add --browser"
         )));
     }
+    if args.protocols.contains(&Protocol::Httpx) {
+        return Err(usage(
+            "--protocol httpx: smig lab httpx chooses the version for each host".to_owned(),
+        ));
+    }
     let without_browser = args.protocols.iter().find(|protocol| !protocol.has_browser());
     if let Some(protocol) = without_browser.filter(|_| args.browser) {
         return Err(usage(format!(
@@ -159,6 +168,7 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
         links: without_repeats(&args.links),
         protocols: without_repeats(&args.protocols),
         control: args.control.clone(),
+        hosts: HostPlan::default(),
         loader: if args.browser {
             Loader::Browser { frames: !args.no_frames }
         } else {

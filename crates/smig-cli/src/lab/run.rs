@@ -159,6 +159,7 @@ pub(super) fn check_setting(text: &str) -> Result<(), String> {
 fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> {
     let dir = Path::new("RUN");
     let files = ServerFiles::at(dir);
+    let files_of = files.clone();
     let env = ServerEnv {
         root: files.files_dir,
         certificate: files.certificate,
@@ -166,7 +167,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
         cert_and_key: files.cert_and_key,
         scratch_dir: dir.join("scratch"),
         smig: smig.to_owned(),
-        address: std::net::Ipv4Addr::new(10, 99, 0, 1),
+        replays: Vec::new(),
         run_as: if rustix::process::getuid().is_root() { RunAs::Root } else { RunAs::User },
     };
     for condition in campaign.conditions.iter().filter(|condition| filter.matches(&condition.name))
@@ -178,6 +179,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
             find_server_tool(server, smig).unwrap_or_else(|| fallback.into())
         };
+        let env = ServerEnv { replays: files_of.replays(&condition.scenario), ..env.clone() };
         for launch in env.launches(&condition.scenario, program) {
             let host = if launch.host == HostRole::Client { " on the clients' host" } else { "" };
             outln!("-- server {}{host}\n{}", launch.name, launch.to_config_text());

@@ -1,4 +1,4 @@
-//! `smig lab server`: `smig serve` for scenarios. Also accepts uploads by POST, and logs session events on
+//! `smig lab server`: `smig serve` for scenarios. Also answers as the servers of a recorded page did, accepts uploads by POST, and logs session events on
 //! standard output with the clock of all measurements.
 //!
 //! Apart from that and from the default of one worker, it must do what `smig serve` does with this configuration file and no
@@ -17,13 +17,14 @@ use std::task::{Context, Poll};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use clap::Args;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Either, Empty};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Either, Full};
 use rustix::time::{ClockId, clock_gettime};
 use smig::{
     CleartextTrust, Incoming, Mover, Observer, ObserverEvent, RequestExtensions, Server, ServerTls,
 };
 use smig_files::{FileBody, Files};
+use smig_lab::replay::{Replay, ReplayRequest, ReplayResponse};
 use tower_service::Service;
 
 use crate::exit::{CliError, Exit};
@@ -35,6 +36,9 @@ pub(crate) struct ServerArgs {
     /// Configuration file of `smig serve`; it must set root and listen
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Directory of a recorded page: requests for its hosts are answered as recorded; may be repeated
+    #[arg(long, value_name = "DIR")]
+    replay: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
@@ -45,7 +49,8 @@ pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
     let files = Files::new(&root, settings.files.clone())?
         .with_clock(smig::turn_time)
         .with_shared_headers();
-    let server = start(&settings, files)?;
+    let replay = Replay::read(&args.replay).context("cannot read the recorded page")?;
+    let server = start(&settings, LabService { files, replay: Arc::new(replay) })?;
     // Runs until a signal kills the process: there is nothing to finish.
     loop {
         std::thread::park();
@@ -53,7 +58,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
     }
 }
 
-fn start(settings: &Settings, files: Files) -> Result<Server> {
+fn start(settings: &Settings, service: LabService) -> Result<Server> {
     let ListenAddresses::At(addresses) = &settings.listen else {
         return Err(usage_error("server.listen is missing"));
     };
@@ -81,7 +86,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             Either::Right(_) => None,
         })
         .request_extensions(RequestExtensions::Protocol)
-        .start(UploadService(files))
+        .start(service)
         .context("cannot start the scenario's server")
 }
 
@@ -89,34 +94,89 @@ fn usage_error(message: impl Into<String>) -> anyhow::Error {
     CliError::new(Exit::Usage, message).into()
 }
 
-/// File service that also accepts the body of any POST request.
+/// File service that also answers for the hosts of recorded pages, and accepts the body of any other POST request.
 #[derive(Clone, Debug)]
-struct UploadService(Files);
+struct LabService {
+    files: Files,
+    replay: Arc<Replay>,
+}
 
-type LabBody = Either<FileBody, Empty<Bytes>>;
+type LabBody = Either<FileBody, Full<Bytes>>;
 type LabResponse = Response<LabBody>;
 
-impl Service<Request<Incoming>> for UploadService {
+impl Service<Request<Incoming>> for LabService {
     type Response = LabResponse;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<LabResponse, Infallible>>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Service::<Request<Incoming>>::poll_ready(&mut self.0, cx)
+        Service::<Request<Incoming>>::poll_ready(&mut self.files, cx)
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        if let Some(response) = self.replayed(&request) {
+            return Box::pin(async move {
+                // The body of a request counts for nothing, but its sender waits until it is read.
+                let drained = drain_upload(request.into_body()).await;
+                if !drained.status().is_success() {
+                    return Ok(drained);
+                }
+                if !response.think.is_zero() {
+                    tokio::time::sleep(response.think).await;
+                }
+                Ok(to_http(response))
+            });
+        }
         if request.method() == Method::POST {
             return Box::pin(async move { Ok(drain_upload(request.into_body()).await) });
         }
-        let response = self.0.call(request);
+        let response = self.files.call(request);
         Box::pin(async move { Ok(response.await?.map(Either::Left)) })
     }
 }
 
+impl LabService {
+    /// Returns the answer to a request for a host of a recorded page.
+    fn replayed(&self, request: &Request<Incoming>) -> Option<ReplayResponse> {
+        let field = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let authority = request.uri().authority().map(http::uri::Authority::as_str);
+        let host = authority.or_else(|| field(header::HOST))?;
+        let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        self.replay.has_host(host).then(|| {
+            self.replay.respond(&ReplayRequest {
+                method: request.method().as_str(),
+                host,
+                target,
+                origin: field(header::ORIGIN),
+                requested_headers: field(header::ACCESS_CONTROL_REQUEST_HEADERS),
+            })
+        })
+    }
+}
+
+/// Returns a recorded response as HTTP.
+fn to_http(recorded: ReplayResponse) -> LabResponse {
+    let length = recorded.body.len();
+    let mut response = Response::new(Either::Right(Full::new(recorded.body)));
+    *response.status_mut() =
+        StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let headers = response.headers_mut();
+    for (name, value) in recorded.fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
+        {
+            headers.append(name, value);
+        }
+    }
+    if length > 0 {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
+}
+
 /// Reads a complete upload, then responds.
 async fn drain_upload(mut body: Incoming) -> LabResponse {
-    let mut response = Response::new(Either::Right(Empty::new()));
+    let mut response = Response::new(Either::Right(Full::default()));
     while let Some(frame) = body.frame().await {
         if frame.is_err() {
             *response.status_mut() = StatusCode::BAD_REQUEST;

@@ -144,6 +144,7 @@ pub fn drive(
             route: options.route,
             variant,
             launch: BrowserLaunch {
+                resolver_rules: None,
                 logs_sockets: false,
                 program: options.find_browser()?,
                 trusted_key_sha256: trusted_key_sha256.clone(),

@@ -33,6 +33,9 @@ pub(super) struct Entry {
     pub(super) timings: Option<Timings>,
     #[serde(default, rename = "serverIPAddress")]
     pub(super) server_ip: Option<String>,
+    /// Identifies the connection, if the tool says which.
+    #[serde(default)]
+    pub(super) connection: Option<String>,
     #[serde(default, rename = "_resourceType")]
     resource_type: Option<String>,
     /// The name of the same in WebPageTest.

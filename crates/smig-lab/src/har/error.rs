@@ -26,7 +26,7 @@ pub enum HarError {
 }
 
 impl HarError {
-    pub(super) fn content(name: &str, key: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn content(name: &str, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Content { name: name.to_owned(), key: key.into(), message: message.into() }
     }
 }

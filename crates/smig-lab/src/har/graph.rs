@@ -45,6 +45,8 @@ pub struct RecordedRequest {
     pub found: Found,
     /// The server's address.
     pub server_ip: Option<IpAddr>,
+    /// Identifies the connection among those to this address, if the tool says which it was.
+    pub connection: Option<String>,
 }
 
 /// Who asked for a resource.
@@ -252,10 +254,15 @@ fn document_of(candidates: &[Candidate<'_>]) -> Option<usize> {
     candidates.iter().position(is_document).or_else(|| candidates.iter().position(is_final))
 }
 
+/// Returns the host of a URL, with the port unless it is the scheme's own.
+pub(crate) fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 impl Candidate<'_> {
     fn request(self, found: Found) -> RecordedRequest {
-        let host = self.url.host_str().unwrap_or_default();
-        let host = self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let host = host_of(&self.url);
         let is_start = found == Found::Start;
         let kind = if is_start { Some(ContentKind::Document) } else { self.kind };
         RecordedRequest {
@@ -270,6 +277,11 @@ impl Candidate<'_> {
                 .server_ip
                 .as_deref()
                 .and_then(|ip| ip.trim_matches(['[', ']']).parse().ok()),
+            connection: self
+                .entry
+                .connection
+                .clone()
+                .filter(|name| !name.is_empty() && name != "0"),
             url: self.url,
         }
     }

@@ -16,8 +16,10 @@ mod tests;
 mod write;
 
 pub use error::HarError;
+pub(crate) use graph::host_of;
 pub use graph::{Found, LeftOut, RecordedPage, RecordedRequest};
 pub use instant::Instant;
 pub use kind::ContentKind;
+pub(crate) use read::limited_entries;
 pub use read::{MAX_FILE_BYTES, read, read_file};
 pub use write::{BodyFile, to_har};

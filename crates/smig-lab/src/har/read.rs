@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::marker::PhantomData;
 use std::path::Path;
 
-use serde::Deserializer;
 use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-use super::entry::{Entry, Har};
+use super::entry::Har;
 use super::error::HarError;
 use super::graph::RecordedPage;
 
@@ -50,19 +51,21 @@ pub fn read(input: impl Read, name: &str) -> Result<RecordedPage, HarError> {
 }
 
 /// Deserializes entries, up to the limit.
-pub(super) fn limited_entries<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Entry>, D::Error> {
-    struct Entries;
+pub(crate) fn limited_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Entries<T>(PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Entries {
-        type Value = Vec<Entry>;
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an array of entries")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Entry>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut entries = Vec::new();
             while let Some(entry) = seq.next_element()? {
                 if entries.len() == MAX_ENTRIES {
@@ -76,5 +79,5 @@ pub(super) fn limited_entries<'de, D: Deserializer<'de>>(
         }
     }
 
-    deserializer.deserialize_seq(Entries)
+    deserializer.deserialize_seq(Entries(PhantomData))
 }

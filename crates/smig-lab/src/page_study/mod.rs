@@ -5,6 +5,8 @@
 
 mod budget;
 mod har_file;
+mod host_plan;
+mod primer;
 mod protocol;
 mod report;
 mod screen;
@@ -16,6 +18,8 @@ mod tests;
 
 pub use budget::{Budget, BudgetCheck, to_junit};
 pub use har_file::to_har;
+pub use host_plan::HostPlan;
+pub use primer::{HostChoice, PageHostLoad, choices_table};
 pub use protocol::{Loader, Protocol};
 pub use report::{render_html, render_svg, times_table, to_tidy_table, warnings};
 pub use screen::render_filmstrips;

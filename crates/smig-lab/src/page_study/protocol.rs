@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use toml::{Table, Value};
 
+use super::host_plan::HostPlan;
+use super::spec::PAGE_NAME;
+
 /// What loads the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loader {
@@ -24,6 +27,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 over one connection, from nginx.
     Http2,
+    /// HTTP/1.1 for some hosts, and HTTP/2 for the others, from nginx: HTTPX of "Mind the Delay", section 5.
+    Httpx,
     /// HTTP/2 over one connection, from `smig serve`, which paces bulk.
     Paced,
     /// HTTP/2 with stream migration at both ends.
@@ -34,7 +39,8 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Http1, Self::Http2, Self::Paced, Self::Smig, Self::Http3];
+    pub const ALL: [Self; 6] =
+        [Self::Http1, Self::Http2, Self::Httpx, Self::Paced, Self::Smig, Self::Http3];
 
     /// Returns the name, as on the command line and in results.
     #[must_use]
@@ -42,6 +48,7 @@ impl Protocol {
         match self {
             Self::Http1 => "http1",
             Self::Http2 => "http2",
+            Self::Httpx => "httpx",
             Self::Paced => "paced",
             Self::Smig => "smig",
             Self::Http3 => "http3",
@@ -54,6 +61,7 @@ impl Protocol {
         match self {
             Self::Http1 => "HTTP/1.1, six connections, nginx",
             Self::Http2 => "HTTP/2, nginx",
+            Self::Httpx => "HTTP/1.1 or HTTP/2 by host, nginx",
             Self::Paced => "HTTP/2, smig serve",
             Self::Smig => "HTTP/2 with SMig, smig serve",
             Self::Http3 => "HTTP/3, quic-go",
@@ -63,13 +71,13 @@ impl Protocol {
     /// Returns whether a browser speaks it: none speaks SMig, and the lab's HTTP/3 server is for its own client.
     #[must_use]
     pub const fn has_browser(self) -> bool {
-        matches!(self, Self::Http1 | Self::Http2 | Self::Paced)
+        matches!(self, Self::Http1 | Self::Http2 | Self::Httpx | Self::Paced)
     }
 
     /// Returns the keys of the scenario that differ between versions.
-    pub(super) fn variant(self, loader: Loader) -> Table {
-        let server = match self {
-            Self::Http1 | Self::Http2 => "nginx",
+    pub(super) fn variant(self, loader: Loader, hosts: &HostPlan) -> Table {
+        let kind = match self {
+            Self::Http1 | Self::Http2 | Self::Httpx => "nginx",
             Self::Paced | Self::Smig => "smig",
             Self::Http3 => "http3",
         };
@@ -85,21 +93,32 @@ impl Protocol {
         } else {
             let kind = match self {
                 Self::Http1 => "http1",
-                Self::Http2 | Self::Paced => "h2",
+                Self::Http2 | Self::Httpx | Self::Paced => "h2",
                 Self::Smig => "smig",
                 Self::Http3 => "http3",
             };
             client.insert("kind".into(), kind.into());
-            if matches!(self, Self::Http2 | Self::Paced | Self::Smig) {
+            if matches!(self, Self::Http2 | Self::Httpx | Self::Paced | Self::Smig) {
                 client.insert("priorities".into(), "sent".into());
             }
         }
-        let server = Table::from_iter([("kind".to_owned(), Value::from(server))]);
-        let named = |name: &str, table| Table::from_iter([(name.to_owned(), Value::Table(table))]);
-        Table::from_iter([
-            ("servers".to_owned(), Value::Table(named("main", server))),
-            ("clients".to_owned(), Value::Table(named("browser", client))),
-        ])
+        let is_httpx = self == Self::Httpx;
+        client.insert("server".into(), hosts.document_server(is_httpx).into());
+        let mut variant = Table::from_iter([
+            ("servers".to_owned(), Value::Table(hosts.servers(kind, is_httpx))),
+            (
+                "clients".to_owned(),
+                Value::Table(Table::from_iter([("browser".to_owned(), Value::Table(client))])),
+            ),
+        ]);
+        let of_hosts = hosts.page_hosts(is_httpx);
+        if !of_hosts.is_empty() {
+            let page = Table::from_iter([("hosts".to_owned(), Value::Table(of_hosts))]);
+            let pages = Table::from_iter([(PAGE_NAME.to_owned(), Value::Table(page))]);
+            let workload = Table::from_iter([("pages".to_owned(), Value::Table(pages))]);
+            variant.insert("workload".into(), Value::Table(workload));
+        }
+        variant
     }
 }
 

@@ -157,6 +157,9 @@ fn ranges_overlap(faster: &PageSummary, slower: &PageSummary) -> bool {
     }
 }
 
+/// As much is shown of a URL.
+const MAX_URL_CHARS: usize = 120;
+
 /// Returns what a reader of the summary's times must know.
 #[must_use]
 pub fn warnings(summary: &PageSummary) -> Vec<String> {
@@ -169,6 +172,14 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
         let why = summary.failure.as_deref().unwrap_or_default();
         warnings
             .push(format!("{name}: {} of {} loads failed: {why}", summary.failed, summary.loads));
+    }
+    if let Some(first) = summary.unknown.first() {
+        let others = match summary.unknown.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        let first = first.chars().take(MAX_URL_CHARS).collect::<String>();
+        warnings.push(format!("{name}: the page asked for what was not recorded: {first}{others}"));
     }
     if summary.disturbed > 0 {
         let (disturbed, loads) = (summary.disturbed, summary.loads);

@@ -2,6 +2,7 @@
 
 use toml::{Table, Value};
 
+use super::host_plan::HostPlan;
 use super::protocol::{Loader, Protocol};
 use super::source::PageSource;
 use crate::scenario::{Campaign, Diagnostic, SettingsCheck, parse};
@@ -9,6 +10,8 @@ use crate::scenario::{Campaign, Diagnostic, SettingsCheck, parse};
 /// Axes of the study's conditions.
 pub(super) const LINK_AXIS: &str = "link";
 pub(super) const PROTOCOL_AXIS: &str = "protocol";
+/// Name of the page in the scenario.
+pub(super) const PAGE_NAME: &str = "page";
 
 /// What to load, how, and how often.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +24,8 @@ pub struct PageStudy {
     pub protocols: Vec<Protocol>,
     /// Congestion control of the server: as the kernel names it, or one of the lab's.
     pub control: String,
+    /// Hosts whose servers have another, and those that HTTPX turns HTTP/2 off for.
+    pub hosts: HostPlan,
     /// What loads it.
     pub loader: Loader,
     /// Number of loads of each combination, each in a run of its own.
@@ -43,7 +48,7 @@ impl PageStudy {
             Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
         };
         let first = self.protocols.first().copied().unwrap_or(Protocol::Http2);
-        let mut scenario = first.variant(self.loader);
+        let mut scenario = first.variant(self.loader, &self.hosts);
         let mut insert = |key: &str, value: Value| scenario.insert(key.to_owned(), value);
         insert("about", format!("The page {}", self.page.name).into());
         insert("repetitions", i64::from(self.runs).into());
@@ -55,7 +60,14 @@ impl PageStudy {
         insert("hosts", table(vec![("server", server)]));
         let mut page = self.page.keys.clone();
         page.insert("client".into(), "browser".into());
-        let pages = table(vec![("page", Value::Table(page))]);
+        let of_first = scenario
+            .remove("workload")
+            .and_then(|workload| workload.get("pages")?.get(PAGE_NAME)?.get("hosts").cloned());
+        if let Some(hosts) = of_first {
+            page.insert("hosts".into(), hosts);
+        }
+        let pages = table(vec![(PAGE_NAME, Value::Table(page))]);
+        let mut insert = |key: &str, value: Value| scenario.insert(key.to_owned(), value);
         // A browser's start is not part of the page, and other clients have no connection before it.
         let settle = if self.loader == Loader::Player { "0s" } else { "300ms" };
         insert("workload", table(vec![("settle", settle.into()), ("pages", pages)]));
@@ -64,7 +76,7 @@ impl PageStudy {
             (link.clone(), Value::Table(change))
         });
         let protocols = self.protocols.iter().map(|protocol| {
-            let change = protocol.variant(self.loader);
+            let change = protocol.variant(self.loader, &self.hosts);
             (protocol.to_string(), Value::Table(change))
         });
         let variants = table(vec![

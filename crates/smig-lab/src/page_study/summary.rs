@@ -1,5 +1,7 @@
 //! What the loads of a study show, by network and version of HTTP.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use smig_stats::median;
 
@@ -73,6 +75,9 @@ pub struct PageSummary {
     pub loaded_range_s: Option<(f64, f64)>,
     /// What the load that took the median time waited for, in microseconds by cause; of an even number, the faster one in the middle.
     pub lateness_us: Lateness,
+    /// What a recorded page asked for in a browser that is not in the recording.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unknown: BTreeSet<String>,
     /// Index of that load, in the loads that were summarized.
     #[serde(skip)]
     pub median_load: Option<usize>,
@@ -128,6 +133,7 @@ impl PageSummary {
             visually_complete_s: median(&times(PageMetric::Visible)),
             loaded_range_s: range,
             lateness_us: lateness.unwrap_or_default(),
+            unknown: loads.iter().flat_map(|(_, load)| load.unknown.iter().cloned()).collect(),
             median_load,
         }
     }

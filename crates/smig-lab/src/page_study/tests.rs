@@ -16,6 +16,7 @@ fn study(page: &str, loader: Loader) -> PageStudy {
         page: PageSource::parse(page).unwrap(),
         links: vec!["fiber".into(), "lte-like".into()],
         protocols: vec![Protocol::Http1, Protocol::Paced],
+        hosts: HostPlan::default(),
         control: "cubic".into(),
         loader,
         runs: 2,
@@ -89,6 +90,7 @@ fn result(campaign: &Campaign, index: usize, loaded_ms: u64, outcome: Outcome) -
         clock_error_ns: None,
         ended_ns: loaded_ms * 1_000_000,
         outcome,
+        unknown: Vec::new(),
     };
     TrialResult {
         format: 2,

@@ -172,6 +172,7 @@ fn load(
     // In the directory for temporary files: Chromium's socket needs a short path.
     let home = TempDir::with_prefix("smig-").map_err(fail("create a directory".to_owned()))?;
     let launch = BrowserLaunch {
+        resolver_rules: None,
         logs_sockets: false,
         program: program.to_owned(),
         trusted_key_sha256: keys.as_argument(),

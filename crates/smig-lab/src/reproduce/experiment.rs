@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::paper::Figure;
 use super::quick::{
     cases_repetitions, five_repetitions, grid_repetitions, is_compared, is_in_figure_1,
-    mosaic_repetitions,
+    mosaic_repetitions, sites_repetitions,
 };
 use crate::campaign::TrialResult;
 use crate::scenario::{Campaign, ConditionName, Diagnostic, SettingsCheck, Size, TimeSpan, parse};
@@ -177,7 +177,7 @@ struct ExperimentSource {
     quick: QuickExtent,
 }
 
-const SOURCES: [ExperimentSource; 16] = [
+const SOURCES: [ExperimentSource; 17] = [
     experiment!("slide-table", two_repetitions, WIRED_REDUCTIONS, None),
     experiment!("table-2", two_repetitions, &[with_big_size(16_000_000)], Some(6_000)),
     experiment!("figure-4", beside_big_repetitions, WIRED_REDUCTIONS, None),
@@ -191,6 +191,7 @@ const SOURCES: [ExperimentSource; 16] = [
     pages!("delay-grid", "pages.toml", is_in_figure_1, grid_repetitions, None),
     pages!("delay-windows", "delay/windows.toml", is_compared, five_repetitions, None),
     pages!("delay-places", "delay/places.toml", is_compared, five_repetitions, None),
+    pages!("delay-sites", "delay/sites.toml", is_compared, sites_repetitions, None),
     pages!("delay-cases", "delay/cases.toml", is_compared, cases_repetitions, None),
     pages!("mosaic-table", "mosaic.toml", is_compared, mosaic_repetitions, Some(6)),
     pages!("mosaic-large", "mosaic-large.toml", is_compared, mosaic_repetitions, None),

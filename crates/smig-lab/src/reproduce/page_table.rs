@@ -18,9 +18,10 @@ pub(super) const PAGE_FACTS: FactNames = &[("", &["failed"])];
 pub(super) const BASELINE: &str = "http1";
 
 /// Ways to load a page: their levels, names and colours.
-const PROTOCOLS: [(&str, &str, Colour); 5] = [
+const PROTOCOLS: [(&str, &str, Colour); 6] = [
     (BASELINE, "HTTP/1.1", Colour::Slate),
     ("http2", "HTTP/2", Colour::Vermilion),
+    ("httpx", "HTTPX", Colour::Amber),
     ("paced", "smig serve", Colour::Teal),
     ("smig", "SMig", Colour::Blue),
     ("http3", "HTTP/3", Colour::Purple),

@@ -52,6 +52,16 @@ pub(super) fn cases_repetitions(condition: &ConditionName) -> u32 {
     }
 }
 
+/// Sites that one sort of senders serves, and those of which the largest part goes by delays, once each.
+pub(super) fn sites_repetitions(condition: &ConditionName) -> u32 {
+    let is_mixed = condition.level("protocol") == Some("httpx");
+    u32::from(match condition.level("delay") {
+        Some("none" | "all") => is_compared(condition),
+        Some("cdn") => is_compared(condition) || is_mixed,
+        _ => false,
+    })
+}
+
 /// Five runs of those that are compared, of the others one.
 pub(super) fn mosaic_repetitions(condition: &ConditionName) -> u32 {
     match condition.level("protocol") {

@@ -165,6 +165,14 @@ fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &m
             faults.add(&format!("{path}.settings.{section}.{key}"), "the lab sets this itself");
         }
     }
+    if server.http2.is_some() && server.kind != ServerKind::Nginx {
+        faults.add(&format!("{path}.http2"), "only a server of kind \"nginx\" has this");
+    }
+    if server.congestion_control.is_some() && server.host == HostRole::Client {
+        let what =
+            "it has no packets on a link; those of its host have hosts.client.congestion_control";
+        faults.add(&format!("{path}.congestion_control"), what);
+    }
     if server.kind != ServerKind::H2o && server.latency_optimization.is_some() {
         faults
             .add(&format!("{path}.latency_optimization"), "only a server of kind \"h2o\" has this");
@@ -237,6 +245,10 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     let only_for = |key: &str, kinds: &str| {
         (format!("{path}.{key}"), format!("only a client of kind {kinds} has this"))
     };
+    if client.link > 0 && server.is_some_and(|server| server.congestion_control.is_some()) {
+        let what = "a server with a congestion control of its own has it on the first link only";
+        faults.add(&format!("{path}.link"), what);
+    }
     if client.link > scenario.more_links.len() {
         let what =
             format!("there are links 0 to {}: link and more_links", scenario.more_links.len());

@@ -2,7 +2,8 @@
 
 use super::faults::{Faults, check_name, resolve};
 use super::page::{Page, PageHost};
-use super::spec::{ClientKind, ClientSpec, Scenario, ServerKind};
+use super::recorded::Recording;
+use super::spec::{ClientKind, ClientSpec, HostRole, Scenario, ServerKind};
 use super::tiles::Tiles;
 
 pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &mut Faults) {
@@ -23,7 +24,7 @@ pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &
         check_hosts(&path, page, client, scenario, faults);
     }
     if let Some(client) = client.filter(|client| client.kind == ClientKind::Chromium) {
-        check_browser_page(&path, page, client, faults);
+        check_browser_page(&path, page, client, scenario, faults);
     }
     for (key, what) in page.faults() {
         faults.add(&format!("{path}.{key}"), what);
@@ -70,13 +71,23 @@ fn check_hosts(
     }
 }
 
-/// What a browser loads is files: tiles in a document that names them, and nothing that runs.
-fn check_browser_page(path: &str, page: &Page, client: &ClientSpec, faults: &mut Faults) {
+/// What a browser loads is there: tiles in a document that names them, or what was recorded.
+fn check_browser_page(
+    path: &str,
+    page: &Page,
+    client: &ClientSpec,
+    scenario: &Scenario,
+    faults: &mut Faults,
+) {
+    let is_recorded = page.har.is_some();
     let limits = [
         ("warm", page.warm, "each load by a browser opens its own connections"),
-        ("har", page.har.is_some(), "the player loads recorded pages; a browser loads tiles only"),
-        ("hosts", !page.hosts.is_empty(), "the tiles that a browser loads are on one host"),
-        ("resources", !page.resources.is_empty(), "a browser loads tiles only"),
+        (
+            "hosts",
+            !is_recorded && !page.hosts.is_empty(),
+            "the tiles that a browser loads are on one host",
+        ),
+        ("resources", !page.resources.is_empty(), "a browser loads tiles and recorded pages only"),
         (
             "document",
             page.document.is_some() && page.har.is_none(),
@@ -86,10 +97,43 @@ fn check_browser_page(path: &str, page: &Page, client: &ClientSpec, faults: &mut
     for (key, _, what) in limits.into_iter().filter(|(_, is_set, _)| *is_set) {
         faults.add(&format!("{path}.{key}"), what);
     }
+    if let Some(recording) = &page.recording {
+        check_replay(path, page, (recording, client), scenario, faults);
+    }
     if client.link != 0 {
         faults.add(&format!("{path}.client"), "a browser uses the first link");
     }
     if let Some(fault) = page.tiles.as_ref().and_then(Tiles::picture_fault) {
         faults.add(&format!("{path}.tiles"), fault);
+    }
+}
+
+/// A recorded page needs servers that answer as recorded, and names that a browser can be sent to.
+fn check_replay(
+    path: &str,
+    page: &Page,
+    (recording, client): (&Recording, &ClientSpec),
+    scenario: &Scenario,
+    faults: &mut Faults,
+) {
+    if let Some(host) = recording.strange_host() {
+        let what = format!("{host:?} is no name of a host that a browser can be sent to");
+        faults.add(&format!("{path}.har"), what);
+    }
+    let named = page.hosts.values().map(|host| host.server.as_str());
+    for name in scenario.server_of(client).into_iter().chain(named) {
+        let Some(server) = scenario.servers.get(name) else { continue };
+        if server.host == HostRole::Client {
+            let what = format!(
+                "servers.{name} is on the client's host, and a browser's servers are beyond the link"
+            );
+            faults.add(&format!("{path}.har"), what);
+        } else if !server.kind.replays() {
+            let what = format!(
+                "servers.{name} of kind \"{}\" serves files only: smig, nginx, h2o and haproxy answer as recorded",
+                server.kind
+            );
+            faults.add(&format!("{path}.har"), what);
+        }
     }
 }

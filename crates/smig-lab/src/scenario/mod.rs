@@ -51,7 +51,7 @@ pub use load::{SettingsCheck, load, parse};
 pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};
 pub use page::{Discovery, Page, PageHost, Resource, ResourceKind, ResourceSpec};
 pub(crate) use placeholder::fill_placeholders;
-pub use recorded::{RecordedResource, Recording};
+pub use recorded::{RecordedResource, Recording, RecordingSource};
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,

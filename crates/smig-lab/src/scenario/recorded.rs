@@ -27,6 +27,25 @@ pub struct Recording {
     pub url: String,
     /// Its resources in the order of their requests.
     pub resources: Vec<RecordedResource>,
+    /// Hosts by server: those that shared a connection when the page was recorded are together, the document's first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Vec<String>>,
+    /// Digest of the file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+    /// The file.
+    #[serde(skip)]
+    pub source: RecordingSource,
+}
+
+/// Where a recording was read. No part of a result, and two recordings that only differ in it are the same.
+#[derive(Debug, Clone, Default)]
+pub struct RecordingSource(pub PathBuf);
+
+impl PartialEq for RecordingSource {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A resource of a recorded page.
@@ -75,8 +94,37 @@ impl From<&RecordedPage> for Recording {
         Self {
             url: page.url.clone(),
             resources: page.requests.iter().skip(1).map(resource).collect(),
+            origins: origins_of(page),
+            digest: String::new(),
+            source: RecordingSource::default(),
         }
     }
+}
+
+/// Returns the hosts of a page in groups: those that shared a connection, which a browser does if they have an address and a certificate
+/// in common (RFC 9113 section 9.1.1).
+fn origins_of(page: &RecordedPage) -> Vec<Vec<String>> {
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    let mut by_connection = BTreeMap::new();
+    for request in &page.requests {
+        let own = groups.iter().position(|group| group.contains(&request.host));
+        let own = own.unwrap_or_else(|| {
+            groups.push(vec![request.host.clone()]);
+            groups.len() - 1
+        });
+        let Some(connection) = &request.connection else { continue };
+        let key = (request.server_ip, connection.as_str());
+        let (host, first) = (&request.host, by_connection.entry(key).or_insert(&request.host));
+        if *first == host {
+            continue;
+        }
+        let Some(shared) = groups.iter().position(|group| group.contains(*first)) else { continue };
+        if shared != own {
+            let later = groups.remove(shared.max(own));
+            groups[shared.min(own)].extend(later);
+        }
+    }
+    groups
 }
 
 const fn kind_of(request: &RecordedRequest) -> ResourceKind {
@@ -94,6 +142,31 @@ const fn kind_of(request: &RecordedRequest) -> ResourceKind {
 }
 
 impl Recording {
+    /// Returns the host of the document.
+    #[must_use]
+    pub fn document_host(&self) -> Option<&str> {
+        self.origins.first()?.first().map(String::as_str)
+    }
+
+    /// Returns the URL of the document as a browser loads it: everything is replayed over TLS.
+    #[must_use]
+    pub fn replay_url(&self) -> String {
+        match self.url.strip_prefix("http:") {
+            Some(rest) => format!("https:{rest}"),
+            None => self.url.clone(),
+        }
+    }
+
+    /// Returns the first host that a browser cannot be sent to: others have only the characters of names and a port.
+    pub(super) fn strange_host(&self) -> Option<&str> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let is_name = |host: &str| {
+            let (name, port) = host.split_once(':').unwrap_or((host, "443"));
+            !name.is_empty() && name.chars().all(is_plain) && port.parse::<u16>().is_ok()
+        };
+        self.origins.iter().flatten().map(String::as_str).find(|host| !is_name(host))
+    }
+
     /// Returns the graph without the document, whose resources follow it. `part` is a part of the document.
     pub(super) fn resources(
         &self,
@@ -187,11 +260,12 @@ impl Recordings {
                 name: name.display().to_string(),
                 cause: error,
             })?;
-            Ok(RecordingFile {
-                document: Size(document),
-                recording: Arc::new(Recording::from(&page)),
-                digest,
-            })
+            let recording = Recording {
+                digest: digest.clone(),
+                source: RecordingSource(path.to_owned()),
+                ..Recording::from(&page)
+            };
+            Ok(RecordingFile { document: Size(document), recording: Arc::new(recording), digest })
         };
         self.0.entry(path.to_owned()).or_insert_with(read)
     }

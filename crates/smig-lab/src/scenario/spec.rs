@@ -143,9 +143,15 @@ pub struct ServerSpec {
     /// The host that it runs on; on the clients' host it listens on the loopback, so only that host reaches it.
     #[serde(default, skip_serializing_if = "is_server")]
     pub host: HostRole,
+    /// Congestion control of its connections; that of its host if absent. It has an address of its own then, on the first link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
     /// Settings by section, as `smig serve --config` takes them (`smig config example`).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub settings: toml::Table,
+    /// nginx: whether it offers HTTP/2. Without, the players and browsers that load pages from it use HTTP/1.1, whatever their kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<bool>,
     /// h2o: whether it keeps the kernel's send buffer short, so that urgent data is sent first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_optimization: Option<bool>,
@@ -514,6 +520,12 @@ impl ServerKind {
             Self::Http3 => "http3",
             Self::Command => "command",
         }
+    }
+
+    /// Returns whether the server answers as the servers of a recorded page did.
+    #[must_use]
+    pub const fn replays(self) -> bool {
+        matches!(self, Self::Smig | Self::Nginx | Self::H2o | Self::Haproxy)
     }
 
     /// Returns whether the server accepts request bodies; assumed for a command.

@@ -21,8 +21,21 @@ pub(super) struct BuiltInServer {
     /// Whether it needs a backend.
     #[serde(default)]
     pub(super) backend: bool,
+    /// What it serves.
+    #[serde(default)]
+    content: Option<ServerContent>,
     /// Command, as in a scenario.
     pub(super) command: ServerCommand,
+}
+
+/// The lines of a configuration that say what is served.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerContent {
+    /// Files.
+    files: String,
+    /// What a backend answers.
+    backend: String,
 }
 
 /// Notation of a setting that is on or off.
@@ -58,6 +71,15 @@ impl BuiltInServer {
         BUILT_IN_SERVERS.iter().find(|(other, _)| *other == kind).map(|(_, server)| server)
     }
 
+    /// Returns the lines that say what it serves, and whether that needs a backend.
+    pub(super) fn content(&self, is_replay: bool) -> (&str, bool) {
+        match &self.content {
+            Some(content) if is_replay => (&content.backend, true),
+            Some(content) => (&content.files, self.backend),
+            None => ("", self.backend),
+        }
+    }
+
     /// Returns its command with the settings of a scenario's server, but without the scenario's lines.
     pub(super) fn command_for(&self, server: &ServerSpec, is_root: bool) -> ServerCommand {
         let root_config_line = if is_root { self.as_root.as_str() } else { "" };
@@ -72,6 +94,8 @@ impl BuiltInServer {
                 Some(root_config_line).filter(|line| !line.is_empty()),
             );
             *text = text.replace("{latency_optimization}", latency);
+            *text =
+                text.replace("{http2}", if server.http2 == Some(false) { "" } else { " http2" });
         }
         command
     }
@@ -110,6 +134,14 @@ mod tests {
             assert_eq!(command.argv[0], kind.as_str(), "{kind}");
             assert_eq!(command.version[0], kind.as_str(), "{kind}");
             assert!(install.starts_with("apt-get install "), "{kind}");
+        }
+    }
+
+    #[test]
+    fn those_that_replay_have_a_backend_for_it() {
+        for (kind, _) in BUILT_IN_SERVER_FILES {
+            let (content, has_backend) = BuiltInServer::of(kind).unwrap().content(true);
+            assert_eq!(has_backend, kind.replays(), "{kind}: {content}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use super::addresses::AddressPlan;
 use super::built_in::{BuiltInServer, replace_placeholder_line, set_backend};
 use crate::scenario::{
     HostRole, Readiness, Scenario, ServerCommand, ServerSpec, Starvation, StopSignal,
@@ -33,8 +34,8 @@ pub struct ServerEnv {
     pub scratch_dir: PathBuf,
     /// The `smig` program.
     pub smig: PathBuf,
-    /// The address of the servers' host.
-    pub address: Ipv4Addr,
+    /// Directories of recorded pages that servers answer from, besides the files.
+    pub replays: Vec<PathBuf>,
     /// User that the servers run as: some need it in their configuration.
     pub run_as: RunAs,
 }
@@ -145,9 +146,10 @@ impl ServerEnv {
         scenario: &Scenario,
         program: impl Fn(&str, &ServerSpec) -> PathBuf,
     ) -> Vec<Launch> {
+        let plan = AddressPlan::of(scenario);
         let address = |(port, (name, server)): (u16, (&String, &ServerSpec))| {
             let ip = match server.host {
-                HostRole::Server => self.address,
+                HostRole::Server => plan.address_of(name),
                 HostRole::Client => Ipv4Addr::LOCALHOST,
             };
             (name.clone(), SocketAddr::from((ip, port)))
@@ -201,7 +203,11 @@ impl ServerEnv {
         launch: &mut Launch,
     ) {
         let mut command = built_in.command_for(job.server, self.run_as == RunAs::Root);
-        if built_in.backend {
+        let (content, has_backend) = built_in.content(!self.replays.is_empty());
+        for text in command.files.values_mut() {
+            *text = replace_placeholder_line(text, "{content}", content.lines());
+        }
+        if has_backend {
             let port = launch.address.port() - FIRST_PORT + FIRST_BACKEND_PORT;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             set_backend(&mut command, address);
@@ -229,9 +235,10 @@ impl ServerEnv {
         let arguments =
             [self.smig.as_path(), "lab".as_ref(), "server".as_ref(), "--config".as_ref()];
         let command = arguments.into_iter().chain([config.as_path()]);
+        let command = command.map(|word: &Path| word.display().to_string());
         Launch {
             name: format!("{}-backend", job.name),
-            command: command.map(|word: &Path| word.display().to_string()).collect(),
+            command: command.chain(self.replay_arguments()).collect(),
             files: vec![(
                 config.clone(),
                 with_lab_settings(&Table::new(), lab_settings).to_string(),
@@ -284,6 +291,12 @@ impl ServerEnv {
         };
     }
 
+    /// Returns the arguments of the lab's own server that make it answer from recorded pages.
+    fn replay_arguments(&self) -> impl Iterator<Item = String> {
+        let arguments = |dir: &PathBuf| ["--replay".to_owned(), dir.display().to_string()];
+        self.replays.iter().flat_map(arguments)
+    }
+
     fn config_path(&self, job: &ServerJob<'_>, extension: &str) -> PathBuf {
         self.scratch_dir.join(format!("server-{}.{extension}", job.name))
     }
@@ -301,6 +314,7 @@ impl ServerEnv {
         let arguments =
             ["lab", "server", "--config", &path.display().to_string()].map(str::to_owned);
         launch.command.extend(arguments);
+        launch.command.extend(self.replay_arguments());
         launch.files.push((path, settings.to_string()));
     }
 }
@@ -331,7 +345,7 @@ mod tests {
             cert_and_key: "/m/both.pem".into(),
             scratch_dir: "/m/scratch".into(),
             smig: "/bin/smig".into(),
-            address: Ipv4Addr::new(10, 99, 0, 1),
+            replays: Vec::new(),
             run_as: RunAs::Root,
         }
     }
@@ -342,12 +356,15 @@ mod tests {
             kind,
             host: HostRole::Server,
             settings: Table::new(),
+            congestion_control: None,
+            http2: None,
             latency_optimization: Some(true),
             lines: vec!["header X {port}".into(), "more".into()],
             program: None,
             command: None,
         };
-        let addresses = BTreeMap::from([("main".to_owned(), (env.address, 8445).into())]);
+        let address = (Ipv4Addr::new(10, 99, 0, 1), 8445).into();
+        let addresses = BTreeMap::from([("main".to_owned(), address)]);
         let (name, program) = ("main", Path::new("/bin/program"));
         env.build_launch(&ServerJob { name, server: &server, program, addresses: &addresses })
     }

@@ -4,11 +4,14 @@
 //! Every server has its own configuration and its own files in the run's directory, and changes nothing else on
 //! the machine; `--show-config` prints the complete configuration.
 
+mod addresses;
 mod built_in;
 mod config;
 mod find;
 mod process;
 
+pub use addresses::{AddressPlan, FurtherAddress};
+pub(crate) use addresses::{resolver_rules, shared_names};
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv};
 pub(crate) use find::{
     build_go_server, build_http3_peer, command_version, find_command, install_command,

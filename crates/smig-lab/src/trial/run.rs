@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Instant, SystemTime};
 
 use smig_link::LinkReport;
@@ -18,10 +19,11 @@ use super::origin::{Origin, load_average};
 use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
+use crate::replay::ReplayIndex;
 use crate::scenario::{HostRole, HostSettings, Scenario, ServerKind, ServerSpec};
-use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess};
+use crate::servers::{AddressPlan, RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
 use crate::workload::{
-    Clients, CommandEnv, Observation, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
+    Clients, CommandEnv, Observation, Replays, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
 
 /// Why a trial has no result.
@@ -158,10 +160,17 @@ fn keeper_command(request: &TrialRequest, what: &str) -> Command {
     command
 }
 
+/// Returns the congestion controls of hosts and servers.
+fn congestion_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
+    let hosts = [&scenario.hosts.server, &scenario.hosts.client];
+    let of_hosts = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
+    let servers = scenario.servers.values();
+    of_hosts.chain(servers.filter_map(|server| server.congestion_control.as_deref()))
+}
+
 /// Returns why a run is invalid whose congestion controls are not there any more, so that connections may have had another one.
 fn removed_controls(scenario: &Scenario) -> Vec<String> {
-    let hosts = [&scenario.hosts.server, &scenario.hosts.client];
-    let names = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
+    let names = congestion_controls(scenario);
     let removed = names.filter(|name| !bpf::is_available(name));
     removed
         .map(|name| format!("the congestion control {name} was removed during the run"))
@@ -170,13 +179,11 @@ fn removed_controls(scenario: &Scenario) -> Vec<String> {
 
 /// Returns the congestion controls of a scenario that the kernel lacks and the testbed has.
 pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
-    let hosts = [&scenario.hosts.server, &scenario.hosts.client];
-    let of_hosts = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
     let of_roles = scenario.servers.values().flat_map(|server| {
         let of_role = |role| server.settings.get(role)?.get("congestion_control")?.as_str();
         ["interactive", "bulk"].into_iter().filter_map(of_role)
     });
-    of_hosts.chain(of_roles).filter_map(BpfControl::needed_for).collect()
+    congestion_controls(scenario).chain(of_roles).filter_map(BpfControl::needed_for).collect()
 }
 
 fn start_testbed(
@@ -184,9 +191,13 @@ fn start_testbed(
     recorder: Option<&TrialRecorder>,
 ) -> Result<Testbed, TrialError> {
     let scenario = &request.trial.scenario;
+    let further = AddressPlan::of(scenario).into_further();
+    let server = further.into_iter().fold(host_spec(&scenario.hosts.server), |spec, further| {
+        spec.address(further.address, further.congestion_control.as_deref())
+    });
     let mut builder = Testbed::builder(scenario.link.clone())
         .seed(request.trial.seed)
-        .server(host_spec(&scenario.hosts.server))
+        .server(server)
         .client(host_spec(&scenario.hosts.client));
     for link in &scenario.more_links {
         builder = builder.add_link(LinkSetup::new(link.clone()));
@@ -228,7 +239,7 @@ fn start_servers(
     privilege: Privilege,
     testbed: &Testbed,
 ) -> Result<StartedServers, TrialError> {
-    let env = server_env(request, privilege, testbed.server().address());
+    let env = server_env(request, privilege);
     let program =
         |name: &str, _: &ServerSpec| request.programs.get(name).unwrap_or(&request.smig).clone();
     let (mut servers, mut addresses) = (Vec::new(), BTreeMap::new());
@@ -243,12 +254,9 @@ fn start_servers(
     Ok((servers, addresses))
 }
 
-fn server_env(
-    request: &TrialRequest,
-    privilege: Privilege,
-    address: std::net::Ipv4Addr,
-) -> ServerEnv {
+fn server_env(request: &TrialRequest, privilege: Privilege) -> ServerEnv {
     let paths = ServerFiles::at(&request.server_files);
+    let replays = paths.replays(&request.trial.scenario);
     ServerEnv {
         root: paths.files_dir,
         certificate: paths.certificate,
@@ -256,7 +264,7 @@ fn server_env(
         cert_and_key: paths.cert_and_key,
         scratch_dir: request.scratch.clone(),
         smig: request.smig.clone(),
-        address,
+        replays,
         run_as: match privilege {
             Privilege::AlreadyHeld => RunAs::Root,
             Privilege::UserNamespace => RunAs::User,
@@ -284,6 +292,7 @@ impl TrialRun<'_> {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
             server_by_client: server_addrs(request, self.testbed.server(), addresses),
+            replays: read_replays(request, addresses).map_err(io_error("reading the recording"))?,
             certificate,
             command_env: CommandEnv {
                 smig: request.smig.clone(),
@@ -339,6 +348,21 @@ impl TrialRun<'_> {
     }
 }
 
+fn read_replays(
+    request: &TrialRequest,
+    addresses: &BTreeMap<String, SocketAddr>,
+) -> io::Result<Replays> {
+    let scenario = &request.trial.scenario;
+    let dirs = ServerFiles::at(&request.server_files).replays(scenario);
+    let read = |(digest, dir)| Ok((digest, Arc::new(ReplayIndex::read(dir)?)));
+    let digest = |dir: &PathBuf| Some(dir.file_name()?.to_string_lossy().into_owned());
+    let named = dirs.iter().filter_map(|dir| Some((digest(dir)?, dir.as_path())));
+    Ok(Replays {
+        resolver_rules: resolver_rules(scenario, addresses),
+        indexes: named.map(read).collect::<io::Result<_>>()?,
+    })
+}
+
 /// Returns the address of each client's server: on the client's link, or on their host's loopback.
 fn server_addrs(
     request: &TrialRequest,
@@ -350,7 +374,8 @@ fn server_addrs(
     clients
         .filter_map(|(name, client)| {
             let mut address = *addresses.get(scenario.server_of(client)?)?;
-            if !address.ip().is_loopback() {
+            // On the first link servers may have addresses of their own.
+            if !address.ip().is_loopback() && client.link > 0 {
                 address.set_ip(host.address_on(client.link).into());
             }
             Some((name.clone(), address))

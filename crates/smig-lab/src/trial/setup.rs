@@ -1,6 +1,6 @@
 //! Shared by the trials of a campaign: programs, a certificate, and the files to serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -11,7 +11,9 @@ use tempfile::TempDir;
 use super::origin::Build;
 use super::scratch_dir::ScratchDir;
 use crate::scenario::{ServerKind, Trial};
-use crate::servers::{build_go_server, build_http3_peer, find_server_tool};
+use crate::servers::{
+    AddressPlan, build_go_server, build_http3_peer, find_server_tool, shared_names,
+};
 use crate::workload::ServerFiles;
 
 /// The programs that trials use.
@@ -82,6 +84,19 @@ const fn server_address(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link, 1)
 }
 
+/// Returns the addresses that the certificate is for: on each link, and those that servers have besides.
+fn certificate_addresses(trials: &[Trial]) -> Vec<Ipv4Addr> {
+    let links = trials.iter().map(|trial| trial.scenario.more_links.len()).max().unwrap_or(0);
+    let on_links = (0..=u8::MAX).take(links + 1).map(server_address);
+    let of_trial = |trial: &Trial| {
+        let plan = AddressPlan::of(&trial.scenario);
+        trial.scenario.servers.keys().map(|name| plan.address_of(name)).collect::<Vec<_>>()
+    };
+    // The loopback is for servers on the clients' host.
+    let all = on_links.chain([Ipv4Addr::LOCALHOST]).chain(trials.iter().flat_map(of_trial));
+    all.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 impl TrialSetup {
     /// Creates the directory with certificate and files for these trials, of which `jobs` will run in
     /// parallel.
@@ -90,11 +105,9 @@ impl TrialSetup {
     /// The directory for temporary files cannot be written, or the disk is full.
     pub fn create(mut programs: Programs, trials: &[Trial], jobs: usize) -> io::Result<Self> {
         let dir = ScratchDir::create()?;
-        let links = trials.iter().map(|trial| trial.scenario.more_links.len()).max().unwrap_or(0);
-        let on_links = (0..=u8::MAX).take(links + 1).map(server_address);
-        // The loopback is for servers on the clients' host.
-        let addresses: Vec<_> = on_links.chain([Ipv4Addr::LOCALHOST]).collect();
-        let server_files = ServerFiles::create(dir.path(), &addresses)?;
+        let names = trials.iter().flat_map(|trial| shared_names(&trial.scenario)).collect();
+        let addresses = certificate_addresses(trials);
+        let server_files = ServerFiles::create(dir.path(), &addresses, names)?;
         for trial in trials {
             server_files.create_files(&trial.scenario)?;
         }

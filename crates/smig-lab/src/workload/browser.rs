@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use smig_browser::{
-    Browser, BrowserContext, BrowserError, BrowserLaunch, ClockReading, NetworkLog, PageReport,
-    Screencast, ScreencastFrame, Tab, WindowSize, local_addresses, trusted_key_sha256,
+    Browser, BrowserContext, BrowserError, BrowserLaunch, ClockReading, NetworkLog, NetworkRequest,
+    PageReport, Screencast, ScreencastFrame, Tab, WindowSize, local_addresses, trusted_key_sha256,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -30,7 +30,7 @@ const QUIET_SCREEN: Duration = Duration::from_millis(250);
 const QUIET_SCREEN_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a browser speaks, and what it records.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct BrowserOptions {
     /// Whether it speaks HTTP/2.
     pub(super) http2: bool,
@@ -38,6 +38,8 @@ pub(super) struct BrowserOptions {
     pub(super) logs_sockets: bool,
     /// Whether frames of the screen are taken.
     pub(super) takes_frames: bool,
+    /// Where names lead; absent if it loads no recorded pages.
+    pub(super) resolver_rules: Option<String>,
 }
 
 /// A browser that loads one page after the other.
@@ -62,6 +64,8 @@ pub(super) struct BrowserLoad {
     pub(super) frames: Option<Vec<ScreencastFrame>>,
     /// The client's end of each connection, by the URL of the response; empty unless sockets are logged.
     pub(super) local_addresses: BTreeMap<String, SocketAddr>,
+    /// Its requests; empty unless sockets are logged or recorded pages are loaded.
+    pub(super) requests: Vec<NetworkRequest>,
 }
 
 /// A browser between two loads, with an empty tab: making one takes a fifth of a second, in which a link that varies would go on.
@@ -70,6 +74,8 @@ struct IdleBrowser {
     browser: Browser,
     tab: (BrowserContext, Tab),
     takes_frames: bool,
+    /// Whether requests of frames and workers are followed, too.
+    follows_requests: bool,
 }
 
 impl BrowserClient {
@@ -91,12 +97,15 @@ impl BrowserClient {
             window: WINDOW,
             http2: options.http2,
             logs_sockets: options.logs_sockets,
+            resolver_rules: options.resolver_rules.clone(),
             stop,
         };
+        let takes_frames = options.takes_frames;
+        let follows_requests = options.resolver_rules.is_some();
         let started = spawn_blocking(move || {
             let mut browser = launch.start(None)?;
-            let tab = new_tab(&mut browser)?;
-            let mut idle = IdleBrowser { browser, tab, takes_frames: options.takes_frames };
+            let tab = new_tab(&mut browser, follows_requests)?;
+            let mut idle = IdleBrowser { browser, tab, takes_frames, follows_requests };
             idle.load(WARM_UP_URL, Instant::now() + WARM_UP_TIMEOUT)?;
             idle.renew_tab()?;
             Ok::<_, BrowserError>(idle)
@@ -142,8 +151,13 @@ impl IdleBrowser {
         let takes_frames = self.takes_frames;
         let mut screencast = takes_frames.then(|| Screencast::start(devtools, tab)).transpose()?;
         let mut network = NetworkLog::default();
+        let follows_requests = self.follows_requests;
         tab.load_observed(devtools, url, deadline, &mut |devtools, event| {
-            network.observe(event);
+            if follows_requests {
+                network.follow(devtools, event)?;
+            } else {
+                network.observe(event);
+            }
             screencast.as_mut().map_or(Ok(()), |screencast| screencast.observe(devtools, event))
         })?;
         // First: while a call waits for its response no frame is acknowledged, and the browser drops what it paints meanwhile.
@@ -161,11 +175,12 @@ impl IdleBrowser {
         let local_addresses =
             socket_log.map(|log| local_addresses(network.requests(), log)).unwrap_or_default();
         let clock_error = clock.error_since(&clock_before);
-        Ok(BrowserLoad { report, clock, clock_error, frames, local_addresses })
+        let requests = network.into_requests();
+        Ok(BrowserLoad { report, clock, clock_error, frames, local_addresses, requests })
     }
 
     fn renew_tab(&mut self) -> Result<(), BrowserError> {
-        let next = new_tab(&mut self.browser)?;
+        let next = new_tab(&mut self.browser, self.follows_requests)?;
         let (context, _) = std::mem::replace(&mut self.tab, next);
         // Its tab is closed with it, and what is still being loaded.
         context.dispose(&mut self.browser.devtools)
@@ -173,10 +188,15 @@ impl IdleBrowser {
 }
 
 /// Opens a tab in a context of its own.
-fn new_tab(browser: &mut Browser) -> Result<(BrowserContext, Tab), BrowserError> {
+fn new_tab(
+    browser: &mut Browser,
+    follows_requests: bool,
+) -> Result<(BrowserContext, Tab), BrowserError> {
     let context = BrowserContext::create(&mut browser.devtools, None)?;
     let tab = Tab::open(&mut browser.devtools, &context, WINDOW)?;
-    if browser.socket_log.is_some() {
+    if follows_requests {
+        tab.follow_requests(&mut browser.devtools)?;
+    } else if browser.socket_log.is_some() {
         browser.devtools.call(tab.session_id(), "Network.enable", json!({}))?;
     }
     Ok((context, tab))

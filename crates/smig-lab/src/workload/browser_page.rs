@@ -15,18 +15,18 @@ use crate::scenario::{Page, Resource, ResourceKind};
 
 /// The times of a load on the run's clock.
 #[derive(Debug, Clone, Copy)]
-struct PageClock {
-    navigation_ns: u64,
+pub(super) struct PageClock {
+    pub(super) navigation_ns: u64,
 }
 
 impl PageClock {
     /// `start_monotonic_ns` is the start of the run.
-    fn new(loaded: &BrowserLoad, start_monotonic_ns: u64) -> Self {
+    pub(super) fn new(loaded: &BrowserLoad, start_monotonic_ns: u64) -> Self {
         let navigation = monotonic_ns(loaded.clock.instant_of(loaded.report.origin_ms));
         Self { navigation_ns: navigation.saturating_sub(start_monotonic_ns) }
     }
 
-    fn at(self, ms: f64) -> u64 {
+    pub(super) fn at(self, ms: f64) -> u64 {
         self.navigation_ns + (ms.max(0.0) * 1e6) as u64
     }
 }
@@ -46,6 +46,9 @@ impl WorkloadRun {
             reason: reason.to_owned(),
         };
         let server = *self.spec.server_by_client.get(client).ok_or_else(|| fail("no server"))?;
+        if let Some(recording) = &page.recording {
+            return Ok(self.replay_in_browser(browser, (name, number), (page, recording)).await);
+        }
         let directory = page.directory().ok_or_else(|| fail("the page has no tiles"))?;
         let started_ns = self.since_began();
         let url = page_url(server, &directory);
@@ -87,7 +90,7 @@ impl WorkloadRun {
 
 impl WorkloadRun {
     /// Returns what a connection of a browser carried.
-    fn browser_connection(&self, local: SocketAddr, bytes: u64) -> ConnectionBytes {
+    pub(super) fn browser_connection(&self, local: SocketAddr, bytes: u64) -> ConnectionBytes {
         // A browser's connections are in no pool of ours: their addresses tell them apart.
         let key = ConnectionKey::Address(u32::MAX, local);
         self.page_addresses.lock().unwrap_or_else(PoisonError::into_inner).insert(key, local);
@@ -95,7 +98,7 @@ impl WorkloadRun {
     }
 }
 
-fn failure(error: &BrowserError) -> Outcome {
+pub(super) fn failure(error: &BrowserError) -> Outcome {
     match error {
         BrowserError::TimedOut(_) => Outcome::TimedOut,
         error => Outcome::Failed(error.to_string()),
@@ -154,6 +157,7 @@ fn page_load(
         clock_error_ns: None,
         ended_ns: clock.at(report.navigation.load_event_end_ms),
         outcome,
+        unknown: Vec::new(),
     }
 }
 

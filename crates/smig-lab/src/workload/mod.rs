@@ -6,6 +6,7 @@
 mod body;
 mod browser;
 mod browser_page;
+mod browser_replay;
 mod client;
 mod closing;
 mod command;
@@ -41,5 +42,6 @@ pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
     Outcome, PageLoad, ProgressPoint, RequestPhases, ScreenFrame,
 };
+pub(crate) use run::Replays;
 pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};
 pub use server_files::ServerFiles;

@@ -62,6 +62,7 @@ pub(super) async fn start_browsers(
             // On the time axis of a recording, responses are joined with connections.
             logs_sockets: scenario.record.timeline,
             takes_frames: spec.frames.unwrap_or(false),
+            resolver_rules: workload_spec.replays.resolver_rules.get(name).cloned(),
         };
         let browser = BrowserClient::start(home, certificate, options).await;
         browsers.insert(name.to_owned(), Arc::new(browser.map_err(fail)?));
@@ -107,15 +108,28 @@ pub(super) fn new_client(
     let spec = workload_spec.scenario.clients.get(name).ok_or("there is no such client")?;
     let mut address = *workload_spec.server_by_client.get(name).ok_or("it has no server")?;
     if let Some(server) = server {
-        // All servers of the servers' host have its addresses, of which the client's link has one.
         let other = workload_spec.command_env.servers.get(server);
-        address.set_port(other.ok_or("a host's server has no address")?.port());
+        let other = *other.ok_or("a host's server has no address")?;
+        if spec.link == 0 {
+            address = other;
+        } else {
+            // All servers have their host's address on this link.
+            address.set_port(other.port());
+        }
     }
+    let server_name = server.or_else(|| workload_spec.scenario.server_of(spec));
+    let speaks_http2 = server_name
+        .and_then(|name| workload_spec.scenario.servers.get(name)?.http2)
+        .unwrap_or(true);
     if spec.kind == ClientKind::Http3 {
         return start_http3(workload_spec, spec, address);
     }
     // A client has as many sessions as connections without migration; a pool of HTTP/1.1 needs one number.
     let first_session = sessions.fetch_add(spec.connections.unwrap_or(1), Ordering::Relaxed);
+    if !speaks_http2 && matches!(spec.kind, ClientKind::Smig | ClientKind::H2) {
+        let http1 = ClientSpec { kind: ClientKind::Http1, connections: None, ..spec.clone() };
+        return WorkloadClient::new(&http1, address, &workload_spec.certificate, first_session);
+    }
     WorkloadClient::new(spec, address, &workload_spec.certificate, first_session)
 }
 

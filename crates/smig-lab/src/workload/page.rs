@@ -258,6 +258,7 @@ impl Player {
                 .max()
                 .unwrap_or(started_ns),
             outcome,
+            unknown: Vec::new(),
         };
         (load, finished.into_iter().map(|resource| resource.result).collect())
     }

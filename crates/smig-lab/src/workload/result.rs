@@ -53,6 +53,9 @@ pub struct PageLoad {
     pub ended_ns: u64,
     /// [`Outcome::Complete`] if every resource is.
     pub outcome: Outcome,
+    /// What a recorded page asked for in a browser that is not in the recording: URLs, some if there are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
 }
 
 /// What the screen showed from an instant of a load on.
@@ -89,6 +92,7 @@ impl PageLoad {
             clock_error_ns: None,
             ended_ns,
             outcome,
+            unknown: Vec::new(),
         }
     }
 

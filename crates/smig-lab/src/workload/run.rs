@@ -23,6 +23,7 @@ use super::result::{ObjectResult, Observation, Outcome, ScreenFrame};
 use super::schedule::Schedule;
 use super::screen::evaluate_frames;
 use super::transfer::ObjectRequest;
+use crate::replay::ReplayIndex;
 use crate::scenario::{ArrivalProcess, Scenario, Transfer};
 
 /// Input of a run.
@@ -34,12 +35,23 @@ pub struct WorkloadSpec {
     pub seed: u64,
     /// Address of each client's server.
     pub server_by_client: BTreeMap<String, SocketAddr>,
+    /// What browsers need for recorded pages.
+    pub(crate) replays: Replays,
     /// The certificate of all servers, PEM.
     pub certificate: String,
     /// Environment of clients that are commands.
     pub(crate) command_env: CommandEnv,
     /// Transfers that are unfinished after this time since the start are aborted.
     pub time_limit: Duration,
+}
+
+/// What browsers need for recorded pages.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Replays {
+    /// Where names lead, for each client that loads such pages.
+    pub(crate) resolver_rules: BTreeMap<String, String>,
+    /// What the servers answer, by the recording's digest.
+    pub(crate) indexes: BTreeMap<String, Arc<ReplayIndex>>,
 }
 
 /// Why a run has no result.

@@ -1,5 +1,6 @@
 //! Content for servers: files of every size that is downloaded, and a certificate for their address.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::net::Ipv4Addr;
@@ -9,6 +10,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use super::content::Content;
 use super::tile_page;
+use crate::replay;
 use crate::scenario::{Page, Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
@@ -25,6 +27,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// Certificate and key in one file.
     pub cert_and_key: PathBuf,
+    /// Directory of recorded pages, each in a directory of its own.
+    replays_dir: PathBuf,
 }
 
 /// Returns the path of an object on its server.
@@ -42,19 +46,28 @@ impl ServerFiles {
             certificate: path("certificate.pem"),
             key: path("key.pem"),
             cert_and_key: path("certificate-and-key.pem"),
+            replays_dir: path("replays"),
         }
     }
 
-    /// Creates the certificate for servers at these addresses.
+    /// Returns the directories of the recorded pages that browsers load.
+    #[must_use]
+    pub fn replays(&self, scenario: &Scenario) -> Vec<PathBuf> {
+        let recordings = scenario.browser_pages().filter_map(|page| page.recording.as_ref());
+        let digests: BTreeSet<_> = recordings.map(|recording| &recording.digest).collect();
+        digests.into_iter().map(|digest| self.replays_dir.join(digest)).collect()
+    }
+
+    /// Creates the certificate for servers at these addresses, and of these names.
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn create(dir: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
+    pub fn create(dir: &Path, addresses: &[Ipv4Addr], names: BTreeSet<String>) -> io::Result<Self> {
         let server_files = Self::at(dir);
         fs::create_dir_all(&server_files.files_dir)?;
-        let params =
-            CertificateParams::new(addresses.iter().map(ToString::to_string).collect::<Vec<_>>())
-                .map_err(io::Error::other)?;
+        let addresses = addresses.iter().map(ToString::to_string);
+        let params = CertificateParams::new(addresses.chain(names).collect::<Vec<_>>())
+            .map_err(io::Error::other)?;
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.self_signed(&key).map_err(io::Error::other)?.pem();
         let key = key.serialize_pem();
@@ -67,7 +80,7 @@ impl ServerFiles {
     /// Creates the files for a scenario's downloads, unless they exist.
     ///
     /// # Errors
-    /// The directory cannot be written, or the disk is full.
+    /// The directory cannot be written, the disk is full, or a recording cannot be replayed.
     pub fn create_files(&self, scenario: &Scenario) -> io::Result<()> {
         let transfers = scenario.workload.transfers.values();
         let downloads =
@@ -78,6 +91,12 @@ impl ServerFiles {
         for page in scenario.browser_pages() {
             let directory = page.directory().map(|name| self.files_dir.join(name));
             directory.map_or(Ok(()), |directory| tile_page::write(&directory, page))?;
+            if let Some(recording) = &page.recording {
+                let source = &recording.source.0;
+                let name = page.har.as_deref().unwrap_or(source).display().to_string();
+                let directory = self.replays_dir.join(&recording.digest);
+                replay::prepare(source, &name, &directory).map_err(io::Error::other)?;
+            }
         }
         for size in sizes.chain([WARM_UP_BYTES]) {
             let path = self.files_dir.join(object_path(size).trim_start_matches('/'));

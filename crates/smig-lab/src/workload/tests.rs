@@ -1,6 +1,6 @@
 //! Tests of runs over the loopback, and of their events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
@@ -47,7 +47,8 @@ pub(super) fn run_with(
     time_limit: Duration,
 ) -> Result<Observation, WorkloadError> {
     let dir = tempfile::tempdir().unwrap();
-    let server_files = ServerFiles::create(dir.path(), &[Ipv4Addr::LOCALHOST]).unwrap();
+    let server_files =
+        ServerFiles::create(dir.path(), &[Ipv4Addr::LOCALHOST], BTreeSet::new()).unwrap();
     server_files.create_files(&scenario).unwrap();
     let certificate = fs::read_to_string(&server_files.certificate).unwrap();
     let key = fs::read(&server_files.key).unwrap();
@@ -58,6 +59,7 @@ pub(super) fn run_with(
         .start(Files::new(&server_files.files_dir, FileOptions::default()).unwrap())
         .unwrap();
     let spec = WorkloadSpec {
+        replays: Replays::default(),
         scenario,
         seed: 1,
         server_by_client: BTreeMap::from([("user".into(), server.local_addrs()[0])]),

@@ -10,14 +10,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::error::{MissingRequirement, SetupContext, TestbedError};
-use super::host_spec::HostSpec;
-use super::netlink::{Route, set_queue_length};
+use super::host_spec::{HostAddress, HostSpec};
+use super::netlink::{RT_TABLE_MAIN, Route, SourceRule, set_queue_length};
 use super::sys;
 
 /// Queue length in packets: the bottleneck must be the model, not the device.
 const DEVICE_QUEUE_PACKETS: u32 = 10_000;
 /// Linux's default. A new namespace inherits the machine's setting instead.
 const DEFAULT_CONGESTION_CONTROL: &str = "cubic";
+/// Maximum number of a host's further addresses: each may have a routing table, and a network of 254 has them.
+const MAX_ADDRESSES: u8 = 240;
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, at its host.
@@ -55,7 +57,10 @@ pub(super) fn set_up(
         socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
             .context(|| "cannot open a socket".into())?;
     sys::bring_up(&ioctl_socket, "lo").context(|| "cannot bring up the loopback".into())?;
-    check_congestion_control(spec)?;
+    let of_addresses = spec.addresses.iter().map(|address| address.congestion_control.as_deref());
+    for name in of_addresses.chain([spec.congestion_control.as_deref()]).flatten() {
+        check_congestion_control(name)?;
+    }
     let default_algorithm = || {
         can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
     };
@@ -63,7 +68,53 @@ pub(super) fn set_up(
     let set_up_one = |endpoint: &LinkEndpoint| {
         set_up_endpoint(*endpoint, &ioctl_socket, spec, congestion_control)
     };
-    endpoints.iter().map(set_up_one).collect()
+    let tuns = endpoints.iter().map(set_up_one).collect::<Result<_, _>>()?;
+    if let Some(first) = endpoints.first() {
+        add_addresses(*first, &ioctl_socket, spec, congestion_control)?;
+    }
+    Ok(tuns)
+}
+
+/// Adds the further addresses of the host, each with a routing table of its own if it has a congestion control of its own, and routes to
+/// those of its peer.
+fn add_addresses(
+    endpoint: LinkEndpoint,
+    ioctl_socket: &OwnedFd,
+    spec: &HostSpec,
+    congestion_control: Option<&str>,
+) -> Result<(), TestbedError> {
+    let device = &endpoint.device_name();
+    let route = Route {
+        destination: endpoint.peer,
+        interface: device,
+        congestion_control,
+        initial_window: spec.initial_window,
+        table: RT_TABLE_MAIN,
+    };
+    if spec.addresses.len() > usize::from(MAX_ADDRESSES) {
+        let cause = io::Error::other(format!("{MAX_ADDRESSES} are the limit"));
+        let context = format!("too many addresses: {}", spec.addresses.len());
+        return Err(TestbedError::Setup { context, cause });
+    }
+    let numbers = 1..=MAX_ADDRESSES;
+    for (number, HostAddress { address, congestion_control }) in numbers.zip(&spec.addresses) {
+        let alias = format!("{device}:{number}");
+        sys::set_address(ioctl_socket, &alias, *address, NETMASK)
+            .context(|| format!("cannot set the address {address}"))?;
+        if congestion_control.is_some() {
+            let own =
+                Route { congestion_control: congestion_control.as_deref(), table: number, ..route };
+            own.replace().context(|| format!("cannot add a route from {address}"))?;
+            SourceRule { source: *address, table: number }
+                .add()
+                .context(|| format!("cannot add a rule for {address}"))?;
+        }
+    }
+    for &destination in &spec.peer_addresses {
+        let route = Route { destination, ..route };
+        route.replace().context(|| format!("cannot add a route to {destination}"))?;
+    }
+    Ok(())
 }
 
 fn set_up_endpoint(
@@ -87,13 +138,13 @@ fn set_up_endpoint(
         interface: device,
         congestion_control,
         initial_window: spec.initial_window,
+        table: RT_TABLE_MAIN,
     };
     route.replace().context(|| format!("cannot add a route to {}", endpoint.peer))?;
     Ok(tun)
 }
 
-fn check_congestion_control(spec: &HostSpec) -> Result<(), TestbedError> {
-    let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
+fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
     let available = available_congestion_controls()
         .context(|| "cannot read the congestion controls of the kernel".to_owned())?;
     // The kernel may load one that is not in the list when a socket requests it.

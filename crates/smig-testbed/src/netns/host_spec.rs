@@ -1,5 +1,7 @@
 //! TCP configuration of a host.
 
+use std::net::Ipv4Addr;
+
 /// TCP configuration of a host. The default is Linux's, without metrics cached
 /// from earlier connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,11 +9,29 @@ pub struct HostSpec {
     pub(super) congestion_control: Option<String>,
     pub(super) initial_window: Option<u32>,
     pub(super) sysctls: Vec<(String, String)>,
+    /// Further addresses on the first link.
+    pub(super) addresses: Vec<HostAddress>,
+    /// Those of the peer.
+    pub(super) peer_addresses: Vec<Ipv4Addr>,
+}
+
+/// A further address of a host, on its first link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HostAddress {
+    pub(super) address: Ipv4Addr,
+    /// That of connections from this address; the host's if absent.
+    pub(super) congestion_control: Option<String>,
 }
 
 impl Default for HostSpec {
     fn default() -> Self {
-        let host = Self { congestion_control: None, initial_window: None, sysctls: Vec::new() };
+        let host = Self {
+            congestion_control: None,
+            initial_window: None,
+            sysctls: Vec::new(),
+            addresses: Vec::new(),
+            peer_addresses: Vec::new(),
+        };
         host.sysctl("ipv4/tcp_no_metrics_save", "1")
             .send_buffer(4_096, 16_384, 4_194_304)
             .receive_buffer(4_096, 131_072, 6_291_456)
@@ -45,6 +65,20 @@ impl HostSpec {
     #[must_use]
     pub fn receive_buffer(self, min: u64, initial: u64, max: u64) -> Self {
         self.sysctl("ipv4/tcp_rmem", &format!("{min} {initial} {max}"))
+    }
+
+    /// Adds an address on the first link, of the link's network (10.99.0.0/24), from 10.99.0.3 on. Connections from it have this congestion
+    /// control, or the host's.
+    #[must_use]
+    pub fn address(mut self, address: Ipv4Addr, congestion_control: Option<&str>) -> Self {
+        let congestion_control = congestion_control.map(str::to_owned);
+        self.addresses.push(HostAddress { address, congestion_control });
+        self
+    }
+
+    /// Returns the further addresses.
+    pub(super) fn own_addresses(&self) -> Vec<Ipv4Addr> {
+        self.addresses.iter().map(|address| address.address).collect()
     }
 
     /// Sets any per-namespace sysctl below `/proc/sys/net`, for example

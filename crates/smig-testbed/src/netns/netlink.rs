@@ -1,12 +1,12 @@
 //! Settings that need netlink: the queue length of a device (the `ioctl` requires
-//! capabilities outside the user namespace), and the TCP parameters of a route,
-//! congestion control and initial window.
+//! capabilities outside the user namespace), the TCP parameters of a route,
+//! congestion control and initial window, and rules for the choice of a route.
 //!
 //! Congestion control is set on the route and not with `tcp_congestion_control`: outside
 //! the initial network namespace, that sysctl rejects every algorithm that is not in
 //! `tcp_allowed_congestion_control`, and that list is global.
 //!
-//! No crate is used: two requests need less code than a crate for all of netlink.
+//! No crate is used: three requests need less code than a crate for all of netlink.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -23,18 +23,27 @@ pub(super) struct Route<'a> {
     pub(super) congestion_control: Option<&'a str>,
     /// In segments.
     pub(super) initial_window: Option<u32>,
+    pub(super) table: u8,
+}
+
+/// A rule: packets from an address are routed by a table of their own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourceRule {
+    pub(super) source: Ipv4Addr,
+    pub(super) table: u8,
 }
 
 // linux/netlink.h, linux/rtnetlink.h and linux/if_link.h
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_NEWRULE: u16 = 32;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const IFLA_TXQLEN: u16 = 13;
-const RT_TABLE_MAIN: u8 = 254;
+pub(super) const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
@@ -44,6 +53,9 @@ const RTA_METRICS: u16 = 8;
 const RTAX_INITCWND: u16 = 11;
 const RTAX_CC_ALGO: u16 = 16;
 const AF_INET: u8 = 2;
+// linux/fib_rules.h
+const FRA_SRC: u16 = 2;
+const FR_ACT_TO_TBL: u8 = 1;
 
 impl Route<'_> {
     /// Adds the route in the calling thread's namespace, or replaces the one to the same destination.
@@ -54,7 +66,7 @@ impl Route<'_> {
 
     fn body(&self, interface: u32) -> Vec<u8> {
         let mut body = vec![AF_INET, 32, 0, 0];
-        body.extend([RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST]);
+        body.extend([self.table, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST]);
         body.extend(0_u32.to_ne_bytes()); // flags
         attribute(&mut body, RTA_DST, &self.destination.octets());
         attribute(&mut body, RTA_OIF, &interface.to_ne_bytes());
@@ -70,6 +82,21 @@ impl Route<'_> {
         if !metrics.is_empty() {
             attribute(&mut body, RTA_METRICS, &metrics);
         }
+        body
+    }
+}
+
+impl SourceRule {
+    /// Adds the rule in the calling thread's namespace.
+    pub(super) fn add(self) -> io::Result<()> {
+        request(RTM_NEWRULE, NLM_F_CREATE, &self.body())
+    }
+
+    fn body(self) -> Vec<u8> {
+        // Family, length of the destination's prefix (any), of the source's, type of service (any).
+        let mut body = vec![AF_INET, 0, 32, 0, self.table, 0, 0, FR_ACT_TO_TBL];
+        body.extend(0_u32.to_ne_bytes()); // flags
+        attribute(&mut body, FRA_SRC, &self.source.octets());
         body
     }
 }

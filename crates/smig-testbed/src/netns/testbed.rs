@@ -166,7 +166,9 @@ impl TestbedBuilder {
             return Err(TestbedError::Setup { context: "cannot connect the hosts".into(), cause });
         }
         let (server, server_tuns) = Host::create("server", self.endpoints(1), self.server.clone())?;
-        let (client, client_tuns) = Host::create("client", self.endpoints(2), self.client.clone())?;
+        let client_spec =
+            HostSpec { peer_addresses: self.server.own_addresses(), ..self.client.clone() };
+        let (client, client_tuns) = Host::create("client", self.endpoints(2), client_spec)?;
         let Self { links, capture, seed, .. } = self;
         let origin = now();
         let mut capture_results = Vec::new();

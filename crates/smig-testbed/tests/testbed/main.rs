@@ -68,12 +68,16 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 24] = [
+const TESTS: [(&str, Test); 25] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
     ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),
     ("an_unknown_congestion_control_is_named", tcp::an_unknown_congestion_control_is_named),
+    (
+        "connections_have_the_congestion_control_of_their_address",
+        tcp::connections_have_the_congestion_control_of_their_address,
+    ),
     ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
     ("nothing_is_left_behind", tcp::nothing_is_left_behind),
     ("links_are_independent", links::links_are_independent),

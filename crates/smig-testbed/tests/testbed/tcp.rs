@@ -126,6 +126,28 @@ pub(crate) fn an_unknown_congestion_control_is_named() -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn connections_have_the_congestion_control_of_their_address() -> Result<()> {
+    let (reno, plain) = (Ipv4Addr::new(10, 99, 0, 11), Ipv4Addr::new(10, 99, 0, 12));
+    let spec = HostSpec::default().congestion_control("cubic");
+    let spec = spec.address(reno, Some("reno")).address(plain, None);
+    let client = HostSpec::default().congestion_control("reno");
+    let testbed = Testbed::builder(LinkSpec::paper_wired()).server(spec).client(client).start()?;
+    let of = |address| connect_to(&testbed, address);
+    let pair = |server: &str, client: &str| (server.to_owned(), client.to_owned());
+    ensure!(of(testbed.server().address())? == pair("cubic", "reno"));
+    ensure!(of(reno)? == pair("reno", "reno"));
+    // The client's own setting holds towards all addresses.
+    ensure!(of(plain)? == pair("cubic", "reno"));
+    let unknown = HostSpec::default().address(reno, Some("nosuchcc"));
+    let error = Testbed::builder(LinkSpec::paper_wired()).server(unknown).start().unwrap_err();
+    ensure!(matches!(error, TestbedError::CongestionControl { .. }), "{error:?}");
+    let too_many = (3..=250)
+        .fold(HostSpec::default(), |spec, last| spec.address(Ipv4Addr::new(10, 99, 0, last), None));
+    let error = Testbed::builder(LinkSpec::paper_wired()).server(too_many).start().unwrap_err();
+    ensure!(error.to_string().contains("too many addresses"), "{error}");
+    Ok(())
+}
+
 pub(crate) fn testbeds_do_not_see_each_other() -> Result<()> {
     let reno_testbed = Testbed::builder(LinkSpec::paper_wired())
         .server(HostSpec::default().congestion_control("reno"))
@@ -207,9 +229,13 @@ pub(crate) fn read_trimmed(path: &str) -> Result<String> {
 
 /// Opens one connection and sends a byte each way; returns the congestion control of both ends.
 pub(crate) fn connect_and_read_congestion_control(testbed: &Testbed) -> Result<(String, String)> {
+    connect_to(testbed, testbed.server().address())
+}
+
+/// The same to one of the server's addresses.
+fn connect_to(testbed: &Testbed, address: Ipv4Addr) -> Result<(String, String)> {
     use rustix::net::sockopt::tcp_congestion;
 
-    let address = testbed.server().address();
     let (port_tx, port_rx) = std::sync::mpsc::channel();
     let server = testbed.server().run(move || -> io::Result<String> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;

@@ -3,6 +3,7 @@
 mod grid;
 mod places;
 mod senders;
+mod sites;
 mod windows;
 
 pub use senders::{PROBES_FILE, SENDERS};
@@ -37,11 +38,12 @@ pub(super) fn fill(
         "delay-grid" => grid::fill(results, finding, facts),
         "delay-windows" => windows::fill(results, finding, facts, &evidence.windows),
         "delay-places" => places::fill(results, finding, facts),
+        "delay-sites" => sites::fill(results, finding, facts),
         _ => fill_cases(results, finding, facts),
     }
 }
 
-/// Returns the finding of a figure that no trials measure: Table 1 and Figure 2a by probes, Figure 2c not at all.
+/// Returns the finding of a figure that no trials measure: Table 1 and Figure 2a, by probes.
 pub(super) fn without_trials(figure: &'static Figure, evidence: &Evidence) -> Finding {
     match figure.name {
         "delay-senders" => senders::finding(figure, evidence),

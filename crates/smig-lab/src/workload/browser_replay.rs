@@ -1,0 +1,206 @@
+//! A recorded page in a browser: the same results as a player's, by the requests that the browser makes.
+//!
+//! A page that runs scripts need not ask for the same as when it was recorded. What it asks for and was recorded are the resources of the
+//! page's graph; what was not is answered by 404, or has no address, and is named.
+
+use std::collections::BTreeSet;
+
+use smig_browser::{NetworkRequest, PageReport, RequestEnd};
+use url::Url;
+
+use super::browser::{BrowserClient, BrowserLoad};
+use super::browser_page::{PageClock, failure};
+use super::page::{Load, transfer_of};
+use super::result::{ObjectResult, Outcome, PageLoad, RequestPhases};
+use super::run::WorkloadRun;
+use crate::har::host_of;
+use crate::replay::{self, RecordedResponse, ReplayIndex};
+use crate::scenario::{Page, Recording, Resource, ResourceKind};
+
+/// As many requests that were not recorded are named.
+const MAX_UNKNOWN: usize = 20;
+/// The browser's word for a name without an address.
+const NO_SUCH_NAME: &str = "net::ERR_NAME_NOT_RESOLVED";
+/// What the page itself or the browser's rules have ended.
+const ENDED_BY_PAGE: [&str; 3] =
+    ["net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CLIENT", "net::ERR_BLOCKED_BY_ORB"];
+
+/// A request of the browser, and the recorded response to it.
+struct Matched<'a> {
+    request: &'a NetworkRequest,
+    response: &'a RecordedResponse,
+}
+
+impl WorkloadRun {
+    /// Loads a recorded page once.
+    pub(super) async fn replay_in_browser(
+        &self,
+        browser: &BrowserClient,
+        (name, number): (&str, u32),
+        (page, recording): (&Page, &Recording),
+    ) -> Load {
+        let started_ns = self.since_began();
+        let failed = |outcome| {
+            let times = (started_ns, self.since_began());
+            (PageLoad::without_times(name, number, times, outcome), Vec::new())
+        };
+        let Some(index) = self.spec.replays.indexes.get(&recording.digest) else {
+            return failed(Outcome::Failed("its servers have no recording".to_owned()));
+        };
+        let loaded = browser.load(recording.replay_url(), self.deadline.into_std()).await;
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return failed(failure(&error)),
+        };
+        let clock = PageClock::new(&loaded, self.start_monotonic_ns);
+        let resources = page.resources();
+        let (matched, unknown) = match_requests(&loaded.requests, index);
+        let client = self.spec.scenario.client_of(page.client.as_deref()).unwrap_or_default();
+        let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
+        let objects: Vec<_> = matched
+            .iter()
+            .filter_map(|matched| {
+                let resource = resources.get(matched.response.resource)?;
+                let number = first + u32::try_from(matched.response.resource).ok()?;
+                let result = self.new_result(name, number, &transfer_of(client, resource));
+                self.object_of(result, matched, &loaded)
+            })
+            .collect();
+        let pictures = matched.iter().filter(|matched| is_picture(matched, &resources));
+        let arrived = pictures.filter_map(|matched| Some(self.at(matched.request.end.as_ref()?.0)));
+        let mut load = page_load((name, number), &loaded.report, clock, arrived.collect());
+        load.outcome = fault(&loaded, browser.protocol()).map_or(load.outcome, Outcome::Failed);
+        if load.outcome != Outcome::Complete {
+            (load.rendered_ns, load.visible_ns) = (None, None);
+        }
+        load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
+        load.unknown = unknown;
+        if let Some(frames) = &loaded.frames {
+            let to_run_ns = |painted_ms| clock.at(painted_ms - loaded.report.origin_ms);
+            self.keep_frames(&mut load, frames, &to_run_ns);
+        }
+        (load, objects)
+    }
+
+    /// Returns a time of the browser's log, seconds of the monotonic clock, on the run's.
+    fn at(&self, monotonic_s: f64) -> u64 {
+        ((monotonic_s.max(0.0) * 1e9) as u64).saturating_sub(self.start_monotonic_ns)
+    }
+
+    /// Returns the result of a request; `None` if it had not ended when the page's report was read.
+    fn object_of(
+        &self,
+        mut result: ObjectResult,
+        matched: &Matched<'_>,
+        loaded: &BrowserLoad,
+    ) -> Option<ObjectResult> {
+        let Matched { request, response } = matched;
+        let (ended_s, end) = request.end.as_ref()?;
+        result.size = response.body_bytes;
+        result.started_ns = self.at(request.started_s);
+        result.ended_ns = self.at(*ended_s);
+        let timing = request.response.as_ref().and_then(|response| response.timing);
+        let at = |timing: smig_browser::NetworkTiming, ms| self.at(timing.request_s + ms / 1e3);
+        result.phases = RequestPhases {
+            connect_ns: timing.and_then(|timing| Some(at(timing, timing.connect_ms?.0))),
+            sent_ns: timing.map(|timing| at(timing, timing.send_ms.0)),
+            finished_ns: Some(result.ended_ns),
+        };
+        result.head_ns = timing.map(|timing| at(timing, timing.head_ms));
+        result.first_byte_ns = result.head_ns;
+        result.outcome = match end {
+            RequestEnd::Complete(_) | RequestEnd::Redirected(_) => Outcome::Complete,
+            RequestEnd::Failed(reason) => Outcome::Failed(reason.clone()),
+        };
+        if result.outcome == Outcome::Complete && !request.from_cache {
+            result.bytes = response.body_bytes;
+        }
+        if let Some(address) = loaded.local_addresses.get(&request.url) {
+            result.connections = vec![self.browser_connection(*address, result.bytes)];
+        }
+        Some(result)
+    }
+}
+
+fn is_picture(matched: &Matched<'_>, resources: &[Resource]) -> bool {
+    let resource = resources.get(matched.response.resource);
+    resource.is_some_and(|resource| resource.kind == ResourceKind::Image)
+}
+
+/// Returns the first request for each recorded response, and the URLs of those that were not recorded.
+fn match_requests<'a>(
+    requests: &'a [NetworkRequest],
+    index: &'a ReplayIndex,
+) -> (Vec<Matched<'a>>, Vec<String>) {
+    let (mut matched, mut unknown) = (Vec::new(), BTreeSet::new());
+    let mut seen = BTreeSet::new();
+    for request in requests.iter().filter(|request| request.url.starts_with("http")) {
+        let Ok(url) = Url::parse(&request.url) else { continue };
+        let target = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        let found = replay::find(&index.responses, &request.method, &host_of(&url), &target);
+        match found.and_then(|found| index.responses.get(found)) {
+            Some(response) if seen.insert(response.resource) => {
+                matched.push(Matched { request, response });
+            }
+            Some(_) => {}
+            // The check of another origin is answered whether it was recorded or not.
+            None if request.method == "OPTIONS" || unknown.len() == MAX_UNKNOWN => {}
+            None => drop(unknown.insert(request.url.clone())),
+        }
+    }
+    (matched, unknown.into_iter().collect())
+}
+
+/// Returns what is wrong with a load, if anything is. What was not recorded is no fault of it.
+fn fault(loaded: &BrowserLoad, protocol: &str) -> Option<String> {
+    let of_network = |request: &NetworkRequest| match &request.end {
+        Some((_, RequestEnd::Failed(reason))) => {
+            let is_own = !reason.starts_with("net::")
+                || ENDED_BY_PAGE.contains(&reason.as_str())
+                || reason == NO_SUCH_NAME;
+            (!is_own).then(|| format!("{}: {reason}", request.url))
+        }
+        _ => None,
+    };
+    if let Some(failed) = loaded.requests.iter().find_map(of_network) {
+        return Some(failed);
+    }
+    // A browser with HTTP/2 speaks HTTP/1.1 with servers that offer nothing else.
+    let is_other = |request: &&NetworkRequest| {
+        let response = request.response.as_ref().filter(|_| !request.from_cache);
+        response.is_some_and(|response| protocol == "http/1.1" && response.protocol == "h2")
+    };
+    if let Some(other) = loaded.requests.iter().find(is_other) {
+        return Some(format!("{} came by h2, not {protocol}", other.url));
+    }
+    if loaded.report.first_contentful_paint_ms.is_none() {
+        return Some("nothing was painted within a second after the load event".to_owned());
+    }
+    let has_load_event = loaded.report.navigation.load_event_end_ms > 0.0;
+    (!has_load_event).then(|| "it has no load event".to_owned())
+}
+
+fn page_load(
+    (name, number): (&str, u32),
+    report: &PageReport,
+    clock: PageClock,
+    pictures_ns: Vec<u64>,
+) -> PageLoad {
+    let painted_ns = report.first_contentful_paint_ms.map(|ms| clock.at(ms));
+    let visible_ns = painted_ns.map(|painted_ns| {
+        let visible = pictures_ns.iter().map(|at_ns| u128::from((*at_ns).max(painted_ns)));
+        match pictures_ns.len() {
+            0 => painted_ns,
+            count => (visible.sum::<u128>() / count as u128) as u64,
+        }
+    });
+    let ended_ns = clock.at(report.navigation.load_event_end_ms);
+    PageLoad {
+        rendered_ns: painted_ns,
+        visible_ns,
+        ..PageLoad::without_times(name, number, (clock.at(0.0), ended_ns), Outcome::Complete)
+    }
+}
