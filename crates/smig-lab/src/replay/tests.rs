@@ -1,3 +1,5 @@
+//! Tests of replays: from a recording to answers.
+
 use std::io::Read as _;
 use std::path::Path;
 
