@@ -191,7 +191,10 @@ fn controls_of(
             let what = format!("--host-control {host}: the page has no such host; {known}");
             return Err(CliError::new(Exit::Usage, what));
         }
-        controls.insert(host.clone(), control.clone());
+        if controls.insert(host.clone(), control.clone()).is_some() {
+            let what = format!("--host-control {host}: it is named twice");
+            return Err(CliError::new(Exit::Usage, what));
+        }
     }
     Ok(controls)
 }

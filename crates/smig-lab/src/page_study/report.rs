@@ -181,6 +181,16 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
         let first = first.chars().take(MAX_URL_CHARS).collect::<String>();
         warnings.push(format!("{name}: the page asked for what was not recorded: {first}{others}"));
     }
+    if summary.not_requested > 0 {
+        let count = summary.not_requested;
+        warnings.push(format!("{name}: {count} recorded responses were not asked for"));
+    }
+    if summary.without_body > 0 {
+        let count = summary.without_body;
+        warnings.push(format!(
+            "{name}: {count} responses have no body in the recording, and were as many bytes without meaning"
+        ));
+    }
     if summary.disturbed > 0 {
         let (disturbed, loads) = (summary.disturbed, summary.loads);
         warnings.push(format!("{name}: the machine disturbed {disturbed} of {loads} loads"));

@@ -78,9 +78,19 @@ pub struct PageSummary {
     /// What a recorded page asked for in a browser that is not in the recording.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unknown: BTreeSet<String>,
+    /// Most recorded responses that a load did not ask for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_requested: usize,
+    /// Recorded responses without a body in the recording.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_body: usize,
     /// Index of that load, in the loads that were summarized.
     #[serde(skip)]
     pub median_load: Option<usize>,
+}
+
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl PageSummary {
@@ -108,6 +118,7 @@ impl PageSummary {
             Outcome::TimedOut => "it did not end in time".to_owned(),
             other => format!("{other:?}"),
         });
+        let notes = || loads.iter().filter_map(|(_, load)| load.replay.as_ref());
         let loaded = times(PageMetric::Loaded);
         let range = loaded.iter().fold(None, |range: Option<(f64, f64)>, &time| {
             Some(range.map_or((time, time), |(low, high)| (low.min(time), high.max(time))))
@@ -133,7 +144,9 @@ impl PageSummary {
             visually_complete_s: median(&times(PageMetric::Visible)),
             loaded_range_s: range,
             lateness_us: lateness.unwrap_or_default(),
-            unknown: loads.iter().flat_map(|(_, load)| load.unknown.iter().cloned()).collect(),
+            unknown: notes().flat_map(|notes| notes.unknown.iter().cloned()).collect(),
+            not_requested: notes().map(|notes| notes.not_requested).max().unwrap_or(0),
+            without_body: notes().map(|notes| notes.without_body).max().unwrap_or(0),
             median_load,
         }
     }

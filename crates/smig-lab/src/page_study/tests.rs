@@ -90,7 +90,7 @@ fn result(campaign: &Campaign, index: usize, loaded_ms: u64, outcome: Outcome) -
         clock_error_ns: None,
         ended_ns: loaded_ms * 1_000_000,
         outcome,
-        unknown: Vec::new(),
+        replay: None,
     };
     TrialResult {
         format: 2,

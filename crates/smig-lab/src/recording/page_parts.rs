@@ -130,7 +130,7 @@ mod tests {
             clock_error_ns: Some(1_500),
             ended_ns: 8_000_000,
             outcome: Outcome::Complete,
-            unknown: Vec::new(),
+            replay: None,
         };
         // The page has three resources: these are those of the second load.
         let objects = vec![object(3), object(4), object(5)];

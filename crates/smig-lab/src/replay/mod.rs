@@ -14,5 +14,5 @@ mod tests;
 
 pub use entry::{RecordedResponse, ReplayIndex};
 pub use matching::find;
-pub use prepare::prepare;
+pub use prepare::{body_files, prepare};
 pub use respond::{Replay, ReplayRequest, ReplayResponse};

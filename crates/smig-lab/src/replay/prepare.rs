@@ -115,8 +115,7 @@ pub fn prepare(har: &Path, name: &str, dir: &Path) -> Result<(), HarError> {
     }
     let page = har::read_file(har, name)?;
     let file = std::fs::File::open(har).map_err(fail)?.take(har::MAX_FILE_BYTES);
-    let recorded: Har = serde_json::from_reader(io::BufReader::new(file))
-        .map_err(|error| HarError::content(name, "log", error.to_string()))?;
+    let recorded: Har = smig_survey::parse_har(file, name)?;
     let source = Source {
         name,
         dir: har.parent().map_or_else(PathBuf::new, Path::to_owned),
@@ -125,16 +124,17 @@ pub fn prepare(har: &Path, name: &str, dir: &Path) -> Result<(), HarError> {
     };
     std::fs::create_dir_all(dir).map_err(fail)?;
     let mut index = ReplayIndex::default();
-    let mut total_bytes = 0;
+    let mut total_bytes: u64 = 0;
     for (resource, request) in page.requests.iter().enumerate() {
-        let Some((mut response, body)) = source.response(resource, request, &mut index)? else {
-            continue;
-        };
-        total_bytes += body.len() as u64;
+        // Before the body is made: it is as long as the recording says at least.
+        total_bytes = total_bytes.saturating_add(request.bytes);
         if total_bytes > MAX_BODIES_BYTES {
             let what = format!("all bodies together have more than {} MB", MAX_BODIES_BYTES >> 20);
             return Err(HarError::content(name, "log.entries", what));
         }
+        let Some((mut response, body)) = source.response(resource, request, &mut index)? else {
+            continue;
+        };
         response.body_bytes = body.len() as u64;
         if !body.is_empty() {
             let file = format!("{resource}.body");
@@ -145,6 +145,17 @@ pub fn prepare(har: &Path, name: &str, dir: &Path) -> Result<(), HarError> {
     }
     // Last: it says that all bodies are there.
     index.write(dir).map_err(fail)
+}
+
+/// Returns the files beside a recording that have its bodies, as far as it can be read.
+#[must_use]
+pub fn body_files(har: &Path) -> Vec<PathBuf> {
+    let Ok(file) = std::fs::File::open(har) else { return Vec::new() };
+    let recorded = smig_survey::parse_har::<Har>(file.take(har::MAX_FILE_BYTES), "the recording");
+    let Ok(recorded) = recorded else { return Vec::new() };
+    let dir = har.parent().unwrap_or_else(|| Path::new("."));
+    let contents = recorded.log.entries.into_iter().filter_map(|entry| entry.response.content);
+    contents.filter_map(|content| Some(dir.join(content.file?))).collect()
 }
 
 /// Returns the shortest time that a request waited for its response, by the server's address, or else by the host: about the round trip.
@@ -167,6 +178,15 @@ impl Entry {
     fn wait_ms(&self) -> Option<f64> {
         self.timings.as_ref()?.wait.filter(|ms| *ms >= 0.0)
     }
+}
+
+/// A body as it is transferred.
+struct Body {
+    bytes: Vec<u8>,
+    /// Whether it is the recording's.
+    is_known: bool,
+    /// Whether it is UTF-8 after decoding.
+    is_utf8: bool,
 }
 
 /// A recording.
@@ -211,7 +231,7 @@ impl Source<'_> {
         if is_html {
             fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
         }
-        let (body, is_known) = self.body(request, entry, is_coded)?;
+        let Body { bytes: body, is_known, is_utf8 } = self.body(request, entry, is_coded)?;
         if is_known && is_coded {
             fields.push(("content-encoding".into(), "gzip".into()));
         }
@@ -223,7 +243,7 @@ impl Source<'_> {
             }
             index.without_body.push(format!("{}{}", request.host, request.url.path()));
         }
-        self.set_content_type(&mut fields, entry, &body, is_coded);
+        Self::set_content_type(&mut fields, entry, is_utf8);
         let wait_ms = entry.wait_ms().unwrap_or(0.0);
         let least_ms = self.least_wait_ms.get(&server_of(request)).copied().unwrap_or(wait_ms);
         let response = RecordedResponse {
@@ -241,15 +261,16 @@ impl Source<'_> {
         Ok(Some((response, body)))
     }
 
-    /// Returns a body as it is transferred, and whether the recording has it.
+    /// Returns a body as it is transferred.
     fn body(
         &self,
         request: &RecordedRequest,
         entry: &Entry,
         is_coded: bool,
-    ) -> Result<(Vec<u8>, bool), HarError> {
+    ) -> Result<Body, HarError> {
+        let new = |bytes, is_known, is_utf8| Body { bytes, is_known, is_utf8 };
         if request.bytes == 0 {
-            return Ok((Vec::new(), true));
+            return Ok(new(Vec::new(), true, true));
         }
         let fail = |what: String| {
             let key = format!("log.entries[{}].response.content", request.entry);
@@ -267,12 +288,14 @@ impl Source<'_> {
         };
         let Some(decoded) = decoded.filter(|body| !body.is_empty()) else {
             let body = filler(request.kind, request.bytes);
-            return Ok((body.map_err(|error| fail(error.to_string()))?, false));
+            return Ok(new(body.map_err(|error| fail(error.to_string()))?, false, true));
         };
+        let is_utf8 = std::str::from_utf8(&decoded).is_ok();
         if !is_coded {
-            return Ok((decoded, true));
+            return Ok(new(decoded, true, is_utf8));
         }
-        Ok((gzip(&decoded, request.bytes).map_err(|error| fail(error.to_string()))?, true))
+        let coded = gzip(&decoded, request.bytes).map_err(|error| fail(error.to_string()))?;
+        Ok(new(coded, true, is_utf8))
     }
 
     /// Reads a file beside the recording.
@@ -301,27 +324,20 @@ impl Source<'_> {
         if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir }
     }
 
-    /// Sets the media type. Recordings have texts in UTF-8, whatever they were sent in.
-    fn set_content_type(
-        &self,
-        fields: &mut Vec<(String, String)>,
-        entry: &Entry,
-        body: &[u8],
-        is_coded: bool,
-    ) {
+    /// Sets the media type. Recordings have texts in UTF-8, whatever they were sent in; other bodies have what they had.
+    fn set_content_type(fields: &mut Vec<(String, String)>, entry: &Entry, is_utf8: bool) {
         let recorded = fields.iter().position(|(name, _)| name == "content-type");
         let recorded = recorded.map(|index| fields.remove(index).1);
         let named = entry.response.content.as_ref().and_then(|content| content.mime_type.clone());
-        let Some(media_type) =
-            recorded.or(named).filter(|text| http::HeaderValue::from_str(text).is_ok())
-        else {
-            return;
-        };
-        let essence = media_type.split(';').next().unwrap_or_default().trim().to_owned();
-        let has_charset = media_type.to_ascii_lowercase().contains("charset=");
-        let is_utf8 = is_coded || std::str::from_utf8(body).is_ok();
+        let media_type = recorded.or(named);
+        let is_field =
+            |text: &String| !text.is_empty() && http::HeaderValue::from_str(text).is_ok();
+        let Some(media_type) = media_type.filter(is_field) else { return };
+        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_text = essence.starts_with("text/")
+            || ["javascript", "json", "xml"].iter().any(|kind| essence.ends_with(kind));
         let media_type =
-            if has_charset && is_utf8 { format!("{essence}; charset=utf-8") } else { media_type };
+            if is_text && is_utf8 { format!("{essence}; charset=utf-8") } else { media_type };
         fields.push(("content-type".into(), media_type));
     }
 }

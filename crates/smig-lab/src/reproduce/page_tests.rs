@@ -32,7 +32,7 @@ fn load(number: u32, seconds: f64) -> PageLoad {
         clock_error_ns: None,
         ended_ns: (seconds * 1e9) as u64,
         outcome: Outcome::Complete,
-        unknown: Vec::new(),
+        replay: None,
     }
 }
 

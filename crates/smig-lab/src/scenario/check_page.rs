@@ -99,6 +99,7 @@ fn check_browser_page(
     }
     if let Some(recording) = &page.recording {
         check_replay(path, page, (recording, client), scenario, faults);
+        check_shared_hosts(path, page, recording, scenario, faults);
     }
     if client.link != 0 {
         faults.add(&format!("{path}.client"), "a browser uses the first link");
@@ -132,6 +133,33 @@ fn check_replay(
             let what = format!(
                 "servers.{name} of kind \"{}\" serves files only: smig, nginx, h2o and haproxy answer as recorded",
                 server.kind
+            );
+            faults.add(&format!("{path}.har"), what);
+        }
+    }
+}
+
+/// All servers answer for all recorded pages, and a browser knows one address of a name: hosts in two pages must be the same there.
+fn check_shared_hosts(
+    path: &str,
+    page: &Page,
+    recording: &Recording,
+    scenario: &Scenario,
+    faults: &mut Faults,
+) {
+    for (name, other) in &scenario.workload.pages {
+        let Some(others) = other.recording.as_ref().filter(|_| !std::ptr::eq(other, page)) else {
+            continue;
+        };
+        if !scenario.is_browser_page(other)
+            || (others.digest == recording.digest && other.hosts == page.hosts)
+        {
+            continue;
+        }
+        let mut hosts = recording.origins.iter().flatten();
+        if let Some(host) = hosts.find(|host| others.origins.iter().flatten().any(|o| o == *host)) {
+            let what = format!(
+                "{host} is also a host of workload.pages.{name}, recorded or served otherwise: load the two in variants of the scenario"
             );
             faults.add(&format!("{path}.har"), what);
         }

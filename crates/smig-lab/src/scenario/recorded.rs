@@ -15,6 +15,7 @@ use super::spec::Scenario;
 use super::trials::hex;
 use super::value::Size;
 use crate::har::{self, ContentKind, Found, HarError, RecordedPage, RecordedRequest};
+use crate::replay;
 
 /// Maximum length of a resource's name.
 const MAX_NAME_CHARS: usize = 100;
@@ -113,7 +114,12 @@ fn origins_of(page: &RecordedPage) -> Vec<Vec<String>> {
             groups.len() - 1
         });
         let Some(connection) = &request.connection else { continue };
-        let key = (request.server_ip, connection.as_str());
+        // Firefox writes the server's port there.
+        let port = request.url.port_or_known_default();
+        let Some(ip) = request.server_ip.filter(|_| connection.parse().ok() != port) else {
+            continue;
+        };
+        let key = (ip, connection.as_str());
         let (host, first) = (&request.host, by_connection.entry(key).or_insert(&request.host));
         if *first == host {
             continue;
@@ -160,9 +166,14 @@ impl Recording {
     /// Returns the first host that a browser cannot be sent to: others have only the characters of names and a port.
     pub(super) fn strange_host(&self) -> Option<&str> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        // The lab's own addresses are not mapped.
+        let is_own = |name: &str| name.starts_with("10.99.");
         let is_name = |host: &str| {
             let (name, port) = host.split_once(':').unwrap_or((host, "443"));
-            !name.is_empty() && name.chars().all(is_plain) && port.parse::<u16>().is_ok()
+            !name.is_empty()
+                && !is_own(name)
+                && name.chars().all(is_plain)
+                && port.parse::<u16>().is_ok()
         };
         self.origins.iter().flatten().map(String::as_str).find(|host| !is_name(host))
     }
@@ -256,9 +267,8 @@ impl Recordings {
         let read = || {
             let page = har::read_file(path, &name.display().to_string())?;
             let document = page.requests.first().map_or(0, |request| request.bytes);
-            let digest = digest_of(path).map_err(|error| HarError::Read {
-                name: name.display().to_string(),
-                cause: error,
+            let digest = digest_of(path, &replay::body_files(path)).map_err(|error| {
+                HarError::Read { name: name.display().to_string(), cause: error }
             })?;
             let recording = Recording {
                 digest: digest.clone(),
@@ -280,12 +290,26 @@ fn conflicts(page: &Page) -> [(&'static str, bool); 3] {
     ]
 }
 
-fn digest_of(path: &Path) -> Result<String, String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?.take(har::MAX_FILE_BYTES);
-    let (mut hash, mut block) = (Sha256::new(), vec![0; 64 << 10]);
+/// Returns the digest of a recording and of the files with its bodies; of those that cannot be read, that they cannot.
+fn digest_of(path: &Path, bodies: &[PathBuf]) -> Result<String, String> {
+    let mut hash = Sha256::new();
+    add_file(&mut hash, path).map_err(|error| error.to_string())?;
+    for body in bodies {
+        // So that no file's end passes for the next one's beginning.
+        hash.update([0; 16]);
+        if let Err(error) = add_file(&mut hash, body) {
+            hash.update(error.to_string());
+        }
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+fn add_file(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
+    let mut file = File::open(path)?.take(har::MAX_FILE_BYTES);
+    let mut block = vec![0; 64 << 10];
     loop {
-        match file.read(&mut block).map_err(|error| error.to_string())? {
-            0 => return Ok(hex(&hash.finalize())),
+        match file.read(&mut block)? {
+            0 => return Ok(()),
             count => hash.update(&block[..count]),
         }
     }

@@ -157,7 +157,7 @@ fn page_load(
         clock_error_ns: None,
         ended_ns: clock.at(report.navigation.load_event_end_ms),
         outcome,
-        unknown: Vec::new(),
+        replay: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! page's graph; what was not is answered by 404, or has no address, and is named.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use smig_browser::{NetworkRequest, PageReport, RequestEnd};
 use url::Url;
@@ -11,7 +12,7 @@ use url::Url;
 use super::browser::{BrowserClient, BrowserLoad};
 use super::browser_page::{PageClock, failure};
 use super::page::{Load, transfer_of};
-use super::result::{ObjectResult, Outcome, PageLoad, RequestPhases};
+use super::result::{ObjectResult, Outcome, PageLoad, ReplayNotes, RequestPhases};
 use super::run::WorkloadRun;
 use crate::har::host_of;
 use crate::replay::{self, RecordedResponse, ReplayIndex};
@@ -19,11 +20,20 @@ use crate::scenario::{Page, Recording, Resource, ResourceKind};
 
 /// As many requests that were not recorded are named.
 const MAX_UNKNOWN: usize = 20;
-/// The browser's word for a name without an address.
-const NO_SUCH_NAME: &str = "net::ERR_NAME_NOT_RESOLVED";
-/// What the page itself or the browser's rules have ended.
-const ENDED_BY_PAGE: [&str; 3] =
-    ["net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CLIENT", "net::ERR_BLOCKED_BY_ORB"];
+/// As much is kept of a URL.
+const MAX_URL_CHARS: usize = 300;
+/// The browser's words for what servers or connections did wrong; others are of the page, or of what was not recorded.
+const FAULTS: [&str; 9] = [
+    "net::ERR_ADDRESS",
+    "net::ERR_CERT",
+    "net::ERR_CONNECTION",
+    "net::ERR_CONTENT",
+    "net::ERR_EMPTY_RESPONSE",
+    "net::ERR_HTTP2",
+    "net::ERR_INCOMPLETE",
+    "net::ERR_INVALID",
+    "net::ERR_SSL",
+];
 
 /// A request of the browser, and the recorded response to it.
 struct Matched<'a> {
@@ -69,12 +79,17 @@ impl WorkloadRun {
         let pictures = matched.iter().filter(|matched| is_picture(matched, &resources));
         let arrived = pictures.filter_map(|matched| Some(self.at(matched.request.end.as_ref()?.0)));
         let mut load = page_load((name, number), &loaded.report, clock, arrived.collect());
-        load.outcome = fault(&loaded, browser.protocol()).map_or(load.outcome, Outcome::Failed);
+        load.outcome =
+            fault(&loaded, &matched, browser.protocol()).map_or(load.outcome, Outcome::Failed);
         if load.outcome != Outcome::Complete {
             (load.rendered_ns, load.visible_ns) = (None, None);
         }
         load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
-        load.unknown = unknown;
+        load.replay = Some(ReplayNotes {
+            unknown,
+            not_requested: index.responses.len().saturating_sub(matched.len()),
+            without_body: index.without_body.len(),
+        });
         if let Some(frames) = &loaded.frames {
             let to_run_ns = |painted_ms| clock.at(painted_ms - loaded.report.origin_ms);
             self.keep_frames(&mut load, frames, &to_run_ns);
@@ -109,13 +124,17 @@ impl WorkloadRun {
         result.head_ns = timing.map(|timing| at(timing, timing.head_ms));
         result.first_byte_ns = result.head_ns;
         result.outcome = match end {
-            RequestEnd::Complete(_) | RequestEnd::Redirected(_) => Outcome::Complete,
+            RequestEnd::Complete(_) | RequestEnd::Redirected(_) => {
+                matched.wrong_status().map_or(Outcome::Complete, Outcome::Failed)
+            }
             RequestEnd::Failed(reason) => Outcome::Failed(reason.clone()),
         };
         if result.outcome == Outcome::Complete && !request.from_cache {
             result.bytes = response.body_bytes;
         }
-        if let Some(address) = loaded.local_addresses.get(&request.url) {
+        let address = loaded.local_addresses.get(&request.url);
+        // Linux gives a port to connections of several destinations: then it does not say which connection it is.
+        if let Some(address) = address.filter(|address| has_one_connection(**address, loaded)) {
             result.connections = vec![self.browser_connection(*address, result.bytes)];
         }
         Some(result)
@@ -142,31 +161,53 @@ fn match_requests<'a>(
         };
         let found = replay::find(&index.responses, &request.method, &host_of(&url), &target);
         match found.and_then(|found| index.responses.get(found)) {
+            // Only the header section, of what was recorded as a whole.
+            Some(response) if response.method != request.method => {}
             Some(response) if seen.insert(response.resource) => {
                 matched.push(Matched { request, response });
             }
             Some(_) => {}
             // The check of another origin is answered whether it was recorded or not.
             None if request.method == "OPTIONS" || unknown.len() == MAX_UNKNOWN => {}
-            None => drop(unknown.insert(request.url.clone())),
+            // The browser asks for it by itself.
+            None if url.path() == "/favicon.ico" => {}
+            None => drop(unknown.insert(request.url.chars().take(MAX_URL_CHARS).collect())),
         }
     }
     (matched, unknown.into_iter().collect())
 }
 
-/// Returns what is wrong with a load, if anything is. What was not recorded is no fault of it.
-fn fault(loaded: &BrowserLoad, protocol: &str) -> Option<String> {
-    let of_network = |request: &NetworkRequest| match &request.end {
-        Some((_, RequestEnd::Failed(reason))) => {
-            let is_own = !reason.starts_with("net::")
-                || ENDED_BY_PAGE.contains(&reason.as_str())
-                || reason == NO_SUCH_NAME;
-            (!is_own).then(|| format!("{}: {reason}", request.url))
+impl Matched<'_> {
+    /// Returns what is wrong with the status of the response, if anything is.
+    fn wrong_status(&self) -> Option<String> {
+        let status = self.request.response.as_ref()?.status;
+        let recorded = self.response.status;
+        (status != recorded).then(|| format!("answered {status}, recorded {recorded}"))
+    }
+}
+
+/// Returns whether only one of the browser's connections had this end.
+fn has_one_connection(address: SocketAddr, loaded: &BrowserLoad) -> bool {
+    let own =
+        |request: &&NetworkRequest| loaded.local_addresses.get(&request.url) == Some(&address);
+    let connections = loaded.requests.iter().filter(own);
+    let connections: BTreeSet<_> =
+        connections.filter_map(|request| Some(request.response.as_ref()?.connection)).collect();
+    connections.len() == 1
+}
+
+/// Returns what is wrong with a load, if anything is. What was not recorded is no fault of it, nor what the page ends itself.
+fn fault(loaded: &BrowserLoad, matched: &[Matched<'_>], protocol: &str) -> Option<String> {
+    let of_server = |matched: &Matched<'_>| {
+        let url: String = matched.request.url.chars().take(MAX_URL_CHARS).collect();
+        if let Some((_, RequestEnd::Failed(reason))) = &matched.request.end {
+            let is_fault = FAULTS.iter().any(|fault| reason.starts_with(fault));
+            return is_fault.then(|| format!("{url}: {reason}"));
         }
-        _ => None,
+        matched.wrong_status().map(|wrong| format!("{url}: {wrong}"))
     };
-    if let Some(failed) = loaded.requests.iter().find_map(of_network) {
-        return Some(failed);
+    if let Some(fault) = matched.iter().find_map(of_server) {
+        return Some(fault);
     }
     // A browser with HTTP/2 speaks HTTP/1.1 with servers that offer nothing else.
     let is_other = |request: &&NetworkRequest| {
@@ -202,5 +243,78 @@ fn page_load(
         rendered_ns: painted_ns,
         visible_ns,
         ..PageLoad::without_times(name, number, (clock.at(0.0), ended_ns), Outcome::Complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smig_browser::NetworkResponse;
+
+    use super::*;
+
+    fn request(method: &str, url: &str, status: u16) -> NetworkRequest {
+        NetworkRequest {
+            method: method.into(),
+            url: url.into(),
+            response: Some(NetworkResponse { status, ..NetworkResponse::default() }),
+            end: Some((2.0, RequestEnd::Complete(100))),
+            ..NetworkRequest::default()
+        }
+    }
+
+    fn index() -> ReplayIndex {
+        let response = |resource, path: &str| RecordedResponse {
+            resource,
+            method: "GET".into(),
+            host: "a.example".into(),
+            path: path.into(),
+            query: String::new(),
+            status: 200,
+            fields: Vec::new(),
+            body: None,
+            body_bytes: 7,
+            think_us: 0,
+        };
+        let responses = vec![response(0, "/"), response(1, "/a.js")];
+        ReplayIndex { responses, without_body: Vec::new() }
+    }
+
+    #[test]
+    fn requests_are_those_of_the_recording_or_named() {
+        let long = format!("https://a.example/{}", "x".repeat(10_000));
+        let requests = [
+            request("GET", "https://a.example/", 200),
+            // Only its header section: not the resource.
+            request("HEAD", "https://a.example/a.js", 200),
+            request("GET", "https://a.example/a.js?1", 200),
+            request("GET", "https://a.example/a.js?2", 200),
+            request("GET", "https://b.example/", 0),
+            request("OPTIONS", "https://a.example/api", 204),
+            request("GET", "https://a.example/favicon.ico", 404),
+            request("GET", "data:text/plain,a", 200),
+            request("GET", &long, 404),
+        ];
+        let index = index();
+        let (matched, unknown) = match_requests(&requests, &index);
+        let pairs: Vec<_> = matched
+            .iter()
+            .map(|matched| (matched.request.url.as_str(), matched.response.resource))
+            .collect();
+        assert_eq!(pairs, [("https://a.example/", 0), ("https://a.example/a.js?1", 1)]);
+        assert_eq!(unknown.len(), 2, "{unknown:?}");
+        assert!(unknown.iter().all(|url| url.len() <= MAX_URL_CHARS), "{unknown:?}");
+        assert!(unknown.contains(&"https://b.example/".to_owned()));
+    }
+
+    #[test]
+    fn another_status_than_the_recorded_one_is_wrong() {
+        let requests = [
+            request("GET", "https://a.example/", 502),
+            request("GET", "https://a.example/a.js", 200),
+        ];
+        let index = index();
+        let (matched, _) = match_requests(&requests, &index);
+        let wrong: Vec<_> = matched.iter().map(Matched::wrong_status).collect();
+        assert_eq!(wrong, [Some("answered 502, recorded 200".to_owned()), None]);
     }
 }

@@ -40,7 +40,7 @@ pub use http1::build_connector;
 pub use page_metric::PageMetric;
 pub use result::{
     CancelRecord, ConnectionBytes, ConnectionRecord, MigrationRecord, ObjectResult, Observation,
-    Outcome, PageLoad, ProgressPoint, RequestPhases, ScreenFrame,
+    Outcome, PageLoad, ProgressPoint, ReplayNotes, RequestPhases, ScreenFrame,
 };
 pub(crate) use run::Replays;
 pub use run::{Clients, RunPhase, ScenarioClients, WorkloadError, WorkloadSpec};

@@ -258,7 +258,7 @@ impl Player {
                 .max()
                 .unwrap_or(started_ns),
             outcome,
-            unknown: Vec::new(),
+            replay: None,
         };
         (load, finished.into_iter().map(|resource| resource.result).collect())
     }

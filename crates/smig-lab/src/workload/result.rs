@@ -53,9 +53,20 @@ pub struct PageLoad {
     pub ended_ns: u64,
     /// [`Outcome::Complete`] if every resource is.
     pub outcome: Outcome,
-    /// What a recorded page asked for in a browser that is not in the recording: URLs, some if there are many.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Of a recorded page in a browser: how the load differs from the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayNotes>,
+}
+
+/// How a load of a recorded page differs from the recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayNotes {
+    /// What the page asked for and was not recorded: URLs, some if there are many.
     pub unknown: Vec<String>,
+    /// Number of recorded responses that the page did not ask for.
+    pub not_requested: usize,
+    /// Number of recorded responses without a body in the recording.
+    pub without_body: usize,
 }
 
 /// What the screen showed from an instant of a load on.
@@ -92,7 +103,7 @@ impl PageLoad {
             clock_error_ns: None,
             ended_ns,
             outcome,
-            unknown: Vec::new(),
+            replay: None,
         }
     }
 

@@ -55,7 +55,7 @@ pub(super) fn fill(results: &[&TrialResult], finding: &mut Finding, facts: &mut 
     }
     finding.drawings.push(Drawing {
         name: finding.name.to_owned(),
-        caption: "As the paper's Figure 2c: each dot is a site, medians of its loads. Above 0 HTTP/1.1 was slower than what the dot is of, \
+        caption: "As the paper's Figure 2c: each dot is a site with one choice of senders, medians of its loads. Above 0 HTTP/1.1 was slower than what the dot is of, \
                   below it faster."
             .into(),
         shape: Shape::Curves(Figure {
