@@ -39,8 +39,8 @@ pub fn find(
         return Some(index);
     }
     let requested = Parameters::of(query);
-    let similar =
-        candidates.max_by_key(|candidate| (requested.similarity(&candidate.1.query), rank(candidate)));
+    let similar = candidates
+        .max_by_key(|candidate| (requested.similarity(&candidate.1.query), rank(candidate)));
     similar.map(|(index, _)| index)
 }
 

@@ -84,13 +84,7 @@ fn add_addresses(
     congestion_control: Option<&str>,
 ) -> Result<(), TestbedError> {
     let device = &endpoint.device_name();
-    let route = Route {
-        destination: endpoint.peer,
-        interface: device,
-        congestion_control,
-        initial_window: spec.initial_window,
-        table: RT_TABLE_MAIN,
-    };
+    let route = main_route(endpoint.peer, device, spec, congestion_control);
     if spec.addresses.len() > usize::from(MAX_ADDRESSES) {
         let cause = io::Error::other(format!("{MAX_ADDRESSES} are the limit"));
         let context = format!("too many addresses: {}", spec.addresses.len());
@@ -133,15 +127,25 @@ fn set_up_endpoint(
         .context(|| format!("cannot set the address {}", endpoint.address))?;
     sys::bring_up(ioctl_socket, device)
         .context(|| format!("cannot bring up the device {device}"))?;
-    let route = Route {
-        destination: endpoint.peer,
-        interface: device,
+    let route = main_route(endpoint.peer, device, spec, congestion_control);
+    route.replace().context(|| format!("cannot add a route to {}", endpoint.peer))?;
+    Ok(tun)
+}
+
+/// Returns the route to an address beyond a device, as the host has it for all connections that need no other.
+fn main_route<'a>(
+    destination: Ipv4Addr,
+    interface: &'a str,
+    spec: &HostSpec,
+    congestion_control: Option<&'a str>,
+) -> Route<'a> {
+    Route {
+        destination,
+        interface,
         congestion_control,
         initial_window: spec.initial_window,
         table: RT_TABLE_MAIN,
-    };
-    route.replace().context(|| format!("cannot add a route to {}", endpoint.peer))?;
-    Ok(tun)
+    }
 }
 
 fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
