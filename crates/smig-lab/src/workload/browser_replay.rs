@@ -188,8 +188,9 @@ impl Matched<'_> {
 
 /// Returns whether only one of the browser's connections had this end.
 fn has_one_connection(address: SocketAddr, loaded: &BrowserLoad) -> bool {
-    let own =
-        |request: &&NetworkRequest| loaded.local_addresses.get(&request.url) == Some(&address);
+    let own = |request: &&NetworkRequest| {
+        !request.from_cache && loaded.local_addresses.get(&request.url) == Some(&address)
+    };
     let connections = loaded.requests.iter().filter(own);
     let connections: BTreeSet<_> =
         connections.filter_map(|request| Some(request.response.as_ref()?.connection)).collect();
