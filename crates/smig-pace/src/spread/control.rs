@@ -219,8 +219,9 @@ impl Spread {
 
     /// Bulk is paced while there is a queue. What made the path longer is not a queue.
     fn note_queue(&mut self, round: &WindowRound) {
-        if self.evidence.limit() == WindowLimit::LongerPath {
-            return;
+        match self.evidence.limit() {
+            WindowLimit::RandomLoss | WindowLimit::SlowGrowth => {}
+            WindowLimit::LongerPath => return,
         }
         if round.has_empty_queue() {
             (self.queue_rounds, self.empty_rounds) = (0, self.empty_rounds + 1);

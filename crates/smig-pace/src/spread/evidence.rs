@@ -12,10 +12,20 @@ use crate::sample::ConnSample;
 const MAX_ROUNDS: usize = 32;
 /// Separate recoveries with an empty queue from which on losses are random.
 const MIN_RECOVERIES: usize = 2;
-/// By how much less must be in flight for the round trip to show whether the queue is this side's.
+/// Rounds in a row, in each of which less is in flight and the round trip longer than before: a path that grows.
+const GROWING_ROUNDS: usize = 4;
+/// By how much less is in flight after them, and by how much longer the round trip is: than before, and than the least.
 const FALLEN_IN_FLIGHT: f64 = 0.9;
-/// The round trip has grown by this factor, and the rate has fallen to this part of the highest.
-const GROWN_RTT: u32 = 2;
+const GROWN_RTT: f64 = 1.3;
+const LONG_RTT: u32 = 3;
+/// Rounds in a row in which deliveries follow what is in flight, and the round trip does not.
+const ELASTIC_ROUNDS: usize = 6;
+/// By how much what is in flight differs between them. If by more, the window is still growing fast.
+const MIN_VARIATION: f64 = 1.15;
+const MAX_VARIATION: f64 = 2.0;
+/// The part of that difference that the round trip may show: with a queue of this side's it shows all of it.
+const MAX_QUEUE_SHARE: f64 = 0.25;
+/// A path has carried more before if the rate has fallen to this part of the highest.
 const FALLEN_RATE: f64 = 0.6;
 
 /// Why a single window is too small.
@@ -23,6 +33,8 @@ const FALLEN_RATE: f64 = 0.6;
 pub enum WindowLimit {
     /// Packets are lost although no queue stands: not by what is sent too fast.
     RandomLoss,
+    /// Deliveries follow what is in flight, no queue stands, and nothing is lost: the window grows, but slowly.
+    SlowGrowth,
     /// The round trip grew and did not fall when less was in flight: the path is longer, and what goes by delays
     /// takes it for a queue.
     LongerPath,
@@ -34,6 +46,7 @@ impl WindowLimit {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RandomLoss => "packets are lost again and again although no queue stands",
+            Self::SlowGrowth => "no queue stands, and the window grows slowly",
             Self::LongerPath => {
                 "the round trip grew, and did not fall when less was in flight, so that it is no queue"
             }
@@ -117,7 +130,7 @@ impl WindowWatch {
 
     /// Returns what the rounds show together.
     pub(super) fn evidence(&self) -> Option<WindowEvidence> {
-        self.random_loss().or_else(|| self.longer_path())
+        self.random_loss().or_else(|| self.growing_path()).or_else(|| self.elastic())
     }
 
     /// Recoveries, of which each may take several rounds, while no queue stands; and more of them than of those with one.
@@ -128,11 +141,11 @@ impl WindowWatch {
         for round in &self.rounds {
             let is_lossy = round.retransmitted > 0;
             if is_lossy && !was_lossy {
-                if round.has_empty_queue() && round.is_limited {
+                if !round.has_empty_queue() || round.has_heavy_loss() {
+                    congested += 1;
+                } else if round.is_limited {
                     random += 1;
                     recoveries = [recoveries[1], Some(*round)];
-                } else if !round.has_empty_queue() {
-                    congested += 1;
                 }
             }
             was_lossy = is_lossy;
@@ -142,28 +155,63 @@ impl WindowWatch {
         is_enough.then_some(WindowEvidence { limit: WindowLimit::RandomLoss, earlier, later })
     }
 
-    /// Less in flight in two rounds, one after the other, and each time a longer round trip.
-    fn longer_path(&self) -> Option<WindowEvidence> {
-        let highest = self.rounds.iter().map(WindowRound::rate).fold(0.0, f64::max);
-        let last = self.rounds.back()?;
-        if last.rate() > highest * FALLEN_RATE || last.rtt < last.base * GROWN_RTT {
+    /// Less in flight in several rounds, one after the other, and each time a longer round trip.
+    fn growing_path(&self) -> Option<WindowEvidence> {
+        let rounds = self.last(GROWING_ROUNDS)?;
+        let (earlier, later) = (*rounds.first()?, *rounds.last()?);
+        let is_shown = rounds.is_sorted_by(|before, after| {
+            after.in_flight <= before.in_flight && after.rtt >= before.rtt
+        });
+        let is_clean = rounds.iter().all(|round| round.is_limited && round.retransmitted == 0);
+        let is_less = later.in_flight as f64 <= earlier.in_flight as f64 * FALLEN_IN_FLIGHT;
+        let is_longer = later.rtt.as_secs_f64() >= earlier.rtt.as_secs_f64() * GROWN_RTT
+            && later.rtt >= later.base * LONG_RTT;
+        let is_evident = is_shown && is_clean && is_less && is_longer && self.has_fallen();
+        is_evident.then_some(WindowEvidence { limit: WindowLimit::LongerPath, earlier, later })
+    }
+
+    /// What is in flight differs from round to round, and the round trip does not with it: what is delivered does. If bulk is
+    /// bounded, that may be what follows the path.
+    fn elastic(&self) -> Option<WindowEvidence> {
+        let mut rounds = self.last(ELASTIC_ROUNDS)?;
+        let is_evident =
+            |round: &WindowRound| round.is_limited && !round.is_paced && round.retransmitted == 0;
+        if !rounds.iter().all(is_evident) {
             return None;
         }
-        let mut last_rounds = self.rounds.iter().rev();
-        let (later, middle, earlier) =
-            (last_rounds.next()?, last_rounds.next()?, last_rounds.next()?);
-        let shows = |before: &WindowRound, after: &WindowRound| {
-            after.in_flight <= before.in_flight && after.rtt >= before.rtt
+        let is_empty = rounds.iter().all(WindowRound::has_empty_queue);
+        let has_losses = self.rounds.iter().any(|round| round.retransmitted > 0);
+        // A path that was full before may be again. Where something queues, others may be the cause.
+        let may_carry_more = if is_empty { !has_losses } else { !has_losses && self.has_fallen() };
+        if !may_carry_more {
+            return None;
+        }
+        rounds.sort_by_key(|round| round.in_flight);
+        let (least, most) = rounds.split_at(ELASTIC_ROUNDS / 2);
+        let (earlier, later) = (*least.first()?, *most.last()?);
+        let mean = |rounds: &[WindowRound], value: fn(&WindowRound) -> f64| {
+            rounds.iter().map(value).sum::<f64>() / rounds.len() as f64
         };
-        let is_limited = [earlier, middle, later].iter().all(|round| round.is_limited);
-        let has_loss = [earlier, middle, later].iter().any(|round| round.retransmitted > 0);
-        let has_fallen = later.in_flight as f64 <= earlier.in_flight as f64 * FALLEN_IN_FLIGHT;
-        let is_shown = shows(earlier, middle) && shows(middle, later);
-        (is_limited && !has_loss && has_fallen && is_shown).then_some(WindowEvidence {
-            limit: WindowLimit::LongerPath,
-            earlier: *earlier,
-            later: *later,
-        })
+        let ratio = |value| mean(most, value) / mean(least, value).max(1e-9);
+        let in_flight = ratio(|round| round.in_flight as f64);
+        let rtt = ratio(|round| round.rtt.as_secs_f64());
+        let variation = later.in_flight as f64 / earlier.in_flight.max(1) as f64;
+        let is_elastic = (MIN_VARIATION..=MAX_VARIATION).contains(&variation)
+            && rtt - 1.0 <= (in_flight - 1.0) * MAX_QUEUE_SHARE;
+        let limit = if is_empty { WindowLimit::SlowGrowth } else { WindowLimit::LongerPath };
+        is_elastic.then_some(WindowEvidence { limit, earlier, later })
+    }
+
+    /// Returns the last `count` rounds, if there are so many.
+    fn last(&self, count: usize) -> Option<Vec<WindowRound>> {
+        let skipped = self.rounds.len().checked_sub(count)?;
+        Some(self.rounds.iter().skip(skipped).copied().collect())
+    }
+
+    /// Returns whether the path has carried more before.
+    fn has_fallen(&self) -> bool {
+        let highest = self.rounds.iter().map(WindowRound::rate).fold(0.0, f64::max);
+        self.rate(GROWING_ROUNDS) <= highest * FALLEN_RATE
     }
 }
 
@@ -182,6 +230,7 @@ mod tests {
         base: Duration::from_millis(40),
         in_flight: 20_000,
         is_limited: true,
+        is_paced: false,
     };
     const LOST: WindowRound = WindowRound { retransmitted: 1, ..ROUND };
     const QUEUED: Duration = Duration::from_millis(30);
@@ -230,9 +279,10 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_grows_while_less_is_in_flight_is_a_longer_path() {
-        let rounds = [ms(41, 90_000), ms(60, 90_000), ms(80, 85_000), ms(100, 80_000)];
+        let rounds =
+            [ms(41, 90_000), ms(90, 90_000), ms(110, 85_000), ms(130, 80_000), ms(150, 75_000)];
         assert_eq!(limit(&rounds), Some(WindowLimit::LongerPath));
-        assert_eq!(limit(&rounds[..3]), None, "it has not fallen by much yet");
+        assert_eq!(limit(&rounds[..3]), None, "it has not fallen for long");
     }
 
     #[test]
@@ -241,5 +291,28 @@ mod tests {
         assert_eq!(limit(&rounds), None);
         let falling = [ms(41, 90_000), ms(160, 90_000), ms(120, 75_000), ms(90, 50_000)];
         assert_eq!(limit(&falling), None, "it falls with it");
+    }
+
+    #[test]
+    fn a_window_that_grows_slowly_without_a_queue_is_too_small() {
+        let growing = |rounds: u64| -> Vec<WindowRound> {
+            (0..rounds).map(|round| ms(42, 10_000 + 800 * round)).collect()
+        };
+        assert_eq!(limit(&growing(6)), Some(WindowLimit::SlowGrowth));
+        assert_eq!(limit(&growing(5)), None);
+        let slow_start: Vec<_> = (0..6).map(|round| ms(42, 10_000 << round)).collect();
+        assert_eq!(limit(&slow_start), None);
+        let queueing: Vec<_> =
+            (0..6).map(|round| ms(40 + 2 * round, 10_000 + 500 * round)).collect();
+        assert_eq!(limit(&queueing), None, "the path is full");
+        let paced: Vec<_> =
+            growing(6).into_iter().map(|round| WindowRound { is_paced: true, ..round }).collect();
+        assert_eq!(limit(&paced), None);
+    }
+
+    #[test]
+    fn heavy_losses_are_an_answer_to_what_is_sent() {
+        let policed = WindowRound { retransmitted: 9, ..LOST };
+        assert_eq!(limit(&[policed, ROUND, policed, ROUND, policed]), None);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use crate::sample::ConnSample;
+use crate::sample::{ConnSample, USUAL_MSS};
 
 /// A round ends after this number of round-trip times even if what was in flight at its beginning is not acknowledged.
 const MAX_ROUND_RTTS: u32 = 3;
@@ -13,6 +13,9 @@ const MIN_GAP: Duration = Duration::from_millis(200);
 /// A window counts as full with this part of it in flight, and two packets less.
 const FULL_NUMERATOR: u64 = 3;
 const FULL_DENOMINATOR: u64 = 4;
+/// Retransmissions in a round that are no random losses: as many as this, and more than this part of the window.
+const MIN_HEAVY_LOSS: u64 = 4;
+const HEAVY_LOSS_DIVISOR: u64 = 4;
 /// The queue below which a path counts as empty: a part of the least round trip, and at least this time, which delayed
 /// acknowledgements take as well.
 const EMPTY_QUEUE_DIVISOR: u32 = 4;
@@ -48,6 +51,8 @@ pub struct WindowRound {
     pub in_flight: u64,
     /// Whether there was more to send all the time, and window or pacing were what prevented it.
     pub is_limited: bool,
+    /// Whether what bounds bulk prevented it, at any time: then the congestion window may be larger than what is in flight.
+    pub is_paced: bool,
 }
 
 impl WindowRound {
@@ -55,6 +60,13 @@ impl WindowRound {
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.delivered as f64 / self.duration.as_secs_f64().max(1e-6)
+    }
+
+    /// Returns whether so much was lost that what was sent was probably too much, as at a policer, which has no queue.
+    #[must_use]
+    pub const fn has_heavy_loss(&self) -> bool {
+        let packets = self.in_flight / USUAL_MSS as u64;
+        self.retransmitted >= MIN_HEAVY_LOSS && self.retransmitted * HEAVY_LOSS_DIVISOR > packets
     }
 
     /// Returns whether nothing waited on the path: neither what this connection sends nor what others do.
@@ -88,6 +100,7 @@ struct Current {
     samples: u32,
     full_samples: u32,
     has_paused: bool,
+    is_paced: bool,
 }
 
 impl Current {
@@ -103,6 +116,7 @@ impl Current {
             samples: 0,
             full_samples: 0,
             has_paused: false,
+            is_paced: false,
         }
     }
 }
@@ -132,7 +146,10 @@ impl RoundMeter {
         let full = sample.congestion_window / FULL_DENOMINATOR * FULL_NUMERATOR;
         match backlog {
             Backlog::None => current.has_paused = true,
-            Backlog::Paced => current.full_samples += 1,
+            Backlog::Paced => {
+                current.full_samples += 1;
+                current.is_paced = true;
+            }
             Backlog::Window => {
                 let is_full = sample.in_flight + two_packets >= full;
                 current.full_samples += u32::from(is_full);
@@ -152,6 +169,7 @@ impl RoundMeter {
             base: sample.min_rtt,
             in_flight: current.in_flight,
             is_limited: !current.has_paused && current.full_samples * 2 >= current.samples,
+            is_paced: current.is_paced,
         };
         self.current = Some(Current::new(now, sample));
         Some(round)
