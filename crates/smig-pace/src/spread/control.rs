@@ -11,12 +11,12 @@ use crate::sample::ConnSample;
 /// A spread takes a handshake and some rounds: it is for what takes more than this number of windows, and these bytes.
 const MIN_WINDOWS_LEFT: u64 = 4;
 const MIN_BYTES_LEFT: u64 = 64 << 10;
-/// Rounds whose mean is the rate that a spread must exceed, by this factor.
-const REFERENCE_ROUNDS: usize = 8;
+/// Rounds whose mean is the rate that a spread must exceed, by this factor: since the loss, and without what slow start sent before.
+const REFERENCE_ROUNDS: usize = 4;
 const MIN_GAIN: f64 = 1.25;
-/// Rounds with several connections, new ones in slow start, until their rate is judged by the mean of the last few.
+/// Rounds since the last connection was added, which begins with slow start, until their rate is judged by the mean of the last few.
 const TRIAL_ROUNDS: u32 = 8;
-const JUDGED_ROUNDS: usize = 3;
+const JUDGED_ROUNDS: usize = 4;
 /// Rounds without another connection until the trial ends.
 const MAX_WAITING_ROUNDS: u32 = 40;
 /// Rounds in which other connections are opened: three handshakes and a retransmission.
@@ -108,7 +108,10 @@ struct Spread {
     rounds: WindowWatch,
     /// Rounds without and with several connections.
     waiting_rounds: u32,
+    /// All of them.
+    opening_rounds: u32,
     lane_rounds: u32,
+    most_lanes: usize,
     fruitless_rounds: u32,
     /// Rounds in a row with a queue, and without.
     queue_rounds: u32,
@@ -127,8 +130,7 @@ impl SpreadControl {
     /// Returns whether further connections may still be opened for what is spread.
     #[must_use]
     pub fn awaits_connections(&self) -> bool {
-        let rounds = |spread: &Spread| spread.waiting_rounds + spread.lane_rounds;
-        matches!(&self.state, SpreadState::Spread(spread) if rounds(spread) < OPENING_ROUNDS)
+        matches!(&self.state, SpreadState::Spread(spread) if spread.opening_rounds < OPENING_ROUNDS)
     }
 
     /// Returns whether bulk may be sent as congestion control allows: what is sent is spread, and makes no queue.
@@ -162,7 +164,9 @@ impl SpreadControl {
             reference_rate: self.watch.rate(REFERENCE_ROUNDS),
             rounds: WindowWatch::default(),
             waiting_rounds: 0,
+            opening_rounds: 0,
             lane_rounds: 0,
+            most_lanes: 1,
             fruitless_rounds: 0,
             queue_rounds: 0,
             empty_rounds: 0,
@@ -198,11 +202,15 @@ impl Spread {
         }
         let round = self.rounds.on_sample(now, &sample.all, sample.backlog)?;
         self.note_queue(&round);
+        self.opening_rounds = self.opening_rounds.saturating_add(1);
         if sample.lanes < 2 {
             // Before the first other connection, or when there is only one stream left.
             self.waiting_rounds += 1;
             let is_over = !self.is_confirmed && self.waiting_rounds >= MAX_WAITING_ROUNDS;
             return is_over.then_some(ReturnReason::NoConnection);
+        }
+        if sample.lanes > self.most_lanes {
+            (self.most_lanes, self.lane_rounds) = (sample.lanes, 0);
         }
         self.lane_rounds += 1;
         if self.lane_rounds < TRIAL_ROUNDS {
@@ -359,6 +367,21 @@ mod tests {
             simulation.now = simulation.now + Duration::from_secs(200);
         }
         assert!(trials[0] >= MIN_RETRY && trials[1] > trials[0] * 2, "{trials:?}");
+    }
+
+    #[test]
+    fn a_trial_lasts_until_its_last_connection_has_left_slow_start() {
+        let mut simulation = Simulation::new();
+        simulation.spread();
+        for lanes in [2, 3, 4] {
+            for _ in 0..5 {
+                assert_eq!(simulation.run(lanes, WINDOW, 0, RTT), None);
+            }
+        }
+        for _ in 0..20 {
+            assert_eq!(simulation.run(4, 3 * WINDOW, 0, RTT), None);
+        }
+        assert!(simulation.control.is_spread());
     }
 
     #[test]

@@ -181,9 +181,9 @@ impl WindowWatch {
         }
         let is_empty = rounds.iter().all(WindowRound::has_empty_queue);
         let has_losses = self.rounds.iter().any(|round| round.retransmitted > 0);
-        // A path that was full before may be again. Where something queues, others may be the cause.
-        let may_carry_more = if is_empty { !has_losses } else { !has_losses && self.has_fallen() };
-        if !may_carry_more {
+        // A path that was full before may be again, and a control may send less for a while to measure it, as BBR does. Where
+        // something queues, others may be the cause, unless the path has carried more before.
+        if has_losses || self.has_fallen() == is_empty {
             return None;
         }
         rounds.sort_by_key(|round| round.in_flight);
@@ -300,6 +300,9 @@ mod tests {
         };
         assert_eq!(limit(&growing(6)), Some(WindowLimit::SlowGrowth));
         assert_eq!(limit(&growing(5)), None);
+        let mut after_more = vec![ms(42, 90_000); 4];
+        after_more.extend(growing(6));
+        assert_eq!(limit(&after_more), None, "the path is measured");
         let slow_start: Vec<_> = (0..6).map(|round| ms(42, 10_000 << round)).collect();
         assert_eq!(limit(&slow_start), None);
         let queueing: Vec<_> =
