@@ -303,7 +303,8 @@ mod tests {
                     streams: 6,
                     lanes,
                 };
-                decision = decision.or(self.control.on_sample(self.now, &sample));
+                let decided = self.control.on_sample(self.now, &sample);
+                decision = decision.or(decided);
             }
             self.round += 1;
             self.all.retransmitted += lost;
@@ -358,7 +359,7 @@ mod tests {
             assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::NoGain)));
             let ended_at = simulation.now;
             let mut rounds = 0_u32;
-            while simulation.run(1, WINDOW, u64::from(rounds % 4 == 0), RTT).is_none() {
+            while simulation.run(1, WINDOW, u64::from(rounds.is_multiple_of(4)), RTT).is_none() {
                 rounds += 1;
             }
             trials.push(simulation.now.saturating_duration_since(ended_at));
