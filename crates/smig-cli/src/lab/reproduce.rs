@@ -456,7 +456,7 @@ mod tests {
         let error = study(&["figure-4", "delay"]).unwrap_err().to_string();
         assert!(error.contains("all and delay"), "{error}");
         // What only the report mentions cannot be measured.
-        let error = parse_name("delay-sites").unwrap_err();
-        assert!(error.contains("delay-grid") && !error.contains("delay-sites"), "{error}");
+        let error = parse_name("mosaic-push").unwrap_err();
+        assert!(error.contains("delay-grid") && !error.contains("mosaic-push"), "{error}");
     }
 }
