@@ -3,6 +3,7 @@
 //! Owns the command line. The primer and the loads are smig-lab's; senders are probed by `smig lab identify`, in processes of its own.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::str::FromStr;
@@ -114,16 +115,16 @@ pub(super) fn run(args: HttpxArgs) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
     let mut choices = Vec::new();
     for load in loads {
-        let control = controls.get(load.name()).unwrap_or(&args.control).clone();
+        let own = load.host.as_ref().and_then(|host| controls.get(host));
+        let control = own.unwrap_or(&args.control).clone();
         let object_bytes = load.biggest_bytes.min(MAX_OBJECT_BYTES);
         let family = if object_bytes < MIN_OBJECT_BYTES {
-            Some(Family::TooSmall)
+            Family::TooSmall
         } else {
-            let key = (control.clone(), object_bytes);
-            if !known.contains_key(&key) {
-                known.insert(key.clone(), identify(&smig, &control, object_bytes)?);
+            match known.entry((control.clone(), object_bytes)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(identify(&smig, &control, object_bytes)?),
             }
-            known.get(&key).copied()
         };
         choices.push(HostChoice { load, control, family });
     }

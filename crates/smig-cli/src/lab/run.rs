@@ -159,12 +159,11 @@ pub(super) fn check_setting(text: &str) -> Result<(), String> {
 fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> {
     let dir = Path::new("RUN");
     let files = ServerFiles::at(dir);
-    let files_of = files.clone();
     let env = ServerEnv {
-        root: files.files_dir,
-        certificate: files.certificate,
-        key: files.key,
-        cert_and_key: files.cert_and_key,
+        root: files.files_dir.clone(),
+        certificate: files.certificate.clone(),
+        key: files.key.clone(),
+        cert_and_key: files.cert_and_key.clone(),
         scratch_dir: dir.join("scratch"),
         smig: smig.to_owned(),
         replays: Vec::new(),
@@ -179,7 +178,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
             find_server_tool(server, smig).unwrap_or_else(|| fallback.into())
         };
-        let env = ServerEnv { replays: files_of.replays(&condition.scenario), ..env.clone() };
+        let env = ServerEnv { replays: files.replays(&condition.scenario), ..env.clone() };
         for launch in env.launches(&condition.scenario, program) {
             let host = if launch.host == HostRole::Client { " on the clients' host" } else { "" };
             outln!("-- server {}{host}\n{}", launch.name, launch.to_config_text());

@@ -34,7 +34,7 @@ pub(super) struct Entry {
     #[serde(default, rename = "serverIPAddress")]
     pub(super) server_ip: Option<String>,
     /// Identifies the connection, if the tool says which.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text_or_number")]
     pub(super) connection: Option<String>,
     #[serde(default, rename = "_resourceType")]
     resource_type: Option<String>,
@@ -119,6 +119,22 @@ impl Entry {
 /// Returns a time, 0 if it is absent or does not apply, a day at most.
 fn known(ms: Option<f64>) -> f64 {
     ms.filter(|ms| *ms > 0.0).unwrap_or(0.0).min(86_400_000.0)
+}
+
+/// Returns an identifier that some tools write as a number; of anything else nothing.
+fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Identifier {
+        Text(String),
+        Number(u64),
+        Other(IgnoredAny),
+    }
+    Ok(match Identifier::deserialize(deserializer)? {
+        Identifier::Text(text) => Some(text),
+        Identifier::Number(number) => Some(number.to_string()),
+        Identifier::Other(_) => None,
+    })
 }
 
 /// Returns whether a key says something: it is there, and neither null, false nor an empty text.

@@ -351,3 +351,16 @@ fn no_json_panics_and_every_graph_leads_to_the_document() {
         let _ = read(changed.as_slice(), "page.har");
     }
 }
+
+#[test]
+fn a_connection_that_is_no_text_does_not_make_a_recording_unreadable() {
+    let connection = |value: Value| {
+        let entry = with(entry(0, DOCUMENT, "text/html", 9_000), json!({"connection": value}));
+        page(&[entry]).requests[0].connection.clone()
+    };
+    assert_eq!(connection(json!("17")).as_deref(), Some("17"));
+    assert_eq!(connection(json!(17)).as_deref(), Some("17"));
+    for nothing in [json!(null), json!(""), json!("0"), json!([1]), json!(-1)] {
+        assert_eq!(connection(nothing.clone()), None, "{nothing}");
+    }
+}

@@ -59,9 +59,8 @@ impl HostPlan {
     }
 }
 
-/// Names of servers have no underscores.
 fn server_name(control: &str) -> String {
-    format!("by-{}", control.replace('_', "-"))
+    format!("by-{control}")
 }
 
 fn with_version(name: String, is_without_http2: bool) -> String {

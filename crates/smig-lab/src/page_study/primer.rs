@@ -54,15 +54,15 @@ pub struct HostChoice {
     pub load: PageHostLoad,
     /// The congestion control that it has.
     pub control: String,
-    /// What Igor's rule takes it for, by an object as big as the biggest; `None` without a probe.
-    pub family: Option<Family>,
+    /// What Igor's rule takes it for, by an object as big as the biggest.
+    pub family: Family,
 }
 
 impl HostChoice {
     /// Returns whether HTTPX turns HTTP/2 off.
     #[must_use]
     pub fn is_without_http2(&self) -> bool {
-        self.family == Some(Family::DelayBased)
+        self.family == Family::DelayBased
     }
 
     /// Returns the plan of a page with these hosts.
@@ -88,12 +88,10 @@ impl HostChoice {
     /// Returns the share of the page's bytes whose senders go by delays.
     #[must_use]
     pub fn delay_based_share(choices: &[Self]) -> f64 {
-        let bytes = |only_delay_based: bool| -> u64 {
-            let counted =
-                choices.iter().filter(|choice| !only_delay_based || choice.is_without_http2());
-            counted.map(|choice| choice.load.bytes).sum()
-        };
-        bytes(true) as f64 / bytes(false).max(1) as f64
+        let delay_based = choices.iter().filter(|choice| choice.is_without_http2());
+        let delay_based_bytes: u64 = delay_based.map(|choice| choice.load.bytes).sum();
+        let all_bytes: u64 = choices.iter().map(|choice| choice.load.bytes).sum();
+        delay_based_bytes as f64 / all_bytes.max(1) as f64
     }
 }
 
@@ -117,7 +115,7 @@ pub fn choices_table(choices: &[HostChoice]) -> Table {
             bytes(choice.load.bytes),
             bytes(choice.load.biggest_bytes),
             choice.control.clone(),
-            choice.family.map_or_else(|| "–".to_owned(), |family| family.to_string()),
+            choice.family.to_string(),
             if choice.is_without_http2() { "HTTP/1.1" } else { "HTTP/2" }.to_owned(),
         ]
     };

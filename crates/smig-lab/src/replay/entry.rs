@@ -13,8 +13,8 @@ const INDEX_NAME: &str = "index.json";
 pub struct ReplayIndex {
     /// In the order of the requests.
     pub responses: Vec<RecordedResponse>,
-    /// Paths whose bodies the recording lacks, and which are answered by as many bytes without meaning.
-    pub without_body: Vec<String>,
+    /// Number of responses whose bodies the recording lacks, and which have as many bytes without meaning.
+    pub without_body: usize,
 }
 
 /// A response to a request.

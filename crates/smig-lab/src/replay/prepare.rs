@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use smig_survey::HarHeader;
 use url::Url;
 
 use super::encode::{filler, gzip};
@@ -70,17 +71,11 @@ struct Response {
     #[serde(default)]
     status: Option<f64>,
     #[serde(default)]
-    headers: Option<Vec<Header>>,
+    headers: Option<Vec<HarHeader>>,
     #[serde(default)]
     content: Option<Content>,
     #[serde(default, rename = "redirectURL")]
     redirect_url: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    name: String,
-    value: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -125,17 +120,20 @@ pub fn prepare(har: &Path, name: &str, dir: &Path) -> Result<(), HarError> {
     std::fs::create_dir_all(dir).map_err(fail)?;
     let mut index = ReplayIndex::default();
     let mut total_bytes: u64 = 0;
+    let check = |total_bytes| {
+        let what = || format!("all bodies together have more than {} MB", MAX_BODIES_BYTES >> 20);
+        let is_too_much = total_bytes > MAX_BODIES_BYTES;
+        if is_too_much { Err(HarError::content(name, "log.entries", what())) } else { Ok(()) }
+    };
     for (resource, request) in page.requests.iter().enumerate() {
-        // Before the body is made: it is as long as the recording says at least.
-        total_bytes = total_bytes.saturating_add(request.bytes);
-        if total_bytes > MAX_BODIES_BYTES {
-            let what = format!("all bodies together have more than {} MB", MAX_BODIES_BYTES >> 20);
-            return Err(HarError::content(name, "log.entries", what));
-        }
+        // Before a body is made as long as the recording says; a file beside it may be longer.
+        check(total_bytes.saturating_add(request.bytes))?;
         let Some((mut response, body)) = source.response(resource, request, &mut index)? else {
             continue;
         };
         response.body_bytes = body.len() as u64;
+        total_bytes = total_bytes.saturating_add(response.body_bytes);
+        check(total_bytes)?;
         if !body.is_empty() {
             let file = format!("{resource}.body");
             std::fs::write(dir.join(&file), body).map_err(fail)?;
@@ -210,7 +208,7 @@ impl Source<'_> {
         let url = over_tls(&request.url);
         let mut fields: Vec<(String, String)> = Vec::new();
         let mut is_coded = false;
-        for Header { name, value } in entry.response.headers.iter().flatten() {
+        for HarHeader { name, value } in entry.response.headers.iter().flatten() {
             let name = name.to_ascii_lowercase();
             is_coded |= name == "content-encoding" && !matches!(value.trim(), "" | "identity");
             if KEPT_FIELDS.contains(&name.as_str()) && http::HeaderValue::from_str(value).is_ok() {
@@ -241,7 +239,7 @@ impl Source<'_> {
                 let what = "the document has no body: record the page with smig lab record, or save the HAR file with content";
                 return Err(HarError::content(self.name, key, what));
             }
-            index.without_body.push(format!("{}{}", request.host, request.url.path()));
+            index.without_body += 1;
         }
         Self::set_content_type(&mut fields, entry, is_utf8);
         let wait_ms = entry.wait_ms().unwrap_or(0.0);

@@ -3,7 +3,7 @@
 //! A server has one for its congestion control, which the kernel chooses by the route from the address. A recorded page has one for each
 //! group of hosts that did not share connections with others: a browser shares connections by address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::scenario::{HostRole, Page, Recording, Scenario};
@@ -80,13 +80,13 @@ impl AddressPlan {
         let client = scenario.client_of(page.client.as_deref());
         let client = client.and_then(|client| scenario.clients.get(client));
         let Some(own) = client.and_then(|client| scenario.server_of(client)) else { return };
-        let mut is_taken = BTreeMap::new();
+        let mut taken = BTreeSet::new();
         for group in &recording.origins {
             let mut of_group: BTreeMap<&str, Ipv4Addr> = BTreeMap::new();
             for host in group {
                 let server = page.server_of_host(host).unwrap_or(own);
                 let address = *of_group.entry(server).or_insert_with(|| {
-                    if is_taken.insert(server.to_owned(), ()).is_none() {
+                    if taken.insert(server) {
                         return self.address_of(server);
                     }
                     let spec = scenario.servers.get(server);

@@ -88,7 +88,7 @@ impl WorkloadRun {
         load.replay = Some(ReplayNotes {
             unknown,
             not_requested: index.responses.len().saturating_sub(matched.len()),
-            without_body: index.without_body.len(),
+            without_body: index.without_body,
         });
         if let Some(frames) = &loaded.frames {
             let to_run_ns = |painted_ms| clock.at(painted_ms - loaded.report.origin_ms);
@@ -277,7 +277,7 @@ mod tests {
             think_us: 0,
         };
         let responses = vec![response(0, "/"), response(1, "/a.js")];
-        ReplayIndex { responses, without_body: Vec::new() }
+        ReplayIndex { responses, without_body: 0 }
     }
 
     #[test]
