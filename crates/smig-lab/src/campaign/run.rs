@@ -4,7 +4,7 @@
 //! A single thread writes. If a trial's process is killed, only that trial is lost. If this process
 //! is killed, the kernel kills the trials, and the written results remain valid.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use smig_testbed::bpf::BpfGuard;
 use smig_testbed::hystart;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +23,9 @@ use super::plan::{CampaignError, CampaignOptions, MissingServer, OnDisturbed, Pl
 use super::store::ResultStore;
 use crate::recording::TIMELINES_DIR;
 use crate::scenario::{Trial, TrialId};
-use crate::trial::{Programs, TrialResult, TrialSetup, estimated_duration};
+use crate::trial::{
+    Programs, TrialResult, TrialSetup, bpf_controls, estimated_duration, hold_bpf_control,
+};
 
 /// Interval at which a trial's process is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -140,6 +143,7 @@ pub fn run(
     // Restore the value that killed runs have changed, for runs that use the machine's value. An
     // error is ignored: a user without the permission to restore it cannot have changed it.
     let _ = hystart::repair();
+    let _bpf_guards = hold_bpf_controls(&options.smig, &plan.trials);
     let programs = Programs {
         smig: options.smig.clone(),
         build: options.build.clone(),
@@ -168,6 +172,14 @@ pub fn run(
     let mut summary = writer.summary;
     summary.left_count = plan.trials.len() - summary.finished_count - summary.given_up_trials.len();
     Ok(summary)
+}
+
+/// Registers the trials' congestion controls once for all of them: a trial that has to compile one disturbs those beside it. A trial
+/// that needs one says what fails here.
+fn hold_bpf_controls(smig: &Path, trials: &[Trial]) -> Vec<BpfGuard> {
+    let controls: BTreeSet<_> =
+        trials.iter().flat_map(|trial| bpf_controls(&trial.scenario)).collect();
+    controls.into_iter().filter_map(|control| hold_bpf_control(smig, control).ok()).collect()
 }
 
 /// Checks whether hosts and links can be created on this machine.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::{Instant, SystemTime};
@@ -89,11 +89,11 @@ pub fn run(
     let hystart_guard = scenario
         .hosts
         .hystart()
-        .map(|on| HystartGuard::start(keeper_command(request, "hystart"), on))
+        .map(|on| HystartGuard::start(keeper_command(&request.smig, "hystart"), on))
         .transpose()?;
     let bpf_guards = bpf_controls(scenario)
         .into_iter()
-        .map(|control| BpfGuard::start(keeper_command(request, "bpf"), control))
+        .map(|control| hold_bpf_control(&request.smig, control))
         .collect::<Result<Vec<_>, _>>()?;
     let recorder = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
     let mut testbed = start_testbed(request, recorder.as_ref())?;
@@ -154,10 +154,15 @@ pub fn run(
 }
 
 /// Builds the command of a process that keeps something of the machine for the trial.
-fn keeper_command(request: &TrialRequest, what: &str) -> Command {
-    let mut command = Command::new(&request.smig);
+fn keeper_command(smig: &Path, what: &str) -> Command {
+    let mut command = Command::new(smig);
     command.args(["lab", what]);
     command
+}
+
+/// Registers a congestion control that the kernel lacks until the guard is dropped.
+pub(crate) fn hold_bpf_control(smig: &Path, control: BpfControl) -> Result<BpfGuard, BpfError> {
+    BpfGuard::start(keeper_command(smig, "bpf"), control)
 }
 
 /// Returns the congestion controls of hosts and servers.
