@@ -13,7 +13,7 @@
 //! | `model` | [`Link`]: one direction, from queue to arrival |
 //! | `queue/` | drop-tail, drop-head, `CoDel`, `fq_codel` |
 //! | `transmitter`, `trace`, `lte` | serialisation: when bits leave |
-//! | `delays`, `loss`, `aggregation`, `random` | propagation delay, loss, and arrival in bursts |
+//! | `delays`, `loss`, `outage`, `aggregation`, `random` | propagation delay, loss, and arrival in bursts |
 //! | `policer`, `ack_thinning` | what is dropped or held in front of the queue |
 //! | `log`, `report` | events and counters |
 //! | `lateness` | how late an emulator delivered packets, compared with the model |
@@ -31,6 +31,7 @@ mod loss;
 mod lte;
 pub mod millis;
 mod model;
+mod outage;
 mod packet;
 mod policer;
 mod profile;
@@ -55,6 +56,7 @@ pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
 pub use loss::{GilbertElliott, LossSpec};
 pub use lte::LteSpec;
 pub use model::{Delivery, EnqueueResult, Link};
+pub use outage::Outage;
 pub use packet::{Packet, Ports};
 pub use policer::PolicerSpec;
 pub use profile::Profile;

@@ -29,6 +29,8 @@ pub enum DropReason {
     CoDel,
     /// It was lost on the wire, at the time of its [`LinkEventKind::Dequeue`].
     Lost,
+    /// It left the wire during an outage, at the time of its [`LinkEventKind::Dequeue`].
+    Outage,
     /// It was larger than the MTU. It was never in the queue.
     TooBig,
     /// It exceeded the policer's rate. It was never in the queue.
@@ -52,6 +54,7 @@ impl DropReason {
             Self::PushedOut => "pushed-out",
             Self::CoDel => "codel",
             Self::Lost => "lost",
+            Self::Outage => "outage",
             Self::TooBig => "too-big",
             Self::Policed => "policed",
             Self::Thinned => "thinned",

@@ -20,6 +20,40 @@ pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S:
     serializer.serialize_f64(of(*duration))
 }
 
+/// Durations that may be absent.
+pub mod optional {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Serialises a duration as milliseconds.
+    ///
+    /// # Errors
+    /// The serialiser's.
+    pub fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Deserialises a duration from milliseconds.
+    ///
+    /// # Errors
+    /// As [`super::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        #[derive(Deserialize)]
+        struct Millis(#[serde(with = "super")] Duration);
+
+        Ok(Option::<Millis>::deserialize(deserializer)?.map(|Millis(duration)| duration))
+    }
+}
+
 /// Deserialises a duration from milliseconds.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use super::ack_thinning::AckThinning;
 use super::delays::Delays;
 use super::log::DropReason;
 use super::loss::Loss;
+use super::outage::Outages;
 use super::policer::Policer;
 use super::queue::{Eviction, Queue, QueuedPacket};
 use super::transmitter::Transmitter;
@@ -53,6 +54,7 @@ pub struct Link<P, L = ()> {
     transmitter: Transmitter,
     delays: Delays,
     loss: Loss,
+    outages: Outages,
     /// Packets waiting for the wire; the packet on the wire is not included.
     queue: Queue<P>,
     queue_packets: usize,
@@ -97,6 +99,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             transmitter,
             delays: Delays::new(spec.delay, spec.jitter, spec.aggregation, seed),
             loss: Loss::new(spec.loss, seed),
+            outages: Outages::new(spec.outages.clone()),
             queue: Queue::new(spec.discipline, u64::from(spec.mtu), seed),
             queue_packets: 0,
             queue_bytes: 0,
@@ -111,12 +114,13 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         })
     }
 
-    /// Sets the origin of steps, traces, generated rates and changing delays to
+    /// Sets the origin of steps, traces, generated rates, outages and changing delays to
     /// `now`. Initially it is [`Time::ZERO`]. Packets in flight are not affected.
     pub fn start_at(&mut self, now: Time) {
         self.advance(now);
         self.transmitter.start_at(self.now);
         self.delays.start_at(self.now);
+        self.outages.start_at(self.now);
         self.free_at = self.transmitter.earliest_start(self.now.max(self.busy_until));
     }
 
@@ -284,8 +288,10 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             self.record(at, LinkEventKind::Dequeue, bytes, ports);
             self.busy_until = self.transmitter.transmit(at, bytes);
             self.free_at = self.transmitter.earliest_start(self.busy_until);
-            if self.loss.next_is_lost() {
-                self.record_drop(at, DropReason::Lost, bytes, ports);
+            let loss = self.loss.next_is_lost().then_some(DropReason::Lost);
+            let loss = self.outages.include(self.busy_until).then_some(DropReason::Outage).or(loss);
+            if let Some(reason) = loss {
+                self.record_drop(at, reason, bytes, ports);
                 self.keep_for_reclaim(packet);
             } else {
                 let due = self.delays.arrival(self.busy_until);

@@ -40,6 +40,9 @@ pub struct DirectionCounters {
     /// Those lost on the wire.
     #[serde(default)]
     pub lost_packets: u64,
+    /// Those that left the wire during an outage.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outage_packets: u64,
     /// Those that exceeded the policer's rate.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub policed_packets: u64,
@@ -63,6 +66,7 @@ impl DirectionCounters {
             DropReason::Full | DropReason::PushedOut => self.dropped_queue_full += 1,
             DropReason::CoDel => self.dropped_codel += 1,
             DropReason::Lost => self.lost_packets += 1,
+            DropReason::Outage => self.outage_packets += 1,
             DropReason::Policed => self.policed_packets += 1,
             DropReason::Thinned => self.thinned_acks += 1,
             DropReason::TooBig => {}

@@ -11,7 +11,7 @@ use super::aggregation::AggregationSpec;
 use super::delays::JitterSpec;
 use super::policer::PolicerSpec;
 use super::transmitter::Transmitter;
-use super::{LossSpec, Qdisc, Rate, RateSpec, SpecError};
+use super::{LossSpec, Outage, Qdisc, Rate, RateSpec, SpecError};
 use crate::millis;
 
 /// Default MTU of a link, in bytes of an IP packet.
@@ -84,6 +84,9 @@ pub struct DirectionSpec {
     /// Loss on the wire; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossSpec>,
+    /// Times in which nothing arrives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
     /// Arrival in bursts; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<AggregationSpec>,
@@ -121,6 +124,7 @@ impl DirectionSpec {
             delay,
             jitter: None,
             loss: None,
+            outages: Vec::new(),
             aggregation: None,
             policer: None,
             ack_thinning: None,
@@ -149,6 +153,7 @@ impl DirectionSpec {
         }
         self.jitter.as_ref().map_or(Ok(()), JitterSpec::check)?;
         self.loss.as_ref().map_or(Ok(()), LossSpec::check)?;
+        Outage::check_all(&self.outages)?;
         self.aggregation.as_ref().map_or(Ok(()), AggregationSpec::check)?;
         self.policer.as_ref().map_or(Ok(()), |policer| policer.check(self.mtu))?;
         self.ack_thinning.as_ref().map_or(Ok(()), AckThinningSpec::check)?;
@@ -237,6 +242,9 @@ impl fmt::Display for LinkSpec {
         }
         if let Some(loss) = down.loss.or(up.loss) {
             write!(f, ", {} % loss", (loss.share() * 1e6).round() / 1e4)?;
+        }
+        if !(down.outages.is_empty() && up.outages.is_empty()) {
+            f.write_str(", with outages")?;
         }
         if down.aggregation.or(up.aggregation).is_some() {
             f.write_str(", in bursts")?;

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     AckThinningSpec, AggregationSpec, DirectionSpec, DropReason, EnqueueResult, GilbertElliott,
-    JitterSpec, Link, LinkEvent, LinkEventKind, LossSpec, LteSpec, NormalJitter, PolicerSpec,
-    Qdisc, QueueLimit, Rate, RateSpec, Time,
+    JitterSpec, Link, LinkEvent, LinkEventKind, LossSpec, LteSpec, NormalJitter, Outage,
+    PolicerSpec, Qdisc, QueueLimit, Rate, RateSpec, Time,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -68,6 +68,10 @@ fn random_spec(random_below: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
         jitter: (random_below(2) == 0).then_some(JitterSpec::Normal(jitter)),
         loss: [None, Some(LossSpec::Random(0.05)), Some(LossSpec::Bursts(bursts))]
             [random_below(3) as usize],
+        outages: Vec::from_iter(
+            (random_below(3) == 0)
+                .then(|| Outage { at: ms(random_below(100)), lasts: Some(ms(random_below(100))) }),
+        ),
         queue: QueueLimit {
             packets: random_below(200) as usize,
             bytes: (random_below(2) == 0).then(|| 1 + random_below(100_000)),
@@ -125,7 +129,8 @@ fn every_link_keeps_flow_order_and_accounts_for_all_packets() {
         let counters = link.counters();
         assert_eq!(deliveries.len() as u64, counters.delivered_packets);
         assert_eq!(link.queue_packets() + link.packets_in_flight(), 0);
-        check_log(link.log(), counters.delivered_packets + counters.lost_packets);
+        let left = counters.delivered_packets + counters.lost_packets + counters.outage_packets;
+        check_log(link.log(), left);
         let is_drop = |event: &&LinkEvent| matches!(event.kind, LinkEventKind::Drop(_));
         let in_log = link.log().iter().filter(is_drop).count() as u64;
         assert_eq!(in_log, counters.dropped_packets, "seed {seed}");

@@ -5,6 +5,7 @@ mod constant;
 mod disciplines;
 mod files;
 mod impaired;
+mod outages;
 mod rates;
 
 use std::time::Duration;
