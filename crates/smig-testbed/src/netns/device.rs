@@ -53,18 +53,21 @@ pub(super) fn set_up(
     for (name, value) in &spec.sysctls {
         write_sysctl(name, value)?;
     }
-    let ioctl_socket =
-        socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-            .context(|| "cannot open a socket".into())?;
+    let ioctl_socket = ioctl_socket()?;
     sys::bring_up(&ioctl_socket, "lo").context(|| "cannot bring up the loopback".into())?;
+    if let Some(address) = spec.shared_address {
+        sys::set_address(&ioctl_socket, "lo:1", address, Ipv4Addr::BROADCAST)
+            .context(|| format!("cannot set the address {address}"))?;
+    }
+    if spec.peer_shared_address.is_some() {
+        // Loose: answers from it come by the link that was taken, which is not the one of the best route.
+        write_sysctl("ipv4/conf/all/rp_filter", "2")?;
+    }
     let of_addresses = spec.addresses.iter().map(|address| address.congestion_control.as_deref());
     for name in of_addresses.chain([spec.congestion_control.as_deref()]).flatten() {
         check_congestion_control(name)?;
     }
-    let default_algorithm = || {
-        can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
-    };
-    let congestion_control = spec.congestion_control.as_deref().or_else(default_algorithm);
+    let congestion_control = congestion_control(spec);
     let set_up_one = |endpoint: &LinkEndpoint| {
         set_up_endpoint(*endpoint, &ioctl_socket, spec, congestion_control)
     };
@@ -75,8 +78,36 @@ pub(super) fn set_up(
     Ok(tuns)
 }
 
-/// Adds the further addresses of the host, each with a routing table of its own if it has a congestion control of its own, and routes to
-/// those of its peer.
+/// Takes a device down in the calling thread's namespace, or brings it up again, with its routes to the peer.
+pub(super) fn set_state(
+    endpoint: LinkEndpoint,
+    spec: &HostSpec,
+    is_up: bool,
+) -> Result<(), TestbedError> {
+    let (ioctl_socket, device) = (ioctl_socket()?, endpoint.device_name());
+    if !is_up {
+        return sys::take_down(&ioctl_socket, &device)
+            .context(|| format!("cannot take down the device {device}"));
+    }
+    sys::bring_up(&ioctl_socket, &device)
+        .context(|| format!("cannot bring up the device {device}"))?;
+    add_routes(endpoint, spec, congestion_control(spec))
+}
+
+fn ioctl_socket() -> Result<OwnedFd, TestbedError> {
+    socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .context(|| "cannot open a socket".into())
+}
+
+/// Returns the congestion control of connections that do not choose their own.
+fn congestion_control(spec: &HostSpec) -> Option<&str> {
+    let default_algorithm = || {
+        can_use_congestion_control(DEFAULT_CONGESTION_CONTROL).then_some(DEFAULT_CONGESTION_CONTROL)
+    };
+    spec.congestion_control.as_deref().or_else(default_algorithm)
+}
+
+/// Adds the further addresses of the host, each with a routing table of its own if it has a congestion control of its own.
 fn add_addresses(
     endpoint: LinkEndpoint,
     ioctl_socket: &OwnedFd,
@@ -104,9 +135,26 @@ fn add_addresses(
                 .context(|| format!("cannot add a rule for {address}"))?;
         }
     }
-    for &destination in &spec.peer_addresses {
-        let route = Route { destination, ..route };
-        route.replace().context(|| format!("cannot add a route to {destination}"))?;
+    Ok(())
+}
+
+/// Adds the routes to the peer's addresses beyond a device.
+fn add_routes(
+    endpoint: LinkEndpoint,
+    spec: &HostSpec,
+    congestion_control: Option<&str>,
+) -> Result<(), TestbedError> {
+    let device = &endpoint.device_name();
+    let route = main_route(endpoint.peer, device, spec, congestion_control);
+    // The peer's further addresses are beyond the first link.
+    let further = if endpoint.link_index == 0 { &spec.peer_addresses[..] } else { &[] };
+    let of_link = [endpoint.peer].into_iter().chain(further.iter().copied());
+    let routes = of_link.map(|destination| Route { destination, ..route });
+    // Sockets that are bound to no device take the first link, as a machine takes its first default route.
+    let priority = u32::try_from(endpoint.link_index + 1).ok();
+    let shared = spec.peer_shared_address.map(|to| Route { destination: to, priority, ..route });
+    for route in routes.chain(shared) {
+        route.replace().context(|| format!("cannot add a route to {}", route.destination))?;
     }
     Ok(())
 }
@@ -127,8 +175,7 @@ fn set_up_endpoint(
         .context(|| format!("cannot set the address {}", endpoint.address))?;
     sys::bring_up(ioctl_socket, device)
         .context(|| format!("cannot bring up the device {device}"))?;
-    let route = main_route(endpoint.peer, device, spec, congestion_control);
-    route.replace().context(|| format!("cannot add a route to {}", endpoint.peer))?;
+    add_routes(endpoint, spec, congestion_control)?;
     Ok(tun)
 }
 
@@ -145,6 +192,7 @@ fn main_route<'a>(
         congestion_control,
         initial_window: spec.initial_window,
         table: RT_TABLE_MAIN,
+        priority: None,
     }
 }
 

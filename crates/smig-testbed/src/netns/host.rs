@@ -23,6 +23,7 @@ use super::sys;
 pub struct Host {
     name: &'static str,
     endpoints: Arc<[LinkEndpoint]>,
+    spec: Arc<HostSpec>,
     namespace: Arc<OwnedFd>,
 }
 
@@ -39,7 +40,8 @@ impl Host {
             .spawn(move || {
                 let namespace = Arc::new(new_namespace()?);
                 let tuns = device::set_up(&endpoints, &spec)?;
-                Ok((Self { name, endpoints: endpoints.into(), namespace }, tuns))
+                let (endpoints, spec) = (endpoints.into(), Arc::new(spec));
+                Ok((Self { name, endpoints, spec, namespace }, tuns))
             })
             .context(|| "cannot start a thread".into())?
             .join()
@@ -124,6 +126,22 @@ impl Host {
         let name = name.to_owned();
         let check = move || device::can_use_congestion_control(&name);
         Ok(self.run(check)?.join().expect("opening a socket does not panic"))
+    }
+
+    /// Takes the host's device on a link, counted from 0, down or up again: its users are told, and its routes go and come with it.
+    ///
+    /// # Errors
+    /// When there is no such link, or the device cannot be changed.
+    pub fn set_link_state(&self, link: usize, is_up: bool) -> Result<(), TestbedError> {
+        let endpoint = self.endpoints.get(link).copied();
+        let endpoint = endpoint
+            .ok_or_else(|| io::Error::other(format!("there is no link {link}")))
+            .context(|| "cannot change a link's state".into())?;
+        let spec = Arc::clone(&self.spec);
+        self.run(move || device::set_state(endpoint, &spec, is_up))
+            .context(|| "cannot enter the host".into())?
+            .join()
+            .expect("changing a device does not panic")
     }
 
     /// Returns the number of packets that the host's devices dropped, in either

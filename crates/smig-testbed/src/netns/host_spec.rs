@@ -13,6 +13,10 @@ pub struct HostSpec {
     pub(super) addresses: Vec<HostAddress>,
     /// Those of the peer.
     pub(super) peer_addresses: Vec<Ipv4Addr>,
+    /// An address of its own that all links lead to.
+    pub(super) shared_address: Option<Ipv4Addr>,
+    /// That of the peer.
+    pub(super) peer_shared_address: Option<Ipv4Addr>,
 }
 
 /// A further address of a host, on its first link.
@@ -31,6 +35,8 @@ impl Default for HostSpec {
             sysctls: Vec::new(),
             addresses: Vec::new(),
             peer_addresses: Vec::new(),
+            shared_address: None,
+            peer_shared_address: None,
         };
         host.sysctl("ipv4/tcp_no_metrics_save", "1")
             .send_buffer(4_096, 16_384, 4_194_304)

@@ -24,6 +24,8 @@ pub(super) struct Route<'a> {
     /// In segments.
     pub(super) initial_window: Option<u32>,
     pub(super) table: u8,
+    /// Of several routes to a destination the one with the least is taken; 0 if absent.
+    pub(super) priority: Option<u32>,
 }
 
 /// A rule: packets from an address are routed by a table of their own.
@@ -49,6 +51,7 @@ const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_PRIORITY: u16 = 6;
 const RTA_METRICS: u16 = 8;
 const RTAX_INITCWND: u16 = 11;
 const RTAX_CC_ALGO: u16 = 16;
@@ -58,7 +61,7 @@ const FRA_SRC: u16 = 2;
 const FR_ACT_TO_TBL: u8 = 1;
 
 impl Route<'_> {
-    /// Adds the route in the calling thread's namespace, or replaces the one to the same destination.
+    /// Adds the route in the calling thread's namespace, or replaces the one to the same destination with the same priority.
     pub(super) fn replace(&self) -> io::Result<()> {
         let body = self.body(interface_index(self.interface)?);
         request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
@@ -70,6 +73,9 @@ impl Route<'_> {
         body.extend(0_u32.to_ne_bytes()); // flags
         attribute(&mut body, RTA_DST, &self.destination.octets());
         attribute(&mut body, RTA_OIF, &interface.to_ne_bytes());
+        if let Some(priority) = self.priority {
+            attribute(&mut body, RTA_PRIORITY, &priority.to_ne_bytes());
+        }
         let mut metrics = Vec::new();
         if let Some(name) = self.congestion_control {
             let mut text = name.as_bytes().to_vec();

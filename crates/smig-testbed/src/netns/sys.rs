@@ -68,6 +68,11 @@ pub(super) fn bring_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
+/// Takes an interface down; its routes go with it.
+pub(super) fn take_down(socket: &OwnedFd, name: &str) -> io::Result<()> {
+    ioctl(socket, libc::SIOCSIFFLAGS, &mut request(name))
+}
+
 /// Switches the calling thread to real-time scheduling (`SCHED_FIFO`).
 pub(crate) fn set_realtime_scheduling() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 10 };
