@@ -1,6 +1,10 @@
 //! `smig lab link`: a user's command, with two hosts joined by an emulated link.
 
-use crate::support::{Sandbox, assert_exit, can_run, text};
+use std::time::Duration;
+
+use smig_lab::workload::Outcome;
+
+use crate::support::{SHORT_SCENARIO, Sandbox, assert_exit, can_run, text};
 
 #[test]
 fn a_command_gets_two_hosts_and_its_exit_code_is_returned() {
@@ -58,4 +62,34 @@ fn an_unknown_link_is_rejected() {
     assert_exit(&output, 2);
     assert!(text(&output.stderr).contains("Did you mean paper-wired?"));
     assert!(!sandbox.path("began").exists());
+}
+
+#[test]
+fn a_download_waits_while_the_clients_device_is_down() {
+    if !can_run() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (down, up) = (Duration::from_millis(200), Duration::from_millis(1_200));
+    let scenario = SHORT_SCENARIO
+        .replace("100 Mbit/s", "5 Mbit/s")
+        .replace("10kB", "500kB")
+        .replace("repetitions = 3", "repetitions = 1")
+        .replace(
+            "[servers.main]",
+            &format!(
+                "[[events]]\nat = \"{}ms\"\ndo = \"down\"\n[[events]]\nat = \"{}ms\"\ndo = \"up\"\n[servers.main]",
+                down.as_millis(),
+                up.as_millis()
+            ),
+        );
+    let file = sandbox.write_scenario(&scenario);
+    assert_exit(&sandbox.run(&["run", &file, "--out", "out", "--filter", "scheme=plain"]), 0);
+    let results = sandbox.results("out");
+    let [result] = &results[..] else { panic!("{} results", results.len()) };
+    let [object] = &result.observation.objects[..] else { panic!("{:?}", result.observation) };
+    assert_eq!((&object.outcome, object.bytes), (&Outcome::Complete, 500_000));
+    // At 5 Mbit/s it takes 0.8 s: the device was down before it was complete.
+    assert!(Duration::from_nanos(object.ended_ns) > up, "{object:?}");
+    assert!(sandbox.is_clean());
 }

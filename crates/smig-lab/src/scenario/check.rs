@@ -1,6 +1,7 @@
 //! Checks what the types of a scenario cannot express: references to names, and keys that conflict.
 
 use super::check_page::check_page;
+use super::device_event::check_events;
 use super::faults::{Faults, KeyFault, check_name, resolve};
 use super::spec::{
     ArrivalProcess, CancelScope, ClientKind, ClientSpec, HostRole, HostSettings, Priorities,
@@ -52,6 +53,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
             faults.add(&format!("more_links.{number}"), fault);
         }
     }
+    check_events(scenario, &mut faults);
     check_host("hosts.server", &scenario.hosts.server, &mut faults);
     check_host("hosts.client", &scenario.hosts.client, &mut faults);
     if scenario.hosts.client.starved.is_some() {

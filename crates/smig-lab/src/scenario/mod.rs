@@ -31,6 +31,7 @@
 mod check;
 mod check_page;
 mod command;
+mod device_event;
 mod faults;
 mod fraction;
 mod load;
@@ -46,6 +47,7 @@ mod trials;
 mod value;
 
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
+pub use device_event::{DeviceChange, DeviceEvent};
 pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
 pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use smig_link::LinkSpec;
 
 use super::command::{ClientCommand, ServerCommand};
+use super::device_event::DeviceEvent;
 use super::page::Page;
 use super::value::{Size, TimeSpan};
 
@@ -24,6 +25,9 @@ pub struct Scenario {
     /// Further links in parallel, each with its own addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_links: Vec<LinkSpec>,
+    /// Changes of the client's devices during a run, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<DeviceEvent>,
     /// TCP settings of the hosts.
     #[serde(default)]
     pub hosts: Hosts,

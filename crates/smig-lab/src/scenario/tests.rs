@@ -94,6 +94,17 @@ const INVALID_LINES: &[(&str, &str, &[&str])] = &[
         "test.toml:",
         &["hosts.server.hystart", "every condition", "start=B"],
     ),
+    (
+        "[[events]]\nat = \"1s\"\nlink = 1\ndo = \"down\"\n",
+        "test.toml:10: events.0.link: ",
+        &["links 0 to 0"],
+    ),
+    (
+        "[[events]]\nat = \"2s\"\ndo = \"down\"\n[[events]]\nat = \"1s\"\ndo = \"up\"\n",
+        "test.toml:12: events.1.at: ",
+        &["order of time"],
+    ),
+    ("[[events]]\nat = \"1s\"\ndo = \"fail\"\n", "test.toml:10: events.0.do: ", &["`down`"]),
     ("[hosts.proxy]\n", "test.toml:8: hosts.proxy: ", &["unknown field", "`client`"]),
     (
         "[hosts.client.sysctls]\n\"../x\" = \"1\"\n",

@@ -14,6 +14,7 @@
 //! no state carries over to the next trial. A campaign runs each trial in a process of its own
 //! (`campaign`), a demonstration in its own process, because it shows the clients' events as they occur.
 
+mod device_events;
 mod duration;
 mod machine;
 mod origin;

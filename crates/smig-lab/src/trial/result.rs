@@ -105,7 +105,8 @@ pub(super) fn disturbances(
             "the link was late: {lateness_ms:.1} ms at p99, limit {bound_ms:.1} ms{advice}"
         ));
     }
-    if device_drops > 0 {
+    // What arrives at a device that is down is dropped.
+    if device_drops > 0 && scenario.events.is_empty() {
         reasons.push(format!("the hosts' network devices dropped {device_drops} packets"));
     }
     reasons

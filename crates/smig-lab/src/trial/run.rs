@@ -14,13 +14,14 @@ use smig_testbed::bpf::{self, BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
+use super::device_events::DeviceEvents;
 use super::duration::time_limit;
 use super::origin::{Origin, load_average};
 use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::replay::ReplayIndex;
-use crate::scenario::{HostRole, HostSettings, Scenario, ServerKind, ServerSpec};
+use crate::scenario::{DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec};
 use crate::servers::{AddressPlan, RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
 use crate::workload::{
     Clients, CommandEnv, Observation, Replays, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
@@ -99,7 +100,12 @@ pub fn run(
     let mut testbed = start_testbed(request, recorder.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
     let (servers, addresses) = start_servers(request, privilege, &testbed)?;
-    let mut trial_run = TrialRun { testbed: &mut testbed, recorder };
+    let mut trial_run = TrialRun {
+        testbed: &mut testbed,
+        recorder,
+        events: scenario.events.clone(),
+        running_events: None,
+    };
     let observe_result = trial_run.observe(request, &addresses, clients);
     let recorder = trial_run.recorder;
     // Check the servers before the clients' error: clients fail when their server has exited.
@@ -281,6 +287,8 @@ fn server_env(request: &TrialRequest, privilege: Privilege) -> ServerEnv {
 struct TrialRun<'a> {
     testbed: &'a mut Testbed,
     recorder: Option<TrialRecorder>,
+    events: Vec<DeviceEvent>,
+    running_events: Option<DeviceEvents>,
 }
 
 impl TrialRun<'_> {
@@ -342,6 +350,11 @@ impl TrialRun<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.start_samplers(self.testbed).map_err(io_error("sampling TCP"))?;
         }
+        let events = std::mem::take(&mut self.events);
+        if !events.is_empty() {
+            let started = DeviceEvents::start(events, self.testbed.client().clone());
+            self.running_events = Some(started.map_err(io_error("starting a thread"))?);
+        }
         Ok(())
     }
 
@@ -349,6 +362,7 @@ impl TrialRun<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.stop_samplers().map_err(io_error("sampling TCP"))?;
         }
+        self.running_events.take().map_or(Ok(()), DeviceEvents::stop)?;
         Ok(self.testbed.reports())
     }
 }
