@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::host_spec::{HostAddress, HostSpec};
+use super::mptcp;
 use super::netlink::{RT_TABLE_MAIN, Route, SourceRule, set_queue_length};
 use super::sys;
 
@@ -74,6 +75,12 @@ pub(super) fn set_up(
     let tuns = endpoints.iter().map(set_up_one).collect::<Result<_, _>>()?;
     if let Some(first) = endpoints.first() {
         add_addresses(*first, &ioctl_socket, spec, congestion_control)?;
+    }
+    if let Some(subflow_use) = spec.subflows {
+        for endpoint in endpoints.iter().skip(1) {
+            mptcp::add_endpoint(endpoint.address, &endpoint.device_name(), subflow_use)
+                .context(|| format!("cannot add the MPTCP endpoint {}", endpoint.address))?;
+        }
     }
     Ok(tuns)
 }

@@ -2,6 +2,8 @@
 
 use std::net::Ipv4Addr;
 
+use super::mptcp::SubflowUse;
+
 /// TCP configuration of a host. The default is Linux's, without metrics cached
 /// from earlier connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct HostSpec {
     pub(super) shared_address: Option<Ipv4Addr>,
     /// That of the peer.
     pub(super) peer_shared_address: Option<Ipv4Addr>,
+    /// Of MPTCP connections, over the links but the first.
+    pub(super) subflows: Option<SubflowUse>,
 }
 
 /// A further address of a host, on its first link.
@@ -37,6 +41,7 @@ impl Default for HostSpec {
             peer_addresses: Vec::new(),
             shared_address: None,
             peer_shared_address: None,
+            subflows: None,
         };
         host.sysctl("ipv4/tcp_no_metrics_save", "1")
             .send_buffer(4_096, 16_384, 4_194_304)
@@ -79,6 +84,13 @@ impl HostSpec {
     pub fn address(mut self, address: Ipv4Addr, congestion_control: Option<&str>) -> Self {
         let congestion_control = congestion_control.map(str::to_owned);
         self.addresses.push(HostAddress { address, congestion_control });
+        self
+    }
+
+    /// MPTCP connections of this host that began on the first link get a subflow over each of the others (RFC 8684).
+    #[must_use]
+    pub const fn subflows(mut self, subflow_use: SubflowUse) -> Self {
+        self.subflows = Some(subflow_use);
         self
     }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
 /// A host route.
@@ -40,7 +40,7 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWRULE: u16 = 32;
 const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
+pub(super) const NLM_F_ACK: u16 = 0x4;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
@@ -116,25 +116,37 @@ pub(super) fn set_queue_length(interface: &str, packets: u32) -> io::Result<()> 
     request(RTM_NEWLINK, 0, &body)
 }
 
-/// Sends one request and waits for the kernel's acknowledgement.
+/// Sends a request to the routing family and waits for the kernel's acknowledgement.
 fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    parse_ack(&exchange(None, kind, flags | NLM_F_ACK, body)?)
+}
+
+/// Sends one request to a netlink family, the routing one if `None`; returns the kernel's first answer.
+pub(super) fn exchange(
+    protocol: Option<Protocol>,
+    kind: u16,
+    flags: u16,
+    body: &[u8],
+) -> io::Result<Vec<u8>> {
     let length = u32::try_from(body.len() + 16).expect("a message of some hundred bytes");
     let mut message = length.to_ne_bytes().to_vec();
     message.extend(kind.to_ne_bytes());
-    message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
     message.extend(1_u32.to_ne_bytes()); // sequence number
     message.extend(0_u32.to_ne_bytes()); // port ID: filled in by the kernel
     message.extend(body);
 
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let socket =
+        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
     send(&socket, &message, SendFlags::empty())?;
-    let mut response = [0_u8; 1024];
+    let mut response = vec![0_u8; 4096];
     let (length, _) = recv(&socket, &mut response, RecvFlags::empty())?;
-    parse_ack(&response[..length])
+    response.truncate(length);
+    Ok(response)
 }
 
 /// Appends a netlink attribute, padded to four bytes.
-fn attribute(buffer: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(super) fn attribute(buffer: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = u16::try_from(value.len() + 4).expect("attributes of some dozen bytes");
     buffer.extend(length.to_ne_bytes());
     buffer.extend(kind.to_ne_bytes());
@@ -143,7 +155,7 @@ fn attribute(buffer: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// Parses the kernel's response: an error message whose code is 0 on success.
-fn parse_ack(response: &[u8]) -> io::Result<()> {
+pub(super) fn parse_ack(response: &[u8]) -> io::Result<()> {
     let unexpected = || io::Error::other("netlink's response is not an acknowledgement");
     let kind = response.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let code = response.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
@@ -154,7 +166,7 @@ fn parse_ack(response: &[u8]) -> io::Result<()> {
     }
 }
 
-fn interface_index(name: &str) -> io::Result<u32> {
+pub(super) fn interface_index(name: &str) -> io::Result<u32> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
 }

@@ -70,7 +70,7 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 27] = [
+const TESTS: [(&str, Test); 28] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
@@ -85,6 +85,7 @@ const TESTS: [(&str, Test); 27] = [
     ("links_are_independent", links::links_are_independent),
     ("all_links_lead_to_one_address", paths::all_links_lead_to_one_address),
     ("a_link_goes_down_and_comes_back", paths::a_link_goes_down_and_comes_back),
+    ("MPTCP_uses_both_links", paths::mptcp_uses_both_links),
     ("a_log_agrees_with_the_counters", links::a_log_agrees_with_the_counters),
     ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
     ("packets_respect_the_links_MTU", links::packets_respect_the_links_mtu),

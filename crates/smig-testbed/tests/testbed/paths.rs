@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use smig_link::Rate;
-use smig_testbed::netns::{LinkSetup, Testbed};
-use socket2::{Domain, SockRef, Socket, Type};
+use smig_testbed::netns::{HostSpec, LinkSetup, SubflowUse, Testbed};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::tcp::link;
 
@@ -74,4 +74,60 @@ pub(crate) fn a_link_goes_down_and_comes_back() -> Result<()> {
     let error = testbed.client().set_link_state(2, false).unwrap_err();
     ensure!(error.to_string().contains("there is no link 2"), "{error}");
     Ok(())
+}
+
+pub(crate) fn mptcp_uses_both_links() -> Result<()> {
+    let testbed = |subflow_use| -> Result<Testbed> {
+        let testbed = Testbed::builder(link(Rate::mbit(20), 10, 100));
+        let client = HostSpec::default().subflows(subflow_use);
+        let second = LinkSetup::new(link(Rate::mbit(10), 40, 100));
+        Ok(testbed.add_link(second).client(client).start()?)
+    };
+    if !mptcp_is_possible() {
+        eprintln!("this kernel has no MPTCP, or it is off: net.mptcp.enabled");
+        return Ok(());
+    }
+    for (subflow_use, both) in [(SubflowUse::Always, true), (SubflowUse::Backup, false)] {
+        let testbed = testbed(subflow_use)?;
+        let bytes = 2_000_000;
+        ensure!(download_by_mptcp(&testbed, bytes)? == bytes);
+        let by_link: Vec<_> =
+            testbed.reports().iter().map(|report| report.to_client.delivered_bytes).collect();
+        ensure!(by_link[0] > 500_000, "{subflow_use:?}: {by_link:?}");
+        // A backup has a handshake, and no data while the first one works.
+        ensure!((by_link[1] > 200_000) == both && by_link[1] > 40, "{subflow_use:?}: {by_link:?}");
+    }
+    Ok(())
+}
+
+fn mptcp_is_possible() -> bool {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok()
+}
+
+fn download_by_mptcp(testbed: &Testbed, bytes: usize) -> Result<usize> {
+    let (port_tx, port_rx) = std::sync::mpsc::channel();
+    let server = testbed.server().run(move || -> io::Result<()> {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
+        listener.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into())?;
+        listener.listen(1)?;
+        listener.set_read_timeout(Some(LIMIT))?;
+        let address = listener.local_addr()?.as_socket().ok_or(io::ErrorKind::Other)?;
+        port_tx.send(address.port()).map_err(io::Error::other)?;
+        let (mut socket, _) = listener.accept()?;
+        // The second subflow joins after the first exchange.
+        socket.read_exact(&mut [0])?;
+        socket.write_all(&vec![7; bytes])
+    })?;
+    let address = SocketAddr::new(testbed.shared_address().into(), port_rx.recv()?);
+    let client = testbed.client().run(move || -> io::Result<usize> {
+        let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
+        socket.set_read_timeout(Some(LIMIT))?;
+        socket.connect_timeout(&address.into(), LIMIT)?;
+        socket.write_all(&[1])?;
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received)
+    })?;
+    let received = client.join().ok().context("the client panicked")??;
+    server.join().ok().context("the server panicked")??;
+    Ok(received)
 }
