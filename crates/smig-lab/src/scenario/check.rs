@@ -1,6 +1,7 @@
 //! Checks what the types of a scenario cannot express: references to names, and keys that conflict.
 
 use super::check_page::check_page;
+use super::client_link::ClientLink;
 use super::device_event::check_events;
 use super::faults::{Faults, KeyFault, check_name, resolve};
 use super::spec::{
@@ -58,6 +59,12 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     check_host("hosts.client", &scenario.hosts.client, &mut faults);
     if scenario.hosts.client.starved.is_some() {
         faults.add("hosts.client.starved", "only the servers' host has this");
+    }
+    if scenario.hosts.server.subflows.is_some() {
+        faults.add("hosts.server.subflows", "only the clients' host has this");
+    }
+    if scenario.hosts.client.subflows.is_some() && scenario.more_links.is_empty() {
+        faults.add("hosts.client.subflows", "there is one link only: add more_links");
     }
     let hystart = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
     if let (Some(server), Some(client)) = hystart
@@ -187,7 +194,7 @@ fn check_server(name: &str, server: &ServerSpec, scenario: &Scenario, faults: &m
 
 /// Checks a client whose server is on the clients' host.
 fn check_local_server(path: &str, client: &ClientSpec, server: &ServerSpec, faults: &mut Faults) {
-    if client.link > 0 {
+    if !client.link.is_first() {
         let what = "its server is on the clients' host, and proxies there use the first link";
         faults.add(&format!("{path}.link"), what);
     }
@@ -247,11 +254,13 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
     let only_for = |key: &str, kinds: &str| {
         (format!("{path}.{key}"), format!("only a client of kind {kinds} has this"))
     };
-    if client.link > 0 && server.is_some_and(|server| server.congestion_control.is_some()) {
+    if !client.link.is_first() && server.is_some_and(|server| server.congestion_control.is_some()) {
         let what = "a server with a congestion control of its own has it on the first link only";
         faults.add(&format!("{path}.link"), what);
     }
-    if client.link > scenario.more_links.len() {
+    if let ClientLink::Number(number) = client.link
+        && number > scenario.more_links.len()
+    {
         let what =
             format!("there are links 0 to {}: link and more_links", scenario.more_links.len());
         faults.add(&format!("{path}.link"), what);

@@ -101,7 +101,7 @@ fn check_browser_page(
         check_replay(path, page, (recording, client), scenario, faults);
         check_shared_hosts(path, page, recording, scenario, faults);
     }
-    if client.link != 0 {
+    if !client.link.is_first() {
         faults.add(&format!("{path}.client"), "a browser uses the first link");
     }
     if let Some(fault) = page.tiles.as_ref().and_then(Tiles::picture_fault) {

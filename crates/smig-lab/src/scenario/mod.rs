@@ -30,6 +30,7 @@
 
 mod check;
 mod check_page;
+mod client_link;
 mod command;
 mod device_event;
 mod faults;
@@ -46,6 +47,7 @@ mod tiles;
 mod trials;
 mod value;
 
+pub use client_link::ClientLink;
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use device_event::{DeviceChange, DeviceEvent};
 pub use fraction::Cell;
@@ -58,7 +60,7 @@ pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
     HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
-    SizeClass, Sizes, Starvation, Transfer, TransferDirection, ValidityBounds, Workload,
+    SizeClass, Sizes, Starvation, Subflows, Transfer, TransferDirection, ValidityBounds, Workload,
 };
 pub use tiles::{TileSizes, Tiles};
 pub use trials::{Campaign, Condition, ConditionName, Filter, Shard, Trial, TrialId};

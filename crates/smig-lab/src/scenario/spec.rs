@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use smig_link::LinkSpec;
 
+use super::client_link::ClientLink;
 use super::command::{ClientCommand, ServerCommand};
 use super::device_event::DeviceEvent;
 use super::page::Page;
@@ -88,12 +89,25 @@ pub struct HostSettings {
     /// Whether CUBIC uses HyStart. The setting is machine-wide, so it applies to both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
+    /// Clients' host: MPTCP connections get a subflow over each further link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subflows: Option<Subflows>,
     /// Servers' host: the processes run for part of the time only, as on an overloaded machine; always if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starved: Option<Starvation>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// When MPTCP sends over the subflows of further links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subflows {
+    /// Whenever its scheduler likes to.
+    Always,
+    /// Only while the first link does not work.
+    Backup,
 }
 
 /// Part of the time for which processes run; for the rest they are stopped.
@@ -219,9 +233,9 @@ pub struct ClientSpec {
     /// Name of its server; optional if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Index of the link that it uses; 0, the first, if absent.
-    #[serde(default, skip_serializing_if = "is_first")]
-    pub link: usize,
+    /// The link that it uses; the first if absent.
+    #[serde(default, skip_serializing_if = "ClientLink::is_first")]
+    pub link: ClientLink,
     /// h2: number of connections, 1 if absent; http1: maximum number of connections, 6 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
@@ -263,11 +277,6 @@ pub struct ClientSpec {
     /// command: the program, and how its results are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<ClientCommand>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_first(link: &usize) -> bool {
-    *link == 0
 }
 
 /// When a client migrates a stream.

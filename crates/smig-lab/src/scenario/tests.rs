@@ -105,6 +105,16 @@ const INVALID_LINES: &[(&str, &str, &[&str])] = &[
         &["order of time"],
     ),
     ("[[events]]\nat = \"1s\"\ndo = \"fail\"\n", "test.toml:10: events.0.do: ", &["`down`"]),
+    (
+        "[hosts.client]\nsubflows = \"always\"\n",
+        "test.toml:9: hosts.client.subflows: ",
+        &["more_links"],
+    ),
+    (
+        "[hosts.server]\nsubflows = \"backup\"\n",
+        "test.toml:9: hosts.server.subflows: ",
+        &["clients' host"],
+    ),
     ("[hosts.proxy]\n", "test.toml:8: hosts.proxy: ", &["unknown field", "`client`"]),
     (
         "[hosts.client.sysctls]\n\"../x\" = \"1\"\n",
@@ -135,6 +145,11 @@ const INVALID_LINES: &[(&str, &str, &[&str])] = &[
         "[clients.user2]\nkind = \"http1\"\nspares = 1\n",
         "test.toml:10: clients.user2.spares: ",
         &["\"smig\""],
+    ),
+    (
+        "[clients.user2]\nkind = \"h2\"\nlink = \"both\"\n",
+        "test.toml:10: clients.user2.link: ",
+        &["\"all\""],
     ),
     ("[clients.\"a.b\"]\nkind = \"h2\"\n", "test.toml:4: clients: ", &["a.b", "letters"]),
     ("[accept]\nattempts = 0\n", "test.toml:9: accept.attempts: ", &["0"]),

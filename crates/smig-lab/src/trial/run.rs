@@ -12,7 +12,9 @@ use std::time::{Instant, SystemTime};
 use smig_link::LinkReport;
 use smig_testbed::bpf::{self, BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
-use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
+use smig_testbed::netns::{
+    Host, HostSpec, LinkSetup, Privilege, SubflowUse, Testbed, TestbedError,
+};
 
 use super::device_events::DeviceEvents;
 use super::duration::time_limit;
@@ -21,7 +23,9 @@ use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
 use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::replay::ReplayIndex;
-use crate::scenario::{DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec};
+use crate::scenario::{
+    ClientLink, DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec, Subflows,
+};
 use crate::servers::{AddressPlan, RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
 use crate::workload::{
     Clients, CommandEnv, Observation, Replays, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
@@ -239,6 +243,12 @@ fn host_spec(host: &HostSettings) -> HostSpec {
     if let Some(size) = host.not_sent_low_water {
         spec = spec.sysctl("ipv4/tcp_notsent_lowat", &size.0.to_string());
     }
+    if let Some(subflows) = host.subflows {
+        spec = spec.subflows(match subflows {
+            Subflows::Always => SubflowUse::Always,
+            Subflows::Backup => SubflowUse::Backup,
+        });
+    }
     host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
 }
 
@@ -393,9 +403,13 @@ fn server_addrs(
     clients
         .filter_map(|(name, client)| {
             let mut address = *addresses.get(scenario.server_of(client)?)?;
-            // On the first link servers may have addresses of their own.
-            if !address.ip().is_loopback() && client.link > 0 {
-                address.set_ip(host.address_on(client.link).into());
+            if !address.ip().is_loopback() {
+                match client.link {
+                    // On the first link servers may have addresses of their own.
+                    ClientLink::Number(0) => {}
+                    ClientLink::Number(link) => address.set_ip(host.address_on(link).into()),
+                    ClientLink::All => address.set_ip(Testbed::SHARED_ADDRESS.into()),
+                }
             }
             Some((name.clone(), address))
         })

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use smig_testbed::netns::Testbed;
 use tempfile::TempDir;
 
 use super::origin::Build;
@@ -93,7 +94,9 @@ fn certificate_addresses(trials: &[Trial]) -> Vec<Ipv4Addr> {
         trial.scenario.servers.keys().map(|name| plan.address_of(name)).collect::<Vec<_>>()
     };
     // The loopback is for servers on the clients' host.
-    let all = on_links.chain([Ipv4Addr::LOCALHOST]).chain(trials.iter().flat_map(of_trial));
+    let all = on_links
+        .chain([Testbed::SHARED_ADDRESS, Ipv4Addr::LOCALHOST])
+        .chain(trials.iter().flat_map(of_trial));
     all.collect::<BTreeSet<_>>().into_iter().collect()
 }
 

@@ -110,7 +110,7 @@ pub(super) fn new_client(
     if let Some(server) = server {
         let other = workload_spec.command_env.servers.get(server);
         let other = *other.ok_or("a host's server has no address")?;
-        if spec.link == 0 {
+        if spec.link.is_first() {
             address = other;
         } else {
             // All servers have their host's address on this link.

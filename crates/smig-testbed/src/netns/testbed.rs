@@ -23,9 +23,6 @@ const fn address(link: usize, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link as u8, host)
 }
 
-/// The address of the server that all links lead to.
-const SHARED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
-
 /// Maximum number of links: one subnet each.
 const MAX_LINKS: usize = 256;
 
@@ -168,10 +165,11 @@ impl TestbedBuilder {
             let cause = io::Error::other(format!("too many links: {}", self.links.len()));
             return Err(TestbedError::Setup { context: "cannot connect the hosts".into(), cause });
         }
-        let server_spec = HostSpec { shared_address: Some(SHARED_ADDRESS), ..self.server.clone() };
+        let server_spec =
+            HostSpec { shared_address: Some(Testbed::SHARED_ADDRESS), ..self.server.clone() };
         let client_spec = HostSpec {
             peer_addresses: self.server.own_addresses(),
-            peer_shared_address: Some(SHARED_ADDRESS),
+            peer_shared_address: Some(Testbed::SHARED_ADDRESS),
             ..self.client.clone()
         };
         let (server, server_tuns) = Host::create("server", self.endpoints(1), server_spec)?;
@@ -258,6 +256,10 @@ fn capture_link(
 }
 
 impl Testbed {
+    /// The server's address that all links lead to. A client's socket takes the first link that is up, unless it is bound to the device
+    /// of another one ([`Host::device_name_on`]).
+    pub const SHARED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+
     /// Starts two hosts with default settings, joined by `link`.
     ///
     /// # Errors
@@ -288,13 +290,6 @@ impl Testbed {
     #[must_use]
     pub const fn client(&self) -> &Host {
         &self.client
-    }
-
-    /// Returns the server's address that all links lead to. A client's socket takes the first link that is up, unless it is bound to the
-    /// device of another one ([`Host::device_name_on`]).
-    #[must_use]
-    pub const fn shared_address(&self) -> Ipv4Addr {
-        SHARED_ADDRESS
     }
 
     /// Starts a program on the machine itself, outside of both hosts. As with [`Host::spawn`], it and

@@ -32,7 +32,7 @@ fn connect(testbed: &Testbed, device: Option<String>) -> Result<IpAddr> {
         stream.write_all(b"here")?;
         Ok(peer.ip())
     })?;
-    let address = SocketAddr::new(testbed.shared_address().into(), port_rx.recv()?);
+    let address = SocketAddr::new(Testbed::SHARED_ADDRESS.into(), port_rx.recv()?);
     let client = testbed.client().run(move || -> io::Result<[u8; 4]> {
         let mut socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind_device(device.as_deref().map(str::as_bytes))?;
@@ -118,7 +118,7 @@ fn download_by_mptcp(testbed: &Testbed, bytes: usize) -> Result<usize> {
         socket.read_exact(&mut [0])?;
         socket.write_all(&vec![7; bytes])
     })?;
-    let address = SocketAddr::new(testbed.shared_address().into(), port_rx.recv()?);
+    let address = SocketAddr::new(Testbed::SHARED_ADDRESS.into(), port_rx.recv()?);
     let client = testbed.client().run(move || -> io::Result<usize> {
         let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP))?;
         socket.set_read_timeout(Some(LIMIT))?;
