@@ -45,6 +45,12 @@ fn invalid_arguments_are_rejected() {
         (&["run", &file, "--filter", "scheme=Mig"], "plain, smig"),
         (&["run", &file, "--jobs", "0"], "1 to 256"),
         (&["run", &file, "--repetitions", "0"], "--repetitions"),
+        (&["page", "mosaic", "--control", "bbrr"], "--control: this kernel has no"),
+        (&["httpx", "none.har", "--control", "bbrr"], "--control: this kernel has no"),
+        (
+            &["httpx", "none.har", "--host-control", "a.example=bbrr"],
+            "--host-control a.example: this kernel has no",
+        ),
     ] {
         let output = sandbox.run(args);
         assert_exit(&output, 2);
