@@ -28,6 +28,7 @@
 //! servers.main.settings.migration.mode = "at:100KiB"
 //! ```
 
+mod address_plan;
 mod check;
 mod check_page;
 mod command;
@@ -45,6 +46,7 @@ mod tiles;
 mod trials;
 mod value;
 
+pub use address_plan::{AddressPlan, FurtherAddress};
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use fraction::Cell;
 pub use load::{SettingsCheck, load, parse};
