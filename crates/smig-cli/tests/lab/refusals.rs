@@ -59,6 +59,20 @@ fn invalid_arguments_are_rejected() {
 }
 
 #[test]
+fn a_recording_that_no_browser_can_load_is_rejected_with_its_key() {
+    let sandbox = Sandbox::new();
+    let entry = "{\"request\": {\"url\": \"https://a.example/\"}, \"response\": {\"status\": 200, \"bodySize\": 900}}";
+    let har = format!("{{\"log\": {{\"entries\": [{entry}]}}}}");
+    std::fs::write(sandbox.path("page.har"), har).unwrap();
+    let output = sandbox.run(&["page", "page.har", "--browser", "--out", "out"]);
+    assert_exit(&output, 2);
+    let stderr = text(&output.stderr);
+    let key = "workload.pages.page.har: ";
+    assert!(stderr.contains(key) && stderr.contains("the document has no body"), "{stderr}");
+    assert!(!sandbox.path("out").exists() && sandbox.is_clean());
+}
+
+#[test]
 fn server_configurations_can_be_shown_without_a_run() {
     let sandbox = Sandbox::new();
     let scenario = format!(

@@ -91,7 +91,7 @@ impl AddressPlan {
         let client = client.and_then(|client| scenario.clients.get(client));
         let Some(own) = client.and_then(|client| scenario.server_of(client)) else { return };
         let mut taken = BTreeSet::new();
-        for group in &recording.origins {
+        for group in recording.replayed_origins() {
             let mut of_group: BTreeMap<&str, Ipv4Addr> = BTreeMap::new();
             for host in group {
                 let server = page.server_of_host(host).unwrap_or(own);
@@ -102,7 +102,7 @@ impl AddressPlan {
                     let spec = scenario.servers.get(server);
                     self.add(spec.and_then(|spec| spec.congestion_control.clone()))
                 });
-                let key = (name.to_owned(), host.clone());
+                let key = (name.to_owned(), host.to_owned());
                 self.hosts.insert(key, (server.to_owned(), address));
             }
         }

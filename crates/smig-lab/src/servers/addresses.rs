@@ -12,10 +12,10 @@ const ALL_ADDRESSES: &str = "10.99.*";
 #[must_use]
 pub(crate) fn shared_names(scenario: &Scenario) -> Vec<String> {
     let recordings = scenario.browser_pages().filter_map(|page| page.recording.as_ref());
-    let groups =
-        recordings.flat_map(|recording| &recording.origins).filter(|group| group.len() > 1);
-    let name = |host: &String| host.split(':').next().unwrap_or(host).to_owned();
-    groups.flatten().map(name).collect()
+    let groups = recordings
+        .flat_map(|recording| recording.replayed_origins())
+        .filter(|group| group.len() > 1);
+    groups.flatten().map(|host| host.split(':').next().unwrap_or(host).to_owned()).collect()
 }
 
 /// Returns where names lead for each client that loads recorded pages with a browser: to the servers, whose addresses these are, and no
@@ -115,5 +115,16 @@ mod tests {
         let expected = "MAP b.example:8000 10.99.0.11:8444,MAP b.example 10.99.0.1:8443,MAP * ~NOTFOUND,EXCLUDE 10.99.*";
         let plan = AddressPlan::of(&scenario);
         assert_eq!(resolver_rules(&scenario, &plan, &servers)["c"], expected);
+    }
+
+    #[test]
+    fn a_host_that_a_browser_cannot_be_sent_to_has_no_address() {
+        let scenario = with_origins("", &[&["a.example", "[::1]"], &["a,b.example"]]);
+        let plan = AddressPlan::of(&scenario);
+        assert!(plan.further().is_empty(), "{plan:?}");
+        let servers = BTreeMap::from([("main".to_owned(), "10.99.0.1:8443".parse().unwrap())]);
+        let expected = "MAP a.example 10.99.0.1:8443,MAP * ~NOTFOUND,EXCLUDE 10.99.*";
+        assert_eq!(resolver_rules(&scenario, &plan, &servers)["c"], expected);
+        assert_eq!(shared_names(&scenario), Vec::<String>::new());
     }
 }
