@@ -71,7 +71,7 @@ impl Tab {
         record_session(devtools, self.session_id())?;
         let mut progress =
             Progress { log: NetworkLog::default(), content_loaded_s: None, loaded_s: None };
-        let navigation = self.navigate(devtools, url, deadline)?;
+        let mut navigation = self.navigate(devtools, url, deadline)?;
         while progress.loaded_s.is_none() {
             let remaining = deadline.saturating_duration_since(Instant::now());
             let event = if remaining.is_zero() { None } else { devtools.next_event(remaining)? };
@@ -90,6 +90,7 @@ impl Tab {
                 }
             }
             progress.handle(devtools, &event)?;
+            self.check_still_there(url, &mut navigation, &event)?;
         }
         progress.wait_until_quiet(devtools, options.after_load)?;
         // A page may do anything with its title.
@@ -349,6 +350,18 @@ mod tests {
         ]);
         let (recording, _) = record(&messages);
         assert_eq!(recording.unwrap().requests.len(), 1);
+    }
+
+    #[test]
+    fn a_page_that_leads_to_another_one_is_not_recorded() {
+        let navigated = |loader_id: &str, url: &str| {
+            event("Page.frameNavigated", &json!({"frame": {"loaderId": loader_id, "url": url}}))
+        };
+        let mut messages = opening();
+        messages
+            .extend([navigated("L", "https://a.example/"), navigated("N", "https://b.example/")]);
+        let text = record(&messages).0.unwrap_err().to_string();
+        assert!(text.contains("https://a.example/ led to https://b.example/ by itself"), "{text}");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::error::BrowserError;
 
 /// Time limit of [`Tab::load`].
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// As much is shown of the URL that a page leads to.
+const MAX_SHOWN_CHARS: usize = 300;
 
 /// What takes the events of a load.
 pub type Observe<'a, W> =
@@ -55,6 +57,8 @@ impl BrowserContext {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Navigation {
     loader_id: String,
+    /// Whether the document has replaced the one before it.
+    has_begun: bool,
 }
 
 impl Navigation {
@@ -129,7 +133,8 @@ impl Tab {
     /// Navigates and waits for the load event.
     ///
     /// # Errors
-    /// [`BrowserError::TimedOut`] if there is none before `deadline`; those of [`Self::navigate`] and [`DevTools::next_event`].
+    /// [`BrowserError::TimedOut`] if there is none before `deadline`; [`BrowserError::Incomplete`] if the page leads to another one before;
+    /// those of [`Self::navigate`] and [`DevTools::next_event`].
     pub fn load_before<W: Write>(
         &self,
         devtools: &mut DevTools<W>,
@@ -150,11 +155,12 @@ impl Tab {
         deadline: Instant,
         observe: &mut Observe<'_, W>,
     ) -> Result<(), BrowserError> {
-        let navigation = self.navigate(devtools, url, deadline)?;
+        let mut navigation = self.navigate(devtools, url, deadline)?;
         while let Some(event) =
             devtools.next_event(deadline.saturating_duration_since(Instant::now()))?
         {
             observe(devtools, &event)?;
+            self.check_still_there(url, &mut navigation, &event)?;
             if self.is_load_event(&event, &navigation) {
                 return Ok(());
             }
@@ -169,6 +175,35 @@ impl Tab {
             && event.method == "Page.lifecycleEvent"
             && event.params["name"] == "load"
             && navigation.is_of(event)
+    }
+
+    /// Fails if an event says that another document has replaced that of a navigation: the page has led to it, by a script or by `Refresh`, and
+    /// its own load event will never come.
+    pub(crate) fn check_still_there(
+        &self,
+        url: &str,
+        navigation: &mut Navigation,
+        event: &DevToolsEvent,
+    ) -> Result<(), BrowserError> {
+        let frame = &event.params["frame"];
+        let is_main_frame = event.session_id == self.session_id && frame["parentId"].is_null();
+        if event.method != "Page.frameNavigated" || !is_main_frame {
+            return Ok(());
+        }
+        if frame["loaderId"] == navigation.loader_id {
+            navigation.has_begun = true;
+            return Ok(());
+        }
+        // The empty page before it has such an event, too.
+        if !navigation.has_begun {
+            return Ok(());
+        }
+        // Where a document cannot be loaded, the frame has the URL of an error page.
+        let next = frame["unreachableUrl"].as_str().or_else(|| frame["url"].as_str());
+        let next: String = next.unwrap_or_default().chars().take(MAX_SHOWN_CHARS).collect();
+        Err(BrowserError::Incomplete(format!(
+            "{url} led to {next} by itself, before its load event"
+        )))
     }
 
     /// Navigates and waits until the page's first bytes have replaced the previous one.
@@ -190,7 +225,9 @@ impl Tab {
             other => other,
         })?;
         match response["errorText"].as_str() {
-            None | Some("") => Ok(Navigation { loader_id: string_field(&response, "loaderId")? }),
+            None | Some("") => {
+                Ok(Navigation { loader_id: string_field(&response, "loaderId")?, has_begun: false })
+            }
             Some(error) => Err(BrowserError::Incomplete(format!("{url}: {error}"))),
         }
     }
@@ -269,6 +306,40 @@ mod tests {
         );
         let text = error.unwrap_err().to_string();
         assert!(text.contains("https://10.99.0.1/: net::ERR_CONNECTION_REFUSED"), "{text}");
+    }
+
+    #[test]
+    fn a_page_that_leads_to_another_one_has_not_loaded() {
+        let navigated = |session: &str, frame: &str| {
+            format!(
+                "{{\"method\":\"Page.frameNavigated\",\"sessionId\":\"{session}\",\"params\":{{\"frame\":{{{frame}}}}}}}\0"
+            )
+        };
+        let before = navigated("S", r#""loaderId":"E","url":"about:blank""#);
+        let own = navigated("S", r#""loaderId":"L","url":"https://a.example/""#);
+        let inner = navigated("S", r#""loaderId":"I","parentId":"F","url":"https://i.example/""#);
+        let other = navigated("O", r#""loaderId":"O","url":"https://o.example/""#);
+        let loaded = "{\"method\":\"Page.lifecycleEvent\",\"sessionId\":\"S\",\"params\":{\"name\":\"load\",\"loaderId\":\"L\"}}\0";
+        let response = "{\"id\":1,\"result\":{\"frameId\":\"F\",\"loaderId\":\"L\"}}\0";
+        let load = |events: &str| {
+            let stop = CancellationToken::default();
+            let input = Cursor::new(format!("{before}{response}{own}{events}{loaded}"));
+            let mut devtools = DevTools::new(Vec::new(), input, stop).unwrap();
+            Tab::with_session("S").load(&mut devtools, "https://a.example/")
+        };
+        load(&format!("{inner}{other}")).unwrap();
+        let next = navigated("S", r#""loaderId":"N","url":"https://b.example/next""#);
+        let text = load(&next).unwrap_err().to_string();
+        assert!(
+            text.contains("https://a.example/ led to https://b.example/next by itself"),
+            "{text}"
+        );
+        let unreachable = navigated(
+            "S",
+            r#""loaderId":"N","url":"chrome-error://chromewebdata/","unreachableUrl":"https://c.example/""#,
+        );
+        let text = load(&unreachable).unwrap_err().to_string();
+        assert!(text.contains("led to https://c.example/ by itself"), "{text}");
     }
 
     #[test]

@@ -5,22 +5,22 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use serde::Deserialize;
 use smig_chart::table::to_text;
-use smig_lab::identify::Family;
+use smig_lab::identify::{Family, Sender};
 use smig_lab::page_study::{
-    HostChoice, HostPlan, Loader, PageHostLoad, PageSource, PageStudy, Protocol, choices_table,
+    HostChoice, HostPlan, PageHostLoad, PageSource, PageStudy, Protocol, choices_table,
 };
 use smig_lab::scenario::{Diagnostics, Page};
 
-use super::build::BuildArgs;
-use super::page::{PageArgs, run_study};
-use super::run::{check_setting, parse_jobs};
+use super::control::check_control;
+use super::page::{LoadArgs, StudyRun, run_study};
+use super::probe_senders::family_of;
+use super::run::check_setting;
 use crate::exit::{CliError, Exit};
 use crate::stderr;
 
@@ -45,7 +45,7 @@ Examples:
   smig lab httpx example/page.har --control bbr --host-control ads.example=cubic --link lte-like --runs 10
   smig lab httpx example/page.har --host-control cdn.example=bbr --browser
 
-Exit codes: as those of smig lab page."
+Exit codes: as those of smig lab page; 1 also if a sender cannot be probed."
 )]
 pub(crate) struct HttpxArgs {
     /// A recording (FILE.har: smig lab record), or a TOML file with the keys of a page
@@ -64,26 +64,11 @@ pub(crate) struct HttpxArgs {
         default_value = "jitter"
     )]
     links: Vec<String>,
-    /// Load the page with Chromium instead of the page player
-    #[arg(long)]
-    browser: bool,
-    /// Take no frames of the browser's screen
-    #[arg(long, requires = "browser")]
-    no_frames: bool,
-    /// Number of loads of each combination
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
     /// Directory for results and report
     #[arg(long, value_name = "DIR", default_value = "httpx-results")]
     out: PathBuf,
-    /// Number of parallel loads; more than one disturbs loads over fast links, and browsers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
-    jobs: usize,
-    /// Print the result as JSON on standard output
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    build: BuildArgs,
+    loads: LoadArgs,
 }
 
 /// A host and a congestion control.
@@ -106,11 +91,12 @@ impl FromStr for HostControl {
     }
 }
 
-pub(super) fn run(args: HttpxArgs) -> Result<ExitCode> {
-    let mut study = study_of(&args)?;
-    let page = page_of(&args, &study)?;
+pub(super) fn run(args: &HttpxArgs) -> Result<ExitCode> {
+    check_controls(args)?;
+    let mut study = study_of(args)?;
+    let page = page_of(args, &study)?;
     let loads = PageHostLoad::all(&page);
-    let controls = controls_of(&args, &page, &loads)?;
+    let controls = controls_of(args, &page, &loads)?;
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let mut known = BTreeMap::new();
     let mut choices = Vec::new();
@@ -123,7 +109,10 @@ pub(super) fn run(args: HttpxArgs) -> Result<ExitCode> {
         } else {
             match known.entry((control.clone(), object_bytes)) {
                 Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => *new.insert(identify(&smig, &control, object_bytes)?),
+                Entry::Vacant(new) => {
+                    let sender = Sender::of_server(&control).map_err(anyhow::Error::msg)?;
+                    *new.insert(family_of(&smig, &sender, object_bytes)?)
+                }
             }
         };
         choices.push(HostChoice { load, control, family });
@@ -135,25 +124,30 @@ pub(super) fn run(args: HttpxArgs) -> Result<ExitCode> {
         100.0 * share
     ));
     study.hosts = HostChoice::plan(&choices, &args.control);
-    run_study(&page_args(args, &study), &study)
+    let HttpxArgs { page, out, loads, .. } = args;
+    run_study(&StudyRun { page, out, loads, budgets: &[], junit: None }, &study)
+}
+
+/// A name that nobody has would be found by each run only, and after the probes.
+fn check_controls(args: &HttpxArgs) -> Result<(), CliError> {
+    check_control("--control", &args.control)?;
+    args.host_controls.iter().try_for_each(|HostControl { host, control }| {
+        check_control(&format!("--host-control {host}"), control)
+    })
 }
 
 fn study_of(args: &HttpxArgs) -> Result<PageStudy> {
     let page = PageSource::parse(&args.page)
         .map_err(|error| CliError::new(Exit::Usage, error.to_string()))?;
-    let (loader, last) = if args.browser {
-        (Loader::Browser { frames: !args.no_frames }, Protocol::Paced)
-    } else {
-        (Loader::Player, Protocol::Smig)
-    };
+    let last = if args.loads.browser { Protocol::Paced } else { Protocol::Smig };
     Ok(PageStudy {
         page,
         links: args.links.clone(),
         protocols: vec![Protocol::Http1, Protocol::Http2, Protocol::Httpx, last],
         control: args.control.clone(),
         hosts: HostPlan::default(),
-        loader,
-        runs: args.runs,
+        loader: args.loads.loader(),
+        runs: args.loads.runs,
     })
 }
 
@@ -198,55 +192,6 @@ fn controls_of(
         }
     }
     Ok(controls)
-}
-
-/// Probes a sender by `smig lab identify`, which enters a user namespace, and so needs a process of its own.
-fn identify(smig: &std::path::Path, control: &str, object_bytes: u64) -> Result<Family> {
-    #[derive(Deserialize)]
-    struct Probe {
-        paper_rule: Family,
-    }
-    let output = Command::new(smig)
-        .args(["lab", "identify", sender_of(control), "--json", "--object"])
-        .arg(object_bytes.to_string())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run smig lab identify")?;
-    if !output.status.success() {
-        let what = format!("the sender {control} cannot be probed: smig lab identify {control}");
-        return Err(CliError::new(Exit::Usage, what).into());
-    }
-    let probe: Probe =
-        serde_json::from_slice(&output.stdout).context("smig lab identify has printed no probe")?;
-    Ok(probe.paper_rule)
-}
-
-/// Returns the sender that a congestion control of a server is: Linux's CUBIC has HyStart.
-fn sender_of(control: &str) -> &str {
-    match control {
-        "cubic" => "cubic-hystart",
-        "cubic_nohs" => "cubic",
-        other => other,
-    }
-}
-
-fn page_args(args: HttpxArgs, study: &PageStudy) -> PageArgs {
-    PageArgs {
-        page: args.page,
-        links: args.links,
-        protocols: study.protocols.clone(),
-        control: args.control,
-        browser: args.browser,
-        no_frames: args.no_frames,
-        runs: args.runs,
-        out: args.out,
-        jobs: args.jobs,
-        budgets: Vec::new(),
-        junit: None,
-        json: args.json,
-        build: args.build,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod build;
 mod check;
 mod compare;
+mod control;
 mod cross_traffic;
 mod httpx;
 mod identify;
@@ -78,7 +79,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run::run(&args),
         LabCommand::Page(args) => page::run(&args),
-        LabCommand::Httpx(args) => httpx::run(args),
+        LabCommand::Httpx(args) => httpx::run(&args),
         LabCommand::Reproduce(args) => reproduce::run(&args),
         LabCommand::Matrix(args) => matrix::run(&args),
         LabCommand::Merge(args) => merge::run(&args),

@@ -23,6 +23,7 @@ use smig_lab::workload::PageMetric;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
+use super::control::check_control;
 use super::run::{
     CampaignProgress, DisturbedRuns, check_setting, exit_status, parse_jobs, plan_error,
 };
@@ -57,7 +58,7 @@ result; 2 usage error; 130 stopped."
 )]
 pub(crate) struct PageArgs {
     /// mosaic, tiles as OBJECTSxTOTAL (48x550kB), a recording (FILE.har: smig lab record), or a TOML file with the keys of a page
-    pub(super) page: String,
+    page: String,
     /// Networks, by profile
     #[arg(
         long = "link",
@@ -65,7 +66,7 @@ pub(crate) struct PageArgs {
         value_delimiter = ',',
         default_value = "fiber"
     )]
-    pub(super) links: Vec<String>,
+    links: Vec<String>,
     /// Versions of HTTP: http1, http2 (both nginx), paced (smig serve), smig (at both ends), http3 (quic-go)
     #[arg(
         long = "protocol",
@@ -73,56 +74,84 @@ pub(crate) struct PageArgs {
         value_delimiter = ',',
         default_value = "http1,http2"
     )]
-    pub(super) protocols: Vec<Protocol>,
+    protocols: Vec<Protocol>,
     /// Congestion control of the server
     #[arg(long, value_name = "NAME", default_value = "cubic")]
-    pub(super) control: String,
+    control: String,
+    /// Directory for results and report
+    #[arg(long, value_name = "DIR", default_value = "page-results")]
+    out: PathBuf,
+    /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
+    #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
+    budgets: Vec<Budget>,
+    /// Write the budgets' results as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "budgets")]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    loads: LoadArgs,
+}
+
+/// How a page is loaded, as far as `smig lab httpx` takes the same.
+#[derive(Debug, Args)]
+pub(super) struct LoadArgs {
     /// Load the page with Chromium instead of the page player
     #[arg(long)]
     pub(super) browser: bool,
     /// Take no frames of the browser's screen: less work for it, and no filmstrip and SpeedIndex by frames
     #[arg(long, requires = "browser")]
-    pub(super) no_frames: bool,
+    no_frames: bool,
     /// Number of loads of each combination
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) runs: u32,
-    /// Directory for results and report
-    #[arg(long, value_name = "DIR", default_value = "page-results")]
-    pub(super) out: PathBuf,
     /// Number of parallel loads; more than one disturbs loads over fast links, and browsers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_jobs)]
-    pub(super) jobs: usize,
-    /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
-    #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
-    pub(super) budgets: Vec<Budget>,
-    /// Write the budgets' results as JUnit XML
-    #[arg(long, value_name = "FILE", requires = "budgets")]
-    pub(super) junit: Option<PathBuf>,
+    jobs: usize,
     /// Print the result as JSON on standard output
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
-    pub(super) build: BuildArgs,
+    build: BuildArgs,
+}
+
+impl LoadArgs {
+    /// Returns what loads the page.
+    pub(super) const fn loader(&self) -> Loader {
+        if self.browser { Loader::Browser { frames: !self.no_frames } } else { Loader::Player }
+    }
+}
+
+/// What is done with a study.
+pub(super) struct StudyRun<'a> {
+    /// The page, as the command line names it.
+    pub(super) page: &'a str,
+    /// Directory for results and report.
+    pub(super) out: &'a Path,
+    pub(super) loads: &'a LoadArgs,
+    pub(super) budgets: &'a [Budget],
+    pub(super) junit: Option<&'a Path>,
 }
 
 pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
-    run_study(args, &study_of(args)?)
+    check_control("--control", &args.control)?;
+    let study = study_of(args)?;
+    let PageArgs { page, out, loads, budgets, junit, .. } = args;
+    run_study(&StudyRun { page, out, loads, budgets, junit: junit.as_deref() }, &study)
 }
 
 /// Loads the page of a study, and writes its report.
-pub(super) fn run_study(args: &PageArgs, study: &PageStudy) -> Result<ExitCode> {
+pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCode> {
     let campaign = study.campaign(&check_setting).map_err(|diagnostics| {
-        let file = args.page.clone();
+        let file = args.page.to_owned();
         CliError::new(Exit::Usage, Diagnostics { file, diagnostics }.to_string())
     })?;
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = CampaignOptions {
-        out: args.out.clone(),
+        out: args.out.to_owned(),
         shard: None,
         filter: Filter::default(),
-        jobs: args.jobs,
+        jobs: args.loads.jobs,
         build: identify_build(&smig)?,
-        builds: args.build.accepted_builds(),
+        builds: args.loads.build.accepted_builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: DisturbedRuns::Keep.into(),
@@ -145,7 +174,7 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
     let needs_screen =
         |budget: &&Budget| matches!(budget.metric, PageMetric::MostlyVisible | PageMetric::Visible);
     if let Some(budget) = args.budgets.iter().find(needs_screen)
-        && (!args.browser || args.no_frames)
+        && args.loads.loader() != (Loader::Browser { frames: true })
     {
         let metric = budget.metric;
         return Err(usage(format!(
@@ -158,7 +187,7 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
         ));
     }
     let without_browser = args.protocols.iter().find(|protocol| !protocol.has_browser());
-    if let Some(protocol) = without_browser.filter(|_| args.browser) {
+    if let Some(protocol) = without_browser.filter(|_| args.loads.browser) {
         return Err(usage(format!(
             "--browser: no browser speaks {protocol} with the lab; leave it out of --protocol"
         )));
@@ -169,12 +198,8 @@ fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
         protocols: without_repeats(&args.protocols),
         control: args.control.clone(),
         hosts: HostPlan::default(),
-        loader: if args.browser {
-            Loader::Browser { frames: !args.no_frames }
-        } else {
-            Loader::Player
-        },
-        runs: args.runs,
+        loader: args.loads.loader(),
+        runs: args.loads.runs,
     })
 }
 
@@ -189,8 +214,8 @@ fn without_repeats<T: Clone + PartialEq>(all: &[T]) -> Vec<T> {
 }
 
 /// Writes the report and prints its table; returns whether everything was measured, nothing failed, and every budget is kept.
-fn report(args: &PageArgs, study: &PageStudy, campaign: &Campaign) -> Result<bool> {
-    let dir = &args.out;
+fn report(args: &StudyRun<'_>, study: &PageStudy, campaign: &Campaign) -> Result<bool> {
+    let dir = args.out;
     let results = read_results(dir)?;
     let loads = results_of(campaign, &results)
         .into_iter()
@@ -211,8 +236,8 @@ fn report(args: &PageArgs, study: &PageStudy, campaign: &Campaign) -> Result<boo
     }
     write(&dir.join("loads.csv"), &to_csv(&to_tidy_table(&loads)))?;
     write(&dir.join("page.toml"), &study.scenario_text())?;
-    let checks = BudgetCheck::all(&args.budgets, &summaries);
-    if let Some(junit) = &args.junit {
+    let checks = BudgetCheck::all(args.budgets, &summaries);
+    if let Some(junit) = args.junit {
         write(junit, &to_junit(&study.page.name, &checks))?;
     }
     print(args, &summaries, &checks)?;
@@ -247,8 +272,8 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     })
 }
 
-fn print(args: &PageArgs, summaries: &[PageSummary], checks: &[BudgetCheck]) -> Result<()> {
-    if args.json {
+fn print(args: &StudyRun<'_>, summaries: &[PageSummary], checks: &[BudgetCheck]) -> Result<()> {
+    if args.loads.json {
         let budgets: Vec<_> = checks
             .iter()
             .map(|check| {

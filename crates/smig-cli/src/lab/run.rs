@@ -12,7 +12,9 @@ use smig_lab::campaign::{
     self, CampaignError, CampaignEvent, CampaignOptions, CampaignSummary, OnDisturbed, Plan,
     copy_scenario, plan,
 };
-use smig_lab::scenario::{self, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass};
+use smig_lab::scenario::{
+    self, AddressPlan, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass,
+};
 use smig_lab::servers::{RunAs, ServerEnv, find_server_tool};
 use smig_lab::trial::{TrialResult, estimated_duration};
 use smig_lab::workload::{Outcome, PageLoad, ServerFiles};
@@ -178,8 +180,9 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
             let fallback = command.map_or_else(|| server.kind.as_str(), String::as_str);
             find_server_tool(server, smig).unwrap_or_else(|| fallback.into())
         };
+        let plan = AddressPlan::of(&condition.scenario);
         let env = ServerEnv { replays: files.replays(&condition.scenario), ..env.clone() };
-        for launch in env.launches(&condition.scenario, program) {
+        for launch in env.launches(&condition.scenario, &plan, program) {
             let host = if launch.host == HostRole::Client { " on the clients' host" } else { "" };
             outln!("-- server {}{host}\n{}", launch.name, launch.to_config_text());
         }

@@ -24,7 +24,7 @@ use smig::{
     CleartextTrust, Incoming, Mover, Observer, ObserverEvent, RequestExtensions, Server, ServerTls,
 };
 use smig_files::{FileBody, Files};
-use smig_lab::replay::{Replay, ReplayRequest, ReplayResponse};
+use smig_lab::replay::{Replay, ReplayRequest, ReplayResponse, RequestKey};
 use tower_service::Service;
 
 use crate::exit::{CliError, Exit};
@@ -144,11 +144,19 @@ impl LabService {
         let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         self.replay.has_host(host).then(|| {
             self.replay.respond(&ReplayRequest {
-                method: request.method().as_str(),
-                host,
-                target,
+                key: RequestKey {
+                    method: request.method().as_str(),
+                    host,
+                    target,
+                    range: field(header::RANGE),
+                },
                 origin: field(header::ORIGIN),
                 requested_headers: field(header::ACCESS_CONTROL_REQUEST_HEADERS),
+                // Fetch Metadata: a frame's document has another value.
+                is_navigation: request
+                    .headers()
+                    .get("sec-fetch-dest")
+                    .is_some_and(|destination| destination == "document"),
             })
         })
     }

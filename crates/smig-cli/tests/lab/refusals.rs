@@ -45,11 +45,31 @@ fn invalid_arguments_are_rejected() {
         (&["run", &file, "--filter", "scheme=Mig"], "plain, smig"),
         (&["run", &file, "--jobs", "0"], "1 to 256"),
         (&["run", &file, "--repetitions", "0"], "--repetitions"),
+        (&["page", "mosaic", "--control", "bbrr"], "--control: this kernel has no"),
+        (&["httpx", "none.har", "--control", "bbrr"], "--control: this kernel has no"),
+        (
+            &["httpx", "none.har", "--host-control", "a.example=bbrr"],
+            "--host-control a.example: this kernel has no",
+        ),
     ] {
         let output = sandbox.run(args);
         assert_exit(&output, 2);
         assert!(text(&output.stderr).contains(words), "{args:?}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_recording_that_no_browser_can_load_is_rejected_with_its_key() {
+    let sandbox = Sandbox::new();
+    let entry = "{\"request\": {\"url\": \"https://a.example/\"}, \"response\": {\"status\": 200, \"bodySize\": 900}}";
+    let har = format!("{{\"log\": {{\"entries\": [{entry}]}}}}");
+    std::fs::write(sandbox.path("page.har"), har).unwrap();
+    let output = sandbox.run(&["page", "page.har", "--browser", "--out", "out"]);
+    assert_exit(&output, 2);
+    let stderr = text(&output.stderr);
+    let key = "workload.pages.page.har: ";
+    assert!(stderr.contains(key) && stderr.contains("the document has no body"), "{stderr}");
+    assert!(!sandbox.path("out").exists() && sandbox.is_clean());
 }
 
 #[test]

@@ -20,6 +20,6 @@ pub(crate) use graph::host_of;
 pub use graph::{Found, LeftOut, RecordedPage, RecordedRequest};
 pub use instant::Instant;
 pub use kind::ContentKind;
-pub(crate) use read::limited_entries;
 pub use read::{MAX_FILE_BYTES, read, read_file};
+pub(crate) use read::{limited_entries, read_bytes};
 pub use write::{BodyFile, to_har};

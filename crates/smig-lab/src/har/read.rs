@@ -23,6 +23,11 @@ const MAX_ENTRIES: usize = 10_000;
 /// # Errors
 /// [`HarError`].
 pub fn read_file(path: &Path, name: &str) -> Result<RecordedPage, HarError> {
+    read(&read_bytes(path, name)?[..], name)
+}
+
+/// Reads a file that may be a recording.
+pub(crate) fn read_bytes(path: &Path, name: &str) -> Result<Vec<u8>, HarError> {
     let fail = |cause: String| HarError::Read { name: name.to_owned(), cause };
     let file = File::open(path).map_err(|error| fail(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| fail(error.to_string()))?;
@@ -37,7 +42,10 @@ pub fn read_file(path: &Path, name: &str) -> Result<RecordedPage, HarError> {
         );
         return Err(HarError::content(name, "file", message));
     }
-    read(file, name)
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    // What goes on beyond the limit is cut off, and then is no JSON: devices and pipes have no size.
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
+    Ok(bytes)
 }
 
 /// Reads a recording: the first page in it. `name` is how it is called in errors.
@@ -45,7 +53,6 @@ pub fn read_file(path: &Path, name: &str) -> Result<RecordedPage, HarError> {
 /// # Errors
 /// [`HarError`].
 pub fn read(input: impl Read, name: &str) -> Result<RecordedPage, HarError> {
-    // What goes on beyond the limit is cut off, and then is no JSON: devices and pipes have no size.
     let har: Har = smig_survey::parse_har(input.take(MAX_FILE_BYTES), name)?;
     RecordedPage::from_entries(&har.log.entries, name)
 }

@@ -14,6 +14,19 @@ const HYSTART_SUFFIX: &str = "-hystart";
 pub struct Sender(String);
 
 impl Sender {
+    /// Returns the sender that a server with this congestion control is: the kernel's CUBIC has HyStart, and the lab has one without it.
+    ///
+    /// # Errors
+    /// It is no name of a congestion control.
+    pub fn of_server(congestion_control: &str) -> Result<Self, String> {
+        match congestion_control {
+            "cubic" => "cubic-hystart",
+            "cubic_nohs" => "cubic",
+            other => other,
+        }
+        .parse()
+    }
+
     /// Returns the kernel's name of the congestion control.
     #[must_use]
     pub fn congestion_control(&self) -> &str {
@@ -82,6 +95,10 @@ mod tests {
         assert_eq!(parsed("cubic"), ("cubic".to_owned(), Some(false)));
         assert_eq!(parsed("cubic-hystart"), ("cubic".to_owned(), Some(true)));
         assert_eq!(parsed("bbr"), ("bbr".to_owned(), None));
+        let of_server = |name: &str| Sender::of_server(name).unwrap().to_string();
+        assert_eq!(of_server("cubic"), "cubic-hystart");
+        assert_eq!(of_server("cubic_nohs"), "cubic");
+        assert_eq!(of_server("bbr"), "bbr");
         for wrong in ["", "reno-hystart", "a b", "sixteen_letters_", "../cubic"] {
             assert!(wrong.parse::<Sender>().is_err(), "{wrong}");
         }

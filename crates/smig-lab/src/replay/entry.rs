@@ -30,6 +30,9 @@ pub struct RecordedResponse {
     pub path: String,
     /// Its query, without the question mark; empty if there is none.
     pub query: String,
+    /// Of a part (206): the field Range of the request that it answers. Others are answered by the same bytes as if they were the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<String>,
     /// Status code.
     pub status: u16,
     /// Header fields.

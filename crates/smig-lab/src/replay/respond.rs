@@ -3,34 +3,35 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::entry::{RecordedResponse, ReplayIndex};
-use super::matching;
+use super::host::as_recorded;
+use super::matching::{Answers, RequestKey};
 
 /// Recorded responses of one page or of several.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Replay {
     responses: Vec<RecordedResponse>,
     bodies: Vec<Bytes>,
     hosts: BTreeSet<String>,
+    answers: Mutex<Answers>,
 }
 
-/// What counts of a request.
+/// What a server knows of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayRequest<'a> {
-    /// Its method.
-    pub method: &'a str,
-    /// Its host, with a port or without.
-    pub host: &'a str,
-    /// Path and query.
-    pub target: &'a str,
+    /// What it asks for.
+    pub key: RequestKey<'a>,
     /// The field Origin.
     pub origin: Option<&'a str>,
     /// The field Access-Control-Request-Headers.
     pub requested_headers: Option<&'a str>,
+    /// Whether it is for the document of a tab, not of a frame: with it a load begins.
+    pub is_navigation: bool,
 }
 
 /// An answer.
@@ -57,7 +58,7 @@ impl Replay {
             for response in ReplayIndex::read(dir)?.responses {
                 let body = response.body.as_ref().map(|name| std::fs::read(dir.join(name)));
                 replay.bodies.push(body.transpose()?.unwrap_or_default().into());
-                replay.hosts.insert(response.host.to_ascii_lowercase());
+                replay.hosts.insert(response.host.clone());
                 replay.responses.push(response);
             }
         }
@@ -67,21 +68,25 @@ impl Replay {
     /// Returns whether it answers for a host, with a port or without.
     #[must_use]
     pub fn has_host(&self, host: &str) -> bool {
-        let host = host.to_ascii_lowercase();
-        self.hosts.contains(host.strip_suffix(":443").unwrap_or(&host))
+        self.hosts.contains(&*as_recorded(host))
     }
 
     /// Answers a request: 404 if it is not in the recording.
     #[must_use]
     pub fn respond(&self, request: &ReplayRequest<'_>) -> ReplayResponse {
-        let ReplayRequest { method, host, target, .. } = *request;
-        let found = matching::find(&self.responses, method, host, target);
-        let mut answer = match found {
+        let method = request.key.method;
+        let mut answer = match self.find(request) {
             Some(index) => {
                 let (response, body) = (&self.responses[index], &self.bodies[index]);
+                let mut fields = response.fields.clone();
+                let is_other_part =
+                    response.range.is_some() && response.range.as_deref() != request.key.range;
+                if is_other_part {
+                    fields.retain(|(name, _)| name != "content-range");
+                }
                 ReplayResponse {
-                    status: response.status,
-                    fields: response.fields.clone(),
+                    status: if is_other_part { 200 } else { response.status },
+                    fields,
                     body: if method == "HEAD" { Bytes::new() } else { body.clone() },
                     think: Duration::from_micros(response.think_us),
                 }
@@ -104,6 +109,14 @@ impl Replay {
         answer.fields.push(("timing-allow-origin".into(), "*".into()));
         answer
     }
+
+    fn find(&self, request: &ReplayRequest<'_>) -> Option<usize> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if request.is_navigation {
+            *answers = Answers::default();
+        }
+        answers.next(&self.responses, &request.key)
+    }
 }
 
 /// What was recorded was allowed to its page then, with cookies that are not in the recording.
@@ -112,7 +125,7 @@ fn allow_origin(answer: &mut ReplayResponse, request: &ReplayRequest<'_>) {
     let mut add = |name: &str, value: &str| answer.fields.push((name.into(), value.into()));
     add("access-control-allow-origin", origin);
     add("access-control-allow-credentials", "true");
-    if request.method == "OPTIONS" {
+    if request.key.method == "OPTIONS" {
         add("access-control-allow-methods", "GET, HEAD, POST, PUT, PATCH, DELETE");
         add("access-control-allow-headers", request.requested_headers.unwrap_or("*"));
     }

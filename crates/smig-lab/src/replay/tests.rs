@@ -32,14 +32,30 @@ fn document() -> Value {
 fn prepared(dir: &Path, entries: &[Value]) -> Result<Replay, crate::har::HarError> {
     let har = dir.join("page.har");
     std::fs::write(&har, json!({"log": {"entries": entries}}).to_string()).unwrap();
+    let source = ReplaySource::read(&har, "page.har")?;
+    if let Some(fault) = source.fault() {
+        return Err(fault.clone());
+    }
     let out = tempfile::tempdir().unwrap();
     let out = out.path().join("replay");
-    prepare(&har, "page.har", &out)?;
+    source.prepare(&out).unwrap();
     Ok(Replay::read(&[out]).unwrap())
 }
 
+fn request<'a>(method: &'a str, host: &'a str, target: &'a str) -> ReplayRequest<'a> {
+    let key = RequestKey { method, host, target, range: None };
+    ReplayRequest { key, origin: None, requested_headers: None, is_navigation: false }
+}
+
 fn get<'a>(host: &'a str, target: &'a str) -> ReplayRequest<'a> {
-    ReplayRequest { method: "GET", host, target, origin: None, requested_headers: None }
+    request("GET", host, target)
+}
+
+fn post(url: &str, status: u16, text: &str) -> Value {
+    let mut entry = entry(url, &json!([]), &json!({"mimeType": "text/plain", "text": text}));
+    entry["request"]["method"] = json!("POST");
+    entry["response"]["status"] = json!(status);
+    entry
 }
 
 fn field<'a>(response: &'a ReplayResponse, name: &str) -> Option<&'a str> {
@@ -72,15 +88,13 @@ fn what_was_not_recorded_is_not_found() {
     let replay = prepared(dir.path(), &[document()]).unwrap();
     assert_eq!(replay.respond(&get("a.example", "/other")).status, 404);
     assert_eq!(replay.respond(&get("b.example", "/")).status, 404);
-    let post = ReplayRequest { method: "POST", ..get("a.example", "/") };
-    assert_eq!(replay.respond(&post).status, 404);
-    let head = replay.respond(&ReplayRequest { method: "HEAD", ..get("a.example", "/") });
+    assert_eq!(replay.respond(&request("POST", "a.example", "/")).status, 404);
+    let head = replay.respond(&request("HEAD", "a.example", "/"));
     assert_eq!((head.status, head.body.len()), (200, 0));
     let check = ReplayRequest {
-        method: "OPTIONS",
         origin: Some("https://a.example"),
         requested_headers: Some("x-a, x-b"),
-        ..get("a.example", "/api")
+        ..request("OPTIONS", "a.example", "/api")
     };
     let check = replay.respond(&check);
     assert_eq!(check.status, 204);
@@ -257,12 +271,133 @@ fn a_byte_order_mark_and_a_recorded_head_are_no_obstacle() {
     let text = json!({"log": {"entries": [document(), head]}}).to_string();
     std::fs::write(&har, format!("\u{feff}{text}")).unwrap();
     let out = dir.path().join("replay");
-    prepare(&har, "bom.har", &out).unwrap();
+    ReplaySource::read(&har, "bom.har").unwrap().prepare(&out).unwrap();
     let replay = Replay::read(&[out]).unwrap();
-    let request = ReplayRequest { method: "HEAD", ..get("a.example", "/only-head") };
-    assert_eq!(replay.respond(&request).status, 204);
-    assert_eq!(
-        replay.respond(&ReplayRequest { method: "HEAD", ..get("a.example", "/") }).status,
-        200
+    assert_eq!(replay.respond(&request("HEAD", "a.example", "/only-head")).status, 204);
+    assert_eq!(replay.respond(&request("HEAD", "a.example", "/")).status, 200);
+}
+
+#[test]
+fn equal_requests_get_the_recorded_answers_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = "https://a.example/api";
+    let other = "https://a.example/other";
+    let entries = [
+        document(),
+        post(api, 202, "one"),
+        post(other, 200, "x"),
+        post(api, 200, "two"),
+        post(&format!("{other}?t=1"), 200, "first"),
+        post(&format!("{other}?t=2"), 200, "second"),
+    ];
+    let replay = prepared(dir.path(), &entries).unwrap();
+    let answer = |target: &str| {
+        let answer = replay.respond(&request("POST", "a.example", target));
+        (answer.status, String::from_utf8(answer.body.to_vec()).unwrap())
+    };
+    let expected = [(202, "one"), (200, "two"), (200, "two")];
+    for (status, body) in expected {
+        assert_eq!(answer("/api"), (status, body.to_owned()));
+    }
+    assert_eq!(answer("/other").1, "x");
+    // The time in a query is another one in each load.
+    assert_eq!([answer("/other?t=7").1, answer("/other?t=8").1], ["first", "second"]);
+    // Another load begins.
+    let navigation = ReplayRequest { is_navigation: true, ..get("a.example", "/") };
+    assert_eq!(replay.respond(&navigation).status, 200);
+    assert_eq!(answer("/api"), (202, "one".to_owned()));
+    // A frame is no load.
+    let _ = replay.respond(&get("a.example", "/"));
+    assert_eq!(answer("/api"), (200, "two".to_owned()));
+}
+
+#[test]
+fn a_part_answers_its_range_and_counts_as_the_whole_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = |url: &str, range: &str, content_range: &str, text: &str| {
+        let fields = json!([{"name": "Content-Range", "value": content_range}]);
+        let mut entry = entry(url, &fields, &json!({"mimeType": "video/mp4", "text": text}));
+        entry["response"]["status"] = json!(206);
+        entry["request"]["headers"] = json!([{"name": "Range", "value": range}]);
+        entry
+    };
+    let video = "https://a.example/video";
+    let entries = [
+        document(),
+        part(video, "bytes=0-3", "bytes 0-3/7", "abcd"),
+        part(video, "bytes=4-", "bytes 4-6/7", "efg"),
+        // Not all of it was recorded.
+        part("https://a.example/cut", "bytes=0-", "bytes 0-99/100", "abcd"),
+    ];
+    let replay = prepared(dir.path(), &entries).unwrap();
+    let answer = |target: &str, range: Option<&str>| {
+        let key = RequestKey { range, ..get("a.example", target).key };
+        let answer = replay.respond(&ReplayRequest { key, ..get("a.example", target) });
+        let range = field(&answer, "content-range").map(str::to_owned);
+        (answer.status, range, String::from_utf8(answer.body.to_vec()).unwrap())
+    };
+    for _ in 0..2 {
+        let second = answer("/video", Some("bytes=4-"));
+        assert_eq!(second, (206, Some("bytes 4-6/7".into()), "efg".into()));
+        let first = answer("/video", Some("bytes=0-3"));
+        assert_eq!(first, (206, Some("bytes 0-3/7".into()), "abcd".into()));
+    }
+    for range in [Some("bytes=2-"), None] {
+        let (status, range, _) = answer("/video", range);
+        assert_eq!((status, range), (200, None));
+    }
+    assert_eq!(answer("/cut", Some("bytes=0-")), (200, None, "abcd".into()));
+}
+
+#[test]
+fn a_host_that_a_browser_cannot_be_sent_to_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = |url: &str| entry(url, &json!([]), &json!({"mimeType": "text/plain", "text": "x"}));
+    let entries = [
+        document(),
+        other("https://[::1]/x"),
+        other("https://a,b.example/"),
+        other("https://b.example/"),
+    ];
+    let replay = prepared(dir.path(), &entries).unwrap();
+    let answers = |host: &str| replay.has_host(host);
+    assert!(answers("a.example") && answers("b.example"));
+    assert!(!answers("[::1]") && !answers("a,b.example") && !answers("10.99.0.1:8443"));
+}
+
+#[test]
+fn faults_of_bodies_are_known_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let har = dir.path().join("page.har");
+    let fault = |content: &Value| {
+        let picture = entry("https://a.example/p.png", &json!([]), content);
+        let text = json!({"log": {"entries": [document(), picture]}}).to_string();
+        std::fs::write(&har, text).unwrap();
+        let source = ReplaySource::read(&har, "page.har").unwrap();
+        let fault = source.fault().map(ToString::to_string);
+        // Once: the bodies of a campaign's page are not read for each condition.
+        assert_eq!(source.fault().map(ToString::to_string), fault);
+        fault.unwrap_or_default()
+    };
+    assert_eq!(fault(&json!({"text": "R0lG", "encoding": "base64"})), "");
+    let what = fault(&json!({"text": "?", "encoding": "base64"}));
+    assert!(
+        what.contains("page.har: log.entries[1].response.content: its text is no base64"),
+        "{what}"
     );
+    let what = fault(&json!({"_file": "bodies/1.png"}));
+    assert!(what.contains("log.entries[1]") && what.contains("record the page anew"), "{what}");
+    // What is missing is made as long as the recording says.
+    let mut entries = vec![document()];
+    entries.extend((0..2).map(|number| {
+        let url = format!("https://a.example/{number}.png");
+        let mut entry = entry(&url, &json!([]), &json!({"mimeType": "image/png"}));
+        entry["response"]["bodySize"] = json!(300 << 20);
+        entry
+    }));
+    std::fs::write(&har, json!({"log": {"entries": entries}}).to_string()).unwrap();
+    let source = ReplaySource::read(&har, "page.har").unwrap();
+    let what = source.fault().unwrap().to_string();
+    assert!(what.contains("log.entries: all bodies together have more than 512 MB"), "{what}");
+    assert!(source.prepare(&dir.path().join("out")).is_err() && !dir.path().join("out").exists());
 }

@@ -1,5 +1,6 @@
 //! Checks what the types of a scenario cannot express: references to names, and keys that conflict.
 
+use super::address_plan::check_addresses;
 use super::check_page::check_page;
 use super::client_link::ClientLink;
 use super::device_event::check_events;
@@ -85,6 +86,7 @@ pub(super) fn faults(scenario: &Scenario, links: &mut ValidLinks) -> Vec<KeyFaul
     for (name, page) in &scenario.workload.pages {
         check_page(name, page, scenario, &mut faults);
     }
+    check_addresses(scenario, &mut faults);
     if scenario.accept.attempts == 0 {
         faults.add("accept.attempts", "0 would measure nothing");
     }

@@ -5,6 +5,7 @@ use super::page::{Page, PageHost};
 use super::recorded::Recording;
 use super::spec::{ClientKind, ClientSpec, HostRole, Scenario, ServerKind};
 use super::tiles::Tiles;
+use crate::replay::is_replayable_host;
 
 pub(super) fn check_page(name: &str, page: &Page, scenario: &Scenario, faults: &mut Faults) {
     let path = format!("workload.pages.{name}");
@@ -117,9 +118,11 @@ fn check_replay(
     scenario: &Scenario,
     faults: &mut Faults,
 ) {
-    if let Some(host) = recording.strange_host() {
+    if let Some(host) = recording.document_host().filter(|host| !is_replayable_host(host)) {
         let what = format!("{host:?} is no name of a host that a browser can be sent to");
         faults.add(&format!("{path}.har"), what);
+    } else if let Some(fault) = recording.source.0.as_ref().and_then(|source| source.fault()) {
+        faults.add(&format!("{path}.har"), fault.to_string());
     }
     let named = page.hosts.values().map(|host| host.server.as_str());
     for name in scenario.server_of(client).into_iter().chain(named) {
@@ -156,8 +159,8 @@ fn check_shared_hosts(
         {
             continue;
         }
-        let mut hosts = recording.origins.iter().flatten();
-        if let Some(host) = hosts.find(|host| others.origins.iter().flatten().any(|o| o == *host)) {
+        let of_other: Vec<_> = others.replayed_origins().flatten().collect();
+        if let Some(host) = recording.replayed_origins().flatten().find(|h| of_other.contains(h)) {
             let what = format!(
                 "{host} is also a host of workload.pages.{name}, recorded or served otherwise: load the two in variants of the scenario"
             );

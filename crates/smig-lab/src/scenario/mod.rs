@@ -28,6 +28,7 @@
 //! servers.main.settings.migration.mode = "at:100KiB"
 //! ```
 
+mod address_plan;
 mod check;
 mod check_page;
 mod client_link;
@@ -47,6 +48,7 @@ mod tiles;
 mod trials;
 mod value;
 
+pub use address_plan::{AddressPlan, FurtherAddress};
 pub use client_link::ClientLink;
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use device_event::{DeviceChange, DeviceEvent};

@@ -1,21 +1,18 @@
 //! Recorded pages in a scenario: what the player needs of a HAR file.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::faults::{Faults, KeyFault};
 use super::page::{Discovery, Page, Resource, ResourceKind};
 use super::spec::Scenario;
 use super::trials::hex;
 use super::value::Size;
-use crate::har::{self, ContentKind, Found, HarError, RecordedPage, RecordedRequest};
-use crate::replay;
+use crate::har::{ContentKind, Found, HarError, RecordedPage, RecordedRequest};
+use crate::replay::{ReplaySource, is_replayable_host};
 
 /// Maximum length of a resource's name.
 const MAX_NAME_CHARS: usize = 100;
@@ -34,14 +31,14 @@ pub struct Recording {
     /// Digest of the file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// The file.
+    /// What was read.
     #[serde(skip)]
     pub source: RecordingSource,
 }
 
-/// Where a recording was read. No part of a result, and two recordings that only differ in it are the same.
+/// A recording that was read, in the process that has read it. No part of a result, and two recordings that only differ in it are the same.
 #[derive(Debug, Clone, Default)]
-pub struct RecordingSource(pub PathBuf);
+pub struct RecordingSource(pub Option<Arc<ReplaySource>>);
 
 impl PartialEq for RecordingSource {
     fn eq(&self, _: &Self) -> bool {
@@ -163,19 +160,12 @@ impl Recording {
         }
     }
 
-    /// Returns the first host that a browser cannot be sent to: others have only the characters of names and a port.
-    pub(super) fn strange_host(&self) -> Option<&str> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        // The lab's own addresses are not mapped.
-        let is_own = |name: &str| name.starts_with("10.99.");
-        let is_name = |host: &str| {
-            let (name, port) = host.split_once(':').unwrap_or((host, "443"));
-            !name.is_empty()
-                && !is_own(name)
-                && name.chars().all(is_plain)
-                && port.parse::<u16>().is_ok()
-        };
-        self.origins.iter().flatten().map(String::as_str).find(|host| !is_name(host))
+    /// Returns the hosts that a browser can be sent to, by server as in `origins`.
+    pub(crate) fn replayed_origins(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.origins.iter().map(|group| {
+            let hosts = group.iter().map(String::as_str);
+            hosts.filter(|host| is_replayable_host(host)).collect()
+        })
     }
 
     /// Returns the graph without the document, whose resources follow it. `part` is a part of the document.
@@ -265,16 +255,12 @@ impl Recordings {
 
     fn read(&mut self, path: &Path, name: &Path) -> &Result<RecordingFile, HarError> {
         let read = || {
-            let page = har::read_file(path, &name.display().to_string())?;
-            let document = page.requests.first().map_or(0, |request| request.bytes);
-            let digest = digest_of(path, &replay::body_files(path)).map_err(|error| {
-                HarError::Read { name: name.display().to_string(), cause: error }
-            })?;
-            let recording = Recording {
-                digest: digest.clone(),
-                source: RecordingSource(path.to_owned()),
-                ..Recording::from(&page)
-            };
+            let source = ReplaySource::read(path, &name.display().to_string())?;
+            let document = source.page().requests.first().map_or(0, |request| request.bytes);
+            let digest = hex(source.digest());
+            let recording = Recording { digest: digest.clone(), ..Recording::from(source.page()) };
+            let source = RecordingSource(Some(Arc::new(source)));
+            let recording = Recording { source, ..recording };
             Ok(RecordingFile { document: Size(document), recording: Arc::new(recording), digest })
         };
         self.0.entry(path.to_owned()).or_insert_with(read)
@@ -288,29 +274,4 @@ fn conflicts(page: &Page) -> [(&'static str, bool); 3] {
         ("tiles", page.tiles.is_some()),
         ("resources", !page.resources.is_empty()),
     ]
-}
-
-/// Returns the digest of a recording and of the files with its bodies; of those that cannot be read, that they cannot.
-fn digest_of(path: &Path, bodies: &[PathBuf]) -> Result<String, String> {
-    let mut hash = Sha256::new();
-    add_file(&mut hash, path).map_err(|error| error.to_string())?;
-    for body in bodies {
-        // So that no file's end passes for the next one's beginning.
-        hash.update([0; 16]);
-        if let Err(error) = add_file(&mut hash, body) {
-            hash.update(error.to_string());
-        }
-    }
-    Ok(hex(&hash.finalize()))
-}
-
-fn add_file(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
-    let mut file = File::open(path)?.take(har::MAX_FILE_BYTES);
-    let mut block = vec![0; 64 << 10];
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(()),
-            count => hash.update(&block[..count]),
-        }
-    }
 }

@@ -730,6 +730,49 @@ fn a_recording_that_cannot_be_read_is_a_fault_of_its_key() {
 }
 
 #[test]
+fn what_a_browser_needs_of_a_recording_is_checked_with_the_scenario() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = |har: &str, is_browser: bool| {
+        std::fs::write(dir.path().join("page.har"), har).unwrap();
+        let client = if is_browser {
+            "[clients.user]\nkind = \"chromium\""
+        } else {
+            "[clients.user]\nkind = \"h2\""
+        };
+        let text = format!(
+            "link = \"fiber\"\n[servers.main]\nkind = \"smig\"\n{client}\n[workload.pages.news]\nhar = \"page.har\"\n"
+        );
+        let faults = parse(&text, "test", dir.path(), &check_setting).err().unwrap_or_default();
+        faults.into_iter().map(|fault| fault.to_string()).collect::<Vec<_>>().join("; ")
+    };
+    // A player needs no bodies.
+    assert_eq!(faults(RECORDED_PAGE, false), "");
+    let without_body = faults(RECORDED_PAGE, true);
+    assert!(
+        without_body.contains("7: workload.pages.news.har: page.har: log.entries[0].response.content: the document has no body"),
+        "{without_body}"
+    );
+    let with_body = RECORDED_PAGE
+        .replace("\"mimeType\": \"text/html\"", "\"mimeType\": \"text/html\", \"text\": \"<p>a\"");
+    assert_eq!(faults(&with_body, true), "");
+    // One resource of a strange host is left out; a document cannot be.
+    assert_eq!(faults(&with_body.replace("cdn.example.net", "[::1]"), true), "");
+    let strange = faults(&with_body.replace("https://www.example.org", "https://[::1]"), true);
+    assert!(strange.contains("news.har: \"[::1]\" is no name of a host"), "{strange}");
+    let hosts: String = (0..260)
+        .map(|n| {
+            format!(
+                ", {{\"request\": {{\"url\": \"https://h{n}.example/\"}}, \"response\": {{\"status\": 200, \"bodySize\": 5}}}}"
+            )
+        })
+        .collect();
+    let many = with_body.replace("]}}", &format!("{hosts}]}}}}"));
+    let too_many = faults(&many, true);
+    assert!(too_many.contains("news.har: 261 addresses would be needed, and 240"), "{too_many}");
+    assert_eq!(faults(&many, false), "");
+}
+
+#[test]
 fn a_host_of_a_page_has_resources_and_a_server_for_its_client() {
     let faults = |page: &str| {
         let text = MINIMAL_SCENARIO

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::addresses::AddressPlan;
 use super::built_in::{BuiltInServer, replace_placeholder_line, set_backend};
 use crate::scenario::{
-    HostRole, Readiness, Scenario, ServerCommand, ServerSpec, Starvation, StopSignal,
+    AddressPlan, HostRole, Readiness, Scenario, ServerCommand, ServerSpec, Starvation, StopSignal,
     fill_placeholders,
 };
 
@@ -144,9 +143,9 @@ impl ServerEnv {
     pub fn launches(
         &self,
         scenario: &Scenario,
+        plan: &AddressPlan,
         program: impl Fn(&str, &ServerSpec) -> PathBuf,
     ) -> Vec<Launch> {
-        let plan = AddressPlan::of(scenario);
         let address = |(port, (name, server)): (u16, (&String, &ServerSpec))| {
             let ip = match server.host {
                 HostRole::Server => plan.address_of(name),
@@ -407,8 +406,9 @@ mod tests {
             [servers.main]\nkind = 'smig'\n[clients.c]\nkind = 'h2'\nserver = 'main'\n\
             [workload.transfers.t]\nsize = 1\n";
         let campaign = parse(text, "test", Path::new("/"), &|_| Ok(())).unwrap();
-        let launches =
-            env().launches(&campaign.conditions[0].scenario, |name, _| name.to_owned().into());
+        let scenario = &campaign.conditions[0].scenario;
+        let plan = AddressPlan::of(scenario);
+        let launches = env().launches(scenario, &plan, |name, _| name.to_owned().into());
         let [main, agent] = &launches[..] else { panic!("{launches:?}") };
         assert_eq!(
             (main.host, main.address.to_string().as_str()),

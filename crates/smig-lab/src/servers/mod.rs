@@ -10,7 +10,6 @@ mod config;
 mod find;
 mod process;
 
-pub use addresses::{AddressPlan, FurtherAddress};
 pub(crate) use addresses::{resolver_rules, shared_names};
 pub use config::{Launch, ProcessOptions, RunAs, ServerEnv};
 pub(crate) use find::{

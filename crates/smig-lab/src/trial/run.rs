@@ -24,9 +24,10 @@ use super::setup::TrialRequest;
 use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::replay::ReplayIndex;
 use crate::scenario::{
-    ClientLink, DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec, Subflows,
+    AddressPlan, ClientLink, DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec,
+    Subflows,
 };
-use crate::servers::{AddressPlan, RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
+use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
 use crate::workload::{
     Clients, CommandEnv, Observation, Replays, RunPhase, ServerFiles, WorkloadError, WorkloadSpec,
 };
@@ -101,11 +102,13 @@ pub fn run(
         .map(|control| hold_bpf_control(&request.smig, control))
         .collect::<Result<Vec<_>, _>>()?;
     let recorder = request.timeline.as_ref().map(|path| TrialRecorder::new(&request.trial, path));
-    let mut testbed = start_testbed(request, recorder.as_ref())?;
+    let plan = AddressPlan::of(scenario);
+    let mut testbed = start_testbed(request, &plan, recorder.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
-    let (servers, addresses) = start_servers(request, privilege, &testbed)?;
+    let (servers, addresses) = start_servers(request, &plan, privilege, &testbed)?;
     let mut trial_run = TrialRun {
         testbed: &mut testbed,
+        plan: &plan,
         recorder,
         events: scenario.events.clone(),
         running_events: None,
@@ -203,11 +206,11 @@ pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
 
 fn start_testbed(
     request: &TrialRequest,
+    plan: &AddressPlan,
     recorder: Option<&TrialRecorder>,
 ) -> Result<Testbed, TrialError> {
     let scenario = &request.trial.scenario;
-    let further = AddressPlan::of(scenario).into_further();
-    let server = further.into_iter().fold(host_spec(&scenario.hosts.server), |spec, further| {
+    let server = plan.further().iter().fold(host_spec(&scenario.hosts.server), |spec, further| {
         spec.address(further.address, further.congestion_control.as_deref())
     });
     let mut builder = Testbed::builder(scenario.link.clone())
@@ -257,6 +260,7 @@ type StartedServers = (Vec<ServerProcess>, BTreeMap<String, SocketAddr>);
 
 fn start_servers(
     request: &TrialRequest,
+    plan: &AddressPlan,
     privilege: Privilege,
     testbed: &Testbed,
 ) -> Result<StartedServers, TrialError> {
@@ -264,7 +268,7 @@ fn start_servers(
     let program =
         |name: &str, _: &ServerSpec| request.programs.get(name).unwrap_or(&request.smig).clone();
     let (mut servers, mut addresses) = (Vec::new(), BTreeMap::new());
-    for launch in env.launches(&request.trial.scenario, program) {
+    for launch in env.launches(&request.trial.scenario, plan, program) {
         let host = match launch.host {
             HostRole::Server => testbed.server(),
             HostRole::Client => testbed.client(),
@@ -296,6 +300,7 @@ fn server_env(request: &TrialRequest, privilege: Privilege) -> ServerEnv {
 /// The run of the clients, on a testbed whose servers are ready.
 struct TrialRun<'a> {
     testbed: &'a mut Testbed,
+    plan: &'a AddressPlan,
     recorder: Option<TrialRecorder>,
     events: Vec<DeviceEvent>,
     running_events: Option<DeviceEvents>,
@@ -315,7 +320,8 @@ impl TrialRun<'_> {
             scenario: request.trial.scenario.clone(),
             seed: request.trial.seed,
             server_by_client: server_addrs(request, self.testbed.server(), addresses),
-            replays: read_replays(request, addresses).map_err(io_error("reading the recording"))?,
+            replays: read_replays(request, self.plan, addresses)
+                .map_err(io_error("reading the recording"))?,
             certificate,
             command_env: CommandEnv {
                 smig: request.smig.clone(),
@@ -379,6 +385,7 @@ impl TrialRun<'_> {
 
 fn read_replays(
     request: &TrialRequest,
+    plan: &AddressPlan,
     addresses: &BTreeMap<String, SocketAddr>,
 ) -> io::Result<Replays> {
     let scenario = &request.trial.scenario;
@@ -387,7 +394,7 @@ fn read_replays(
     let digest = |dir: &PathBuf| Some(dir.file_name()?.to_string_lossy().into_owned());
     let named = dirs.iter().filter_map(|dir| Some((digest(dir)?, dir.as_path())));
     Ok(Replays {
-        resolver_rules: resolver_rules(scenario, addresses),
+        resolver_rules: resolver_rules(scenario, plan, addresses),
         indexes: named.map(read).collect::<io::Result<_>>()?,
     })
 }

@@ -11,10 +11,8 @@ use tempfile::TempDir;
 
 use super::origin::Build;
 use super::scratch_dir::ScratchDir;
-use crate::scenario::{ServerKind, Trial};
-use crate::servers::{
-    AddressPlan, build_go_server, build_http3_peer, find_server_tool, shared_names,
-};
+use crate::scenario::{AddressPlan, ServerKind, Trial};
+use crate::servers::{build_go_server, build_http3_peer, find_server_tool, shared_names};
 use crate::workload::ServerFiles;
 
 /// The programs that trials use.

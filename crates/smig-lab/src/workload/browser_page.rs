@@ -141,24 +141,29 @@ fn page_load(
     clock: PageClock,
 ) -> PageLoad {
     let outcome = fault(resources, report, protocol).map_or(Outcome::Complete, Outcome::Failed);
+    let pictures_ns = report.resources.iter().map(|entry| clock.at(entry.response_end_ms));
+    reported_load((name, number), report, clock, (outcome, pictures_ns.collect()))
+}
+
+/// Returns a load with the times that the browser reports, if it is complete. A picture can be seen when it has arrived and something is painted.
+pub(super) fn reported_load(
+    (name, number): (&str, u32),
+    report: &PageReport,
+    clock: PageClock,
+    (outcome, pictures_ns): (Outcome, Vec<u64>),
+) -> PageLoad {
     let is_complete = outcome == Outcome::Complete;
     let painted_ms = report.first_contentful_paint_ms.filter(|_| is_complete);
-    let visible_ms = painted_ms.map(|painted_ms| {
-        let visible = report.resources.iter().map(|entry| entry.response_end_ms.max(painted_ms));
-        visible.sum::<f64>() / report.resources.len().max(1) as f64
+    let rendered_ns = painted_ms.map(|ms| clock.at(ms));
+    let visible_ns = rendered_ns.map(|painted_ns| {
+        let visible = pictures_ns.iter().map(|at_ns| u128::from((*at_ns).max(painted_ns)));
+        match pictures_ns.len() {
+            0 => painted_ns,
+            count => (visible.sum::<u128>() / count as u128) as u64,
+        }
     });
-    PageLoad {
-        name: name.to_owned(),
-        number,
-        started_ns: clock.at(0.0),
-        rendered_ns: painted_ms.map(|ms| clock.at(ms)),
-        visible_ns: visible_ms.map(|ms| clock.at(ms)),
-        visual: None,
-        clock_error_ns: None,
-        ended_ns: clock.at(report.navigation.load_event_end_ms),
-        outcome,
-        replay: None,
-    }
+    let times = (clock.at(0.0), clock.at(report.navigation.load_event_end_ms));
+    PageLoad { rendered_ns, visible_ns, ..PageLoad::without_times(name, number, times, outcome) }
 }
 
 /// Returns the result of a resource, if the browser reports it.

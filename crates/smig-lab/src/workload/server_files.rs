@@ -10,7 +10,6 @@ use rcgen::{CertificateParams, KeyPair};
 
 use super::content::Content;
 use super::tile_page;
-use crate::replay;
 use crate::scenario::{Page, Scenario, TransferDirection};
 
 /// Size of the warm-up object, which is requested when connections are opened.
@@ -92,10 +91,9 @@ impl ServerFiles {
             let directory = page.directory().map(|name| self.files_dir.join(name));
             directory.map_or(Ok(()), |directory| tile_page::write(&directory, page))?;
             if let Some(recording) = &page.recording {
-                let source = &recording.source.0;
-                let name = page.har.as_deref().unwrap_or(source).display().to_string();
-                let directory = self.replays_dir.join(&recording.digest);
-                replay::prepare(source, &name, &directory).map_err(io::Error::other)?;
+                let source = recording.source.0.as_ref();
+                let unread = || io::Error::other("the recording was read by another process");
+                source.ok_or_else(unread)?.prepare(&self.replays_dir.join(&recording.digest))?;
             }
         }
         for size in sizes.chain([WARM_UP_BYTES]) {

@@ -20,7 +20,7 @@ const DEVICE_QUEUE_PACKETS: u32 = 10_000;
 /// Linux's default. A new namespace inherits the machine's setting instead.
 const DEFAULT_CONGESTION_CONTROL: &str = "cubic";
 /// Maximum number of a host's further addresses: each may have a routing table, and a network of 254 has them.
-const MAX_ADDRESSES: u8 = 240;
+pub const MAX_FURTHER_ADDRESSES: u8 = 240;
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, at its host.
@@ -123,12 +123,12 @@ fn add_addresses(
 ) -> Result<(), TestbedError> {
     let device = &endpoint.device_name();
     let route = main_route(endpoint.peer, device, spec, congestion_control);
-    if spec.addresses.len() > usize::from(MAX_ADDRESSES) {
-        let cause = io::Error::other(format!("{MAX_ADDRESSES} are the limit"));
+    if spec.addresses.len() > usize::from(MAX_FURTHER_ADDRESSES) {
+        let cause = io::Error::other(format!("{MAX_FURTHER_ADDRESSES} are the limit"));
         let context = format!("too many addresses: {}", spec.addresses.len());
         return Err(TestbedError::Setup { context, cause });
     }
-    let numbers = 1..=MAX_ADDRESSES;
+    let numbers = 1..=MAX_FURTHER_ADDRESSES;
     for (number, HostAddress { address, congestion_control }) in numbers.zip(&spec.addresses) {
         let alias = format!("{device}:{number}");
         sys::set_address(ioctl_socket, &alias, *address, NETMASK)
@@ -203,7 +203,11 @@ fn main_route<'a>(
     }
 }
 
-fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
+/// Checks whether this kernel has a congestion control with this name, which may load it.
+///
+/// # Errors
+/// [`TestbedError::CongestionControl`] if it has not.
+pub fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
     let available = available_congestion_controls()
         .context(|| "cannot read the congestion controls of the kernel".to_owned())?;
     // The kernel may load one that is not in the list when a socket requests it.

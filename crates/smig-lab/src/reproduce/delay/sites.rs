@@ -24,7 +24,8 @@ const AXES: &[PageAxis] = &[
     PageAxis { key: "delay", heading: "by delays", levels: &["none", "ads", "cdn", "all"] },
 ];
 
-/// The sender of the scenario that goes by delays.
+/// The sender of the scenario that goes by delays. The scenario has this one and CUBIC without HyStart, whose families are claims of their own
+/// (`delay-senders`): a report is made of results alone, and probes nothing.
 const DELAY_BASED: &str = "bbr";
 
 /// What HTTP/1.1 is compared with.
