@@ -1,0 +1,321 @@
+//! What shows that a single window is the limit: never a single round.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use smig_proto::Instant;
+
+use super::round::{Backlog, RoundMeter, WindowRound};
+use crate::sample::ConnSample;
+
+/// The last rounds that count.
+const MAX_ROUNDS: usize = 32;
+/// Separate recoveries with an empty queue from which on losses are random.
+const MIN_RECOVERIES: usize = 2;
+/// Rounds in a row, in each of which less is in flight and the round trip longer than before: a path that grows.
+const GROWING_ROUNDS: usize = 4;
+/// By how much less is in flight after them, and by how much longer the round trip is: than before, and than the least.
+const FALLEN_IN_FLIGHT: f64 = 0.9;
+const GROWN_RTT: f64 = 1.3;
+const LONG_RTT: u32 = 3;
+/// Rounds in a row in which deliveries follow what is in flight, and the round trip does not.
+const ELASTIC_ROUNDS: usize = 6;
+/// By how much what is in flight differs between them. If by more, the window is still growing fast.
+const MIN_VARIATION: f64 = 1.15;
+const MAX_VARIATION: f64 = 2.0;
+/// The part of that difference that the round trip may show: with a queue of this side's it shows all of it.
+const MAX_QUEUE_SHARE: f64 = 0.25;
+/// A path has carried more before if the rate has fallen to this part of the highest.
+const FALLEN_RATE: f64 = 0.6;
+
+/// Why a single window is too small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowLimit {
+    /// Packets are lost although no queue stands: not by what is sent too fast.
+    RandomLoss,
+    /// Deliveries follow what is in flight, no queue stands, and nothing is lost: the window grows, but slowly.
+    SlowGrowth,
+    /// The round trip grew and did not fall when less was in flight: the path is longer, and what goes by delays
+    /// takes it for a queue.
+    LongerPath,
+}
+
+impl WindowLimit {
+    /// Returns the text for logs and users.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RandomLoss => "packets are lost again and again although no queue stands",
+            Self::SlowGrowth => "no queue stands, and the window grows slowly",
+            Self::LongerPath => {
+                "the round trip grew, and did not fall when less was in flight, so that it is no queue"
+            }
+        }
+    }
+}
+
+/// Two rounds that show that a single window is the limit. Only [`WindowWatch`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowEvidence {
+    limit: WindowLimit,
+    earlier: WindowRound,
+    later: WindowRound,
+}
+
+impl WindowEvidence {
+    /// Returns what the rounds show.
+    #[must_use]
+    pub const fn limit(&self) -> WindowLimit {
+        self.limit
+    }
+}
+
+impl fmt::Display for WindowEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let round = |f: &mut fmt::Formatter<'_>, round: &WindowRound| {
+            let kb = |bytes: u64| bytes / 1000;
+            write!(
+                f,
+                "{} kB in flight, {} ms, {} ms of them queue, {} retransmitted",
+                kb(round.in_flight),
+                round.rtt.as_millis(),
+                round.max_queue.as_millis(),
+                round.retransmitted
+            )
+        };
+        write!(f, "{} (", self.limit.as_str())?;
+        round(f, &self.earlier)?;
+        write!(f, "; ")?;
+        round(f, &self.later)?;
+        write!(f, ")")
+    }
+}
+
+/// Watches the connection that carries most, and collects rounds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WindowWatch {
+    meter: RoundMeter,
+    rounds: VecDeque<WindowRound>,
+}
+
+impl WindowWatch {
+    /// Records a sample. Returns the round that it ends.
+    pub(super) fn on_sample(
+        &mut self,
+        now: Instant,
+        sample: &ConnSample,
+        backlog: Backlog,
+    ) -> Option<WindowRound> {
+        let round = self.meter.on_sample(now, sample, backlog)?;
+        tracing::trace!(?round, "round");
+        self.push(round);
+        Some(round)
+    }
+
+    fn push(&mut self, round: WindowRound) {
+        if self.rounds.len() == MAX_ROUNDS {
+            self.rounds.pop_front();
+        }
+        self.rounds.push_back(round);
+    }
+
+    /// Returns the mean rate of the last `count` rounds, bytes per second.
+    pub(super) fn rate(&self, count: usize) -> f64 {
+        let last = self.rounds.iter().rev().take(count);
+        let (bytes, seconds) = last.fold((0.0, 0.0), |(bytes, seconds), round| {
+            (bytes + round.delivered as f64, seconds + round.duration.as_secs_f64())
+        });
+        if seconds > 0.0 { bytes / seconds } else { 0.0 }
+    }
+
+    /// Returns what the rounds show together.
+    pub(super) fn evidence(&self) -> Option<WindowEvidence> {
+        self.random_loss().or_else(|| self.growing_path()).or_else(|| self.elastic())
+    }
+
+    /// Recoveries, of which each may take several rounds, while no queue stands; and more of them than of those with one.
+    fn random_loss(&self) -> Option<WindowEvidence> {
+        let mut recoveries: [Option<WindowRound>; 2] = [None; 2];
+        let (mut random, mut congested) = (0, 0);
+        let mut was_lossy = false;
+        for round in &self.rounds {
+            let is_lossy = round.retransmitted > 0;
+            if is_lossy && !was_lossy {
+                if !round.has_empty_queue() || round.has_heavy_loss() {
+                    congested += 1;
+                } else if round.is_limited {
+                    random += 1;
+                    recoveries = [recoveries[1], Some(*round)];
+                }
+            }
+            was_lossy = is_lossy;
+        }
+        let [Some(earlier), Some(later)] = recoveries else { return None };
+        let is_enough = random >= MIN_RECOVERIES && random > congested;
+        is_enough.then_some(WindowEvidence { limit: WindowLimit::RandomLoss, earlier, later })
+    }
+
+    /// Less in flight in several rounds, one after the other, and each time a longer round trip.
+    fn growing_path(&self) -> Option<WindowEvidence> {
+        let rounds = self.last(GROWING_ROUNDS)?;
+        let (earlier, later) = (*rounds.first()?, *rounds.last()?);
+        let is_shown = rounds.is_sorted_by(|before, after| {
+            after.in_flight <= before.in_flight && after.rtt >= before.rtt
+        });
+        let is_clean = rounds.iter().all(|round| round.is_limited && round.retransmitted == 0);
+        let is_less = later.in_flight as f64 <= earlier.in_flight as f64 * FALLEN_IN_FLIGHT;
+        let is_longer = later.rtt.as_secs_f64() >= earlier.rtt.as_secs_f64() * GROWN_RTT
+            && later.rtt >= later.base * LONG_RTT;
+        let is_evident = is_shown && is_clean && is_less && is_longer && self.has_fallen();
+        is_evident.then_some(WindowEvidence { limit: WindowLimit::LongerPath, earlier, later })
+    }
+
+    /// What is in flight differs from round to round, and the round trip does not with it: what is delivered does. If bulk is
+    /// bounded, that may be what follows the path.
+    fn elastic(&self) -> Option<WindowEvidence> {
+        let mut rounds = self.last(ELASTIC_ROUNDS)?;
+        let is_evident =
+            |round: &WindowRound| round.is_limited && !round.is_paced && round.retransmitted == 0;
+        if !rounds.iter().all(is_evident) {
+            return None;
+        }
+        let is_empty = rounds.iter().all(WindowRound::has_empty_queue);
+        let has_losses = self.rounds.iter().any(|round| round.retransmitted > 0);
+        // A path that was full before may be again, and a control may send less for a while to measure it, as BBR does. Where
+        // something queues, others may be the cause, unless the path has carried more before.
+        if has_losses || self.has_fallen() == is_empty {
+            return None;
+        }
+        rounds.sort_by_key(|round| round.in_flight);
+        let (least, most) = rounds.split_at(ELASTIC_ROUNDS / 2);
+        let (earlier, later) = (*least.first()?, *most.last()?);
+        let mean = |rounds: &[WindowRound], value: fn(&WindowRound) -> f64| {
+            rounds.iter().map(value).sum::<f64>() / rounds.len() as f64
+        };
+        let ratio = |value| mean(most, value) / mean(least, value).max(1e-9);
+        let in_flight = ratio(|round| round.in_flight as f64);
+        let rtt = ratio(|round| round.rtt.as_secs_f64());
+        let variation = later.in_flight as f64 / earlier.in_flight.max(1) as f64;
+        let is_elastic = (MIN_VARIATION..=MAX_VARIATION).contains(&variation)
+            && rtt - 1.0 <= (in_flight - 1.0) * MAX_QUEUE_SHARE;
+        let limit = if is_empty { WindowLimit::SlowGrowth } else { WindowLimit::LongerPath };
+        is_elastic.then_some(WindowEvidence { limit, earlier, later })
+    }
+
+    /// Returns the last `count` rounds, if there are so many.
+    fn last(&self, count: usize) -> Option<Vec<WindowRound>> {
+        let skipped = self.rounds.len().checked_sub(count)?;
+        Some(self.rounds.iter().skip(skipped).copied().collect())
+    }
+
+    /// Returns whether the path has carried more before.
+    fn has_fallen(&self) -> bool {
+        let highest = self.rounds.iter().map(WindowRound::rate).fold(0.0, f64::max);
+        self.rate(GROWING_ROUNDS) <= highest * FALLEN_RATE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ROUND: WindowRound = WindowRound {
+        duration: Duration::from_millis(40),
+        delivered: 20_000,
+        retransmitted: 0,
+        rtt: Duration::from_millis(41),
+        max_queue: Duration::from_millis(1),
+        base: Duration::from_millis(40),
+        in_flight: 20_000,
+        is_limited: true,
+        is_paced: false,
+    };
+    const LOST: WindowRound = WindowRound { retransmitted: 1, ..ROUND };
+    const QUEUED: Duration = Duration::from_millis(30);
+
+    fn limit(rounds: &[WindowRound]) -> Option<WindowLimit> {
+        let mut watch = WindowWatch::default();
+        rounds.iter().for_each(|&round| watch.push(round));
+        watch.evidence().map(|evidence| evidence.limit())
+    }
+
+    #[test]
+    fn one_recovery_proves_nothing_however_long() {
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&[ROUND, LOST, ROUND]), None);
+        assert_eq!(limit(&[LOST, LOST, LOST, LOST]), None);
+    }
+
+    #[test]
+    fn two_recoveries_with_an_empty_queue_are_random_loss() {
+        assert_eq!(limit(&[ROUND, LOST, ROUND, LOST]), Some(WindowLimit::RandomLoss));
+        let mut long_ago = vec![LOST];
+        long_ago.extend([ROUND; 31]);
+        long_ago.push(LOST);
+        assert_eq!(limit(&long_ago), None);
+    }
+
+    #[test]
+    fn losses_of_a_queue_that_stands_are_congestion() {
+        let congested = WindowRound { max_queue: QUEUED, ..LOST };
+        assert_eq!(limit(&[congested, ROUND, congested, ROUND, congested]), None);
+        assert_eq!(limit(&[congested, ROUND, LOST, ROUND, LOST]), Some(WindowLimit::RandomLoss));
+        assert_eq!(limit(&[congested, ROUND, congested, ROUND, LOST, ROUND, LOST]), None);
+    }
+
+    #[test]
+    fn losses_of_a_connection_that_its_window_does_not_limit_do_not_count() {
+        let unlimited = WindowRound { is_limited: false, ..LOST };
+        assert_eq!(limit(&[unlimited, ROUND, unlimited, ROUND, unlimited]), None);
+    }
+
+    fn ms(rtt: u64, in_flight: u64) -> WindowRound {
+        let rtt = Duration::from_millis(rtt);
+        let (max_queue, delivered) = (rtt - ROUND.base, in_flight);
+        WindowRound { rtt, duration: rtt, max_queue, in_flight, delivered, ..ROUND }
+    }
+
+    #[test]
+    fn a_round_trip_that_grows_while_less_is_in_flight_is_a_longer_path() {
+        let rounds =
+            [ms(41, 90_000), ms(90, 90_000), ms(110, 85_000), ms(130, 80_000), ms(150, 75_000)];
+        assert_eq!(limit(&rounds), Some(WindowLimit::LongerPath));
+        assert_eq!(limit(&rounds[..3]), None, "it has not fallen for long");
+    }
+
+    #[test]
+    fn a_round_trip_that_grows_with_what_is_in_flight_may_be_a_queue() {
+        let rounds = [ms(41, 90_000), ms(80, 90_000), ms(120, 95_000), ms(160, 99_000)];
+        assert_eq!(limit(&rounds), None);
+        let falling = [ms(41, 90_000), ms(160, 90_000), ms(120, 75_000), ms(90, 50_000)];
+        assert_eq!(limit(&falling), None, "it falls with it");
+    }
+
+    #[test]
+    fn a_window_that_grows_slowly_without_a_queue_is_too_small() {
+        let growing = |rounds: u64| -> Vec<WindowRound> {
+            (0..rounds).map(|round| ms(42, 10_000 + 800 * round)).collect()
+        };
+        assert_eq!(limit(&growing(6)), Some(WindowLimit::SlowGrowth));
+        assert_eq!(limit(&growing(5)), None);
+        let mut after_more = vec![ms(42, 90_000); 4];
+        after_more.extend(growing(6));
+        assert_eq!(limit(&after_more), None, "the path is measured");
+        let slow_start: Vec<_> = (0..6).map(|round| ms(42, 10_000 << round)).collect();
+        assert_eq!(limit(&slow_start), None);
+        let queueing: Vec<_> =
+            (0..6).map(|round| ms(40 + 2 * round, 10_000 + 500 * round)).collect();
+        assert_eq!(limit(&queueing), None, "the path is full");
+        let paced: Vec<_> =
+            growing(6).into_iter().map(|round| WindowRound { is_paced: true, ..round }).collect();
+        assert_eq!(limit(&paced), None);
+    }
+
+    #[test]
+    fn heavy_losses_are_an_answer_to_what_is_sent() {
+        let policed = WindowRound { retransmitted: 9, ..LOST };
+        assert_eq!(limit(&[policed, ROUND, policed, ROUND, policed]), None);
+    }
+}
