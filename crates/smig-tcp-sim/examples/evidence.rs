@@ -40,7 +40,8 @@ fn main() {
             let found: Vec<_> = (0..SEEDS).filter_map(|seed| evidence(cell, limit, seed)).collect();
             let mut times: Vec<u128> = found.iter().map(|(at, _)| at.as_millis()).collect();
             times.sort_unstable();
-            let median = times.get(times.len() / 2).map_or("-".into(), |ms| format!("{ms} ms"));
+            let median =
+                times.get(times.len() / 2).map_or_else(|| "-".into(), |ms| format!("{ms} ms"));
             let text = found.first().map_or("", |(_, text)| text.as_str());
             println!("{:40} {label} {}/{SEEDS} {median:>9} {text}", cell.name, found.len());
         }

@@ -6,6 +6,7 @@ use smig_proto::Instant;
 
 use super::evidence::{WindowEvidence, WindowLimit, WindowWatch};
 use super::round::{Backlog, WindowRound};
+use crate::pacer::MIN_PACED_RTT;
 use crate::sample::ConnSample;
 
 /// A spread takes a handshake and some rounds: it is for what takes more than this number of windows, and these bytes.
@@ -28,8 +29,8 @@ const QUEUE_ROUNDS: u32 = 2;
 /// Time until the next trial after one that did not help; doubled each time.
 const MIN_RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY_DOUBLINGS: u32 = 5;
-/// How long what a spread has confirmed holds for streams that begin later.
-const CONFIRMED_TIME: Duration = Duration::from_secs(30);
+/// How long what a spread has confirmed holds for streams that begin later: then one connection has to show it again.
+const CONFIRMED_TIME: Duration = Duration::from_secs(180);
 
 /// What the owner measures of a session that sends.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,7 @@ pub enum ReturnReason {
     NoGain,
     /// The peer has opened no other connection.
     NoConnection,
-    /// Nothing is left to send.
+    /// Nothing is left to send, or one stream.
     Complete,
 }
 
@@ -76,7 +77,7 @@ impl ReturnReason {
         match self {
             Self::NoGain => "several connections carry no more than one did",
             Self::NoConnection => "the peer has opened no other connection",
-            Self::Complete => "nothing is left to send",
+            Self::Complete => "nothing is left to spread",
         }
     }
 }
@@ -88,8 +89,16 @@ pub struct SpreadControl {
     state: SpreadState,
     retry_at: Option<Instant>,
     failures: u32,
-    /// What a spread has confirmed last, and when.
-    confirmed: Option<(Instant, WindowEvidence)>,
+    confirmed: Option<Confirmed>,
+}
+
+/// What a spread has confirmed.
+#[derive(Clone, Copy, Debug)]
+struct Confirmed {
+    /// When its evidence was there.
+    since: Instant,
+    evidence: WindowEvidence,
+    reference_rate: f64,
 }
 
 #[derive(Debug, Default)]
@@ -101,12 +110,13 @@ enum SpreadState {
 
 #[derive(Debug)]
 struct Spread {
+    since: Instant,
     evidence: WindowEvidence,
     /// The rate before, bytes per second.
     reference_rate: f64,
     /// All connections together.
     rounds: WindowWatch,
-    /// Rounds without and with several connections.
+    /// Rounds in a row with one connection, and rounds with as many as at most.
     waiting_rounds: u32,
     /// All of them.
     opening_rounds: u32,
@@ -139,6 +149,16 @@ impl SpreadControl {
         matches!(&self.state, SpreadState::Spread(spread) if !spread.is_paced)
     }
 
+    /// Records that another connection carries most from now on: its counters begin elsewhere.
+    pub fn on_other_busiest(&mut self) {
+        self.watch.forget_round();
+    }
+
+    /// Records that nothing is left to send. What was spread has ended, and what it has confirmed is kept.
+    pub fn on_complete(&mut self, now: Instant) {
+        self.end(now, ReturnReason::Complete);
+    }
+
     /// Records a sample, and decides.
     pub fn on_sample(&mut self, now: Instant, sample: &SpreadSample) -> Option<SpreadDecision> {
         match &mut self.state {
@@ -156,12 +176,19 @@ impl SpreadControl {
         if self.retry_at.is_some_and(|at| now < at) || !is_worthwhile(sample) {
             return None;
         }
-        let is_recent = |at| now.saturating_duration_since(at) < CONFIRMED_TIME;
-        let confirmed = self.confirmed.filter(|&(at, _)| is_recent(at) && round.is_limited);
-        let evidence = self.watch.evidence().or_else(|| confirmed.map(|(_, evidence)| evidence))?;
-        self.state = SpreadState::Spread(Box::new(Spread {
+        let found = self.watch.evidence().map(|evidence| Confirmed {
+            since: now,
             evidence,
             reference_rate: self.watch.rate(REFERENCE_ROUNDS),
+        });
+        let is_recent = |it: &Confirmed| now.saturating_duration_since(it.since) < CONFIRMED_TIME;
+        let confirmed = self.confirmed.filter(|it| is_recent(it) && round.is_limited);
+        // What slow start sends is no rate to exceed: that of the first trial is.
+        let Confirmed { since, evidence, reference_rate } = confirmed.or(found)?;
+        self.state = SpreadState::Spread(Box::new(Spread {
+            since,
+            evidence,
+            reference_rate,
             rounds: WindowWatch::default(),
             waiting_rounds: 0,
             opening_rounds: 0,
@@ -181,8 +208,10 @@ impl SpreadControl {
         self.watch = WindowWatch::default();
         match reason {
             ReturnReason::Complete => {
-                if spread.is_confirmed {
-                    (self.confirmed, self.failures) = (Some((now, spread.evidence)), 0);
+                if spread.is_confirmed || spread.has_carried_more() {
+                    let Spread { since, evidence, reference_rate, .. } = *spread;
+                    self.confirmed = Some(Confirmed { since, evidence, reference_rate });
+                    self.failures = 0;
                 }
             }
             ReturnReason::NoGain | ReturnReason::NoConnection => {
@@ -197,18 +226,13 @@ impl SpreadControl {
 
 impl Spread {
     fn on_sample(&mut self, now: Instant, sample: &SpreadSample) -> Option<ReturnReason> {
-        if sample.streams == 0 {
-            return Some(ReturnReason::Complete);
-        }
         let round = self.rounds.on_sample(now, &sample.all, sample.backlog)?;
         self.note_queue(&round);
         self.opening_rounds = self.opening_rounds.saturating_add(1);
         if sample.lanes < 2 {
-            // Before the first other connection, or when there is only one stream left.
-            self.waiting_rounds += 1;
-            let is_over = !self.is_confirmed && self.waiting_rounds >= MAX_WAITING_ROUNDS;
-            return is_over.then_some(ReturnReason::NoConnection);
+            return self.on_single_lane();
         }
+        self.waiting_rounds = 0;
         if sample.lanes > self.most_lanes {
             (self.most_lanes, self.lane_rounds) = (sample.lanes, 0);
         }
@@ -223,6 +247,22 @@ impl Spread {
         self.fruitless_rounds += 1;
         let is_over = !self.is_confirmed || self.fruitless_rounds >= FRUITLESS_ROUNDS;
         is_over.then_some(ReturnReason::NoGain)
+    }
+
+    /// Returns whether all rounds together carried more, for what has ended before it was judged.
+    fn has_carried_more(&self) -> bool {
+        self.lane_rounds >= JUDGED_ROUNDS as u32
+            && self.rounds.rate(usize::MAX) >= self.reference_rate * MIN_GAIN
+    }
+
+    /// Before the first other connection, or when there is only one stream left: what is not spread must be paced again.
+    fn on_single_lane(&mut self) -> Option<ReturnReason> {
+        self.waiting_rounds += 1;
+        let (max_rounds, reason) = match self.most_lanes {
+            0 | 1 => (MAX_WAITING_ROUNDS, ReturnReason::NoConnection),
+            _ => (TRIAL_ROUNDS, ReturnReason::Complete),
+        };
+        (self.waiting_rounds >= max_rounds).then_some(reason)
     }
 
     /// Bulk is paced while there is a queue. What made the path longer is not a queue.
@@ -241,8 +281,11 @@ impl Spread {
     }
 }
 
-/// Returns whether enough is left for other connections to help.
+/// Returns whether enough is left for other connections to help, on a path where a window that is too small matters.
 fn is_worthwhile(sample: &SpreadSample) -> bool {
+    if sample.busiest.min_rtt < MIN_PACED_RTT {
+        return false;
+    }
     let min_left = (sample.busiest.in_flight * MIN_WINDOWS_LEFT).max(MIN_BYTES_LEFT);
     sample.streams >= 2 && sample.left_bytes >= min_left
 }
@@ -339,6 +382,18 @@ mod tests {
     }
 
     #[test]
+    fn a_path_without_a_round_trip_to_speak_of_is_left_alone() {
+        let mut simulation = Simulation::new();
+        let rtt = MIN_PACED_RTT / 2;
+        for sample in [&mut simulation.all, &mut simulation.busiest] {
+            sample.min_rtt = rtt;
+        }
+        for round in 0..100_u64 {
+            assert_eq!(simulation.run(1, WINDOW, u64::from(round.is_multiple_of(4)), rtt), None);
+        }
+    }
+
+    #[test]
     fn streams_stay_spread_while_that_carries_more() {
         let mut simulation = Simulation::new();
         simulation.spread();
@@ -391,6 +446,56 @@ mod tests {
         simulation.spread();
         let ended = (0..60).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
         assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::NoConnection)));
+    }
+
+    #[test]
+    fn what_a_spread_has_confirmed_is_kept_for_the_streams_that_follow() {
+        let mut simulation = Simulation::new();
+        simulation.spread();
+        for _ in 0..20 {
+            simulation.run(4, 3 * WINDOW, 1, RTT);
+        }
+        simulation.control.on_complete(simulation.now);
+        assert!(!simulation.control.is_spread());
+        let decision = (0..2).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
+        assert!(matches!(decision, Some(SpreadDecision::Spread(_))), "{decision:?}");
+    }
+
+    #[test]
+    fn a_page_that_ends_before_a_trial_does_confirms_it_if_it_carried_more() {
+        for (delivered, is_confirmed) in [(3 * WINDOW, true), (WINDOW, false)] {
+            let mut simulation = Simulation::new();
+            simulation.spread();
+            for _ in 0..6 {
+                assert_eq!(simulation.run(4, delivered, 1, RTT), None);
+            }
+            simulation.control.on_complete(simulation.now);
+            let decision = (0..2).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
+            assert_eq!(decision.is_some(), is_confirmed);
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_left_alone_is_paced_again() {
+        let mut simulation = Simulation::new();
+        simulation.spread();
+        for _ in 0..20 {
+            simulation.run(4, 3 * WINDOW, 1, RTT);
+        }
+        let ended = (0..20).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
+        assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::Complete)));
+        assert!(!simulation.control.lifts_pacing());
+    }
+
+    #[test]
+    fn counters_of_two_connections_make_no_round() {
+        let mut simulation = Simulation::new();
+        for round in 0..100 {
+            assert_eq!(simulation.run(1, WINDOW, 0, RTT), None);
+            let (own, other) = (simulation.busiest, &mut simulation.busiest);
+            other.retransmitted = if round % 2 == 0 { own.retransmitted + 1 } else { 0 };
+            simulation.control.on_other_busiest();
+        }
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::sample::ConnSample;
 const MAX_ROUNDS: usize = 32;
 /// Separate recoveries with an empty queue from which on losses are random.
 const MIN_RECOVERIES: usize = 2;
+/// The first recovery alone shows it after this number of rounds, if none of them had half of what counts as a queue, and no more
+/// than this part of the window was lost: what overruns a queue loses more, and fills it first.
+const MIN_ROUNDS_BEFORE: usize = 2;
+const LIGHT_LOSS_DIVISOR: u64 = 16;
 /// Rounds in a row, in each of which less is in flight and the round trip longer than before: a path that grows.
 const GROWING_ROUNDS: usize = 4;
 /// By how much less is in flight after them, and by how much longer the round trip is: than before, and than the least.
@@ -112,6 +116,11 @@ impl WindowWatch {
         Some(round)
     }
 
+    /// Forgets the round that has begun.
+    pub(super) const fn forget_round(&mut self) {
+        self.meter = RoundMeter::new();
+    }
+
     fn push(&mut self, round: WindowRound) {
         if self.rounds.len() == MAX_ROUNDS {
             self.rounds.pop_front();
@@ -130,7 +139,27 @@ impl WindowWatch {
 
     /// Returns what the rounds show together.
     pub(super) fn evidence(&self) -> Option<WindowEvidence> {
-        self.random_loss().or_else(|| self.growing_path()).or_else(|| self.elastic())
+        self.first_loss()
+            .or_else(|| self.random_loss())
+            .or_else(|| self.growing_path())
+            .or_else(|| self.elastic())
+    }
+
+    /// One recovery that has ended, on a path that has shown no queue at all.
+    fn first_loss(&self) -> Option<WindowEvidence> {
+        let is_lossy = |round: &WindowRound| round.retransmitted > 0;
+        let (begin, later) = (self.rounds.iter().position(is_lossy)?, *self.rounds.back()?);
+        let earlier = *self.rounds.get(begin)?;
+        let lost: u64 = self.rounds.iter().map(|round| round.retransmitted).sum();
+        let is_light = lost <= 1 + earlier.packets() / LIGHT_LOSS_DIVISOR;
+        let is_empty = self.rounds.iter().all(WindowRound::has_no_queue_at_all);
+        let is_evident = begin >= MIN_ROUNDS_BEFORE
+            && !is_lossy(&later)
+            && is_light
+            && is_empty
+            && earlier.is_limited
+            && later.is_limited;
+        is_evident.then_some(WindowEvidence { limit: WindowLimit::RandomLoss, earlier, later })
     }
 
     /// Recoveries, of which each may take several rounds, while no queue stands; and more of them than of those with one.
@@ -242,15 +271,31 @@ mod tests {
     }
 
     #[test]
-    fn one_recovery_proves_nothing_however_long() {
+    fn a_loss_proves_nothing_while_it_is_recovered_from_however_long() {
         assert_eq!(limit(&[]), None);
-        assert_eq!(limit(&[ROUND, LOST, ROUND]), None);
+        assert_eq!(limit(&[ROUND, ROUND, LOST]), None);
         assert_eq!(limit(&[LOST, LOST, LOST, LOST]), None);
     }
 
     #[test]
+    fn one_light_recovery_is_a_random_loss_only_where_no_queue_was_ever_seen() {
+        let lost = WindowRound { in_flight: 40 * 1448, retransmitted: 3, ..ROUND };
+        assert_eq!(limit(&[ROUND, ROUND, lost, ROUND]), Some(WindowLimit::RandomLoss));
+        assert_eq!(limit(&[ROUND, lost, ROUND]), None, "hardly anything is known");
+        let heavy = WindowRound { retransmitted: 4, ..lost };
+        assert_eq!(limit(&[ROUND, ROUND, heavy, ROUND]), None);
+        assert_eq!(limit(&[ROUND, ROUND, lost, lost, ROUND]), None, "more follow");
+        let short = WindowRound { max_queue: Duration::from_millis(8), ..ROUND };
+        assert!(short.has_empty_queue());
+        assert_eq!(limit(&[ROUND, short, lost, ROUND]), None, "a queue that is hardly one");
+        let unlimited = WindowRound { is_limited: false, ..ROUND };
+        assert_eq!(limit(&[ROUND, ROUND, lost, unlimited]), None);
+    }
+
+    #[test]
     fn two_recoveries_with_an_empty_queue_are_random_loss() {
-        assert_eq!(limit(&[ROUND, LOST, ROUND, LOST]), Some(WindowLimit::RandomLoss));
+        let short = WindowRound { max_queue: Duration::from_millis(8), ..ROUND };
+        assert_eq!(limit(&[short, LOST, ROUND, LOST]), Some(WindowLimit::RandomLoss));
         let mut long_ago = vec![LOST];
         long_ago.extend([ROUND; 31]);
         long_ago.push(LOST);

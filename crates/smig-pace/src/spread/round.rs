@@ -51,7 +51,7 @@ pub struct WindowRound {
     pub in_flight: u64,
     /// Whether there was more to send all the time, and window or pacing were what prevented it.
     pub is_limited: bool,
-    /// Whether what bounds bulk prevented it, at any time: then the congestion window may be larger than what is in flight.
+    /// Whether what bounds bulk prevented it, at any time, and the congestion window is larger than what is in flight.
     pub is_paced: bool,
 }
 
@@ -65,14 +65,24 @@ impl WindowRound {
     /// Returns whether so much was lost that what was sent was probably too much, as at a policer, which has no queue.
     #[must_use]
     pub const fn has_heavy_loss(&self) -> bool {
-        let packets = self.in_flight / USUAL_MSS as u64;
-        self.retransmitted >= MIN_HEAVY_LOSS && self.retransmitted * HEAVY_LOSS_DIVISOR > packets
+        self.retransmitted >= MIN_HEAVY_LOSS
+            && self.retransmitted * HEAVY_LOSS_DIVISOR > self.packets()
+    }
+
+    /// Returns the most packets in flight, about.
+    pub(super) const fn packets(&self) -> u64 {
+        self.in_flight / USUAL_MSS as u64
     }
 
     /// Returns whether nothing waited on the path: neither what this connection sends nor what others do.
     #[must_use]
     pub fn has_empty_queue(&self) -> bool {
         self.max_queue <= empty_queue(self.base)
+    }
+
+    /// Returns whether even what would hardly count as a queue was not there.
+    pub(super) fn has_no_queue_at_all(&self) -> bool {
+        self.max_queue <= (empty_queue(self.base) / 2).max(MIN_EMPTY_QUEUE)
     }
 }
 
@@ -122,6 +132,10 @@ impl Current {
 }
 
 impl RoundMeter {
+    pub(super) const fn new() -> Self {
+        Self { current: None }
+    }
+
     /// Records a sample; returns the round that it ends.
     pub(super) fn on_sample(
         &mut self,
@@ -148,7 +162,8 @@ impl RoundMeter {
             Backlog::None => current.has_paused = true,
             Backlog::Paced => {
                 current.full_samples += 1;
-                current.is_paced = true;
+                // A window grows no further than what is sent, so it is not far from that: only a full one is the limit.
+                current.is_paced |= sample.in_flight + two_packets < sample.congestion_window;
             }
             Backlog::Window => {
                 let is_full = sample.in_flight + two_packets >= full;
@@ -243,6 +258,11 @@ mod tests {
         assert!(is_limited(14_480, Backlog::Window));
         assert!(!is_limited(2_000, Backlog::Window), "the peer's window, or a late process");
         assert!(is_limited(2_000, Backlog::Paced));
+        let mut meter = RoundMeter::default();
+        meter.on_sample(at(1), &SAMPLE, Backlog::Paced);
+        let end = ConnSample { acknowledged: 14_480, ..SAMPLE };
+        let round = meter.on_sample(at(41), &end, Backlog::Paced).unwrap();
+        assert!(round.is_limited && !round.is_paced, "the window is full all the time");
         assert!(!is_limited(14_480, Backlog::None));
     }
 }

@@ -221,7 +221,7 @@ impl Session {
         let carrier_role = self.carrier_role;
         let c2 = self.conns.find_known_mut(to.conn);
         let early_frames = c2.and_then(|c2| {
-            c2.role = carrier_role;
+            c2.set_carrier_role(carrier_role);
             c2.peer_ids.mark_used(to.id);
             c2.unbound_carriers.remove(to.id)
         });

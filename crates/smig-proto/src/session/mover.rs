@@ -60,7 +60,7 @@ impl Session {
         let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
         // SMIG-5.2/choice-of-s2
         let s2 = c2.local_ids.allocate(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
-        c2.role = carrier_role;
+        c2.set_carrier_role(carrier_role);
         c2.streams.insert(s2, key);
         self.begin_migration(now, key, StreamAddr { conn: target, id: s2 }, cid, before_answer);
         Ok(())

@@ -72,13 +72,13 @@ fn next_move(lane_count: usize, streams: &[BalancedStream]) -> Option<(usize, us
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use smig_proto::{AppId, Config, ConnectionSpec, EndStream, Identity, Instant, RequestHead};
     use smig_proto::{Security, Session};
 
     /// Keys of so many streams: only a session makes them.
-    fn keys(count: usize) -> Vec<StreamKey> {
+    pub(crate) fn keys(count: usize) -> Vec<StreamKey> {
         let now = Instant::from_nanos(1);
         let mut session = Session::client(Config::client(), AppId::new(1), now);
         let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };

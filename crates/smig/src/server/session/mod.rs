@@ -247,6 +247,7 @@ where
                 if let Some(candidate) = exchange.as_mut().and_then(|it| it.candidate.as_mut()) {
                     candidate.on_declined();
                 }
+                self.spread.on_declined(stream);
                 self.session_record.on_declined(stream, exchange.map(|it| &mut it.record));
             }
             Event::Closed { conn, error } => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use smig_pace::{Backlog, ConnSample, SpreadControl, SpreadDecision, SpreadSample};
+use smig_pace::{Backlog, ConnSample, ReturnReason, SpreadControl, SpreadDecision, SpreadSample};
 use smig_proto::policy::{MigrationHint, MigrationReason};
 use smig_proto::{ConnId, ConnectionRole, Instant, MigrationTarget, StreamKey, StreamView};
 
@@ -17,8 +17,9 @@ use crate::server::exchange::BodySendState;
 use crate::server::service::{HttpService, ResponseBody};
 use crate::snapshot::{MigrationCause, PendingMigration};
 
-/// Connections over which streams are spread at most, whatever the session allows.
-const MAX_LANES: usize = 4;
+/// Connections over which streams are spread at most, whatever the session allows (four by default): what browsers open for
+/// HTTP/1.1.
+const MAX_LANES: usize = 6;
 /// Samples per round trip, and the bounds of the interval between two.
 const SAMPLES_PER_RTT: u32 = 4;
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
@@ -42,6 +43,9 @@ pub(super) struct SpreadStreams {
     has_deadline: bool,
     /// Streams whose offers the client has not answered.
     offered: Vec<StreamKey>,
+    /// Whether the client has declined one since streams are spread.
+    has_declined: bool,
+    busiest: Option<ConnId>,
     moves: f64,
     moves_at: Option<Instant>,
 }
@@ -53,6 +57,8 @@ impl Default for SpreadStreams {
             next_sample: None,
             has_deadline: false,
             offered: Vec::new(),
+            has_declined: false,
+            busiest: None,
             moves: MAX_MOVES,
             moves_at: None,
         }
@@ -67,6 +73,16 @@ impl SpreadStreams {
 
     pub(super) const fn is_spread(&self) -> bool {
         self.control.is_spread()
+    }
+
+    /// Records that the client has declined a move or an offer: others would only cost it as much. It opens no more connections,
+    /// or follows too many streams.
+    pub(super) fn on_declined(&mut self, stream: StreamKey) {
+        if self.offered.contains(&stream) {
+            self.has_declined = true;
+        } else {
+            self.moves = 0.0;
+        }
     }
 
     /// Returns how many streams may move now.
@@ -101,24 +117,33 @@ where
         }
         let sending = self.sending_streams(turn);
         let may_spread = sending.len() >= 2 || self.spread.is_spread();
-        let Some((sample, rtt)) = measure(turn, &sending).filter(|_| may_spread) else {
+        let Some((sample, busiest)) = measure(turn, &sending).filter(|_| may_spread) else {
             self.spread.has_deadline = false;
-            if self.spread.is_spread() && sending.is_empty() {
-                self.end_spread(turn, &sending);
+            if self.spread.is_spread() {
+                self.spread.control.on_complete(turn.now);
+                self.end_spread(turn, &[]);
             }
             self.spread.next_sample = Some(turn.now + MIN_SAMPLE_INTERVAL);
             return;
         };
-        let interval = (rtt / SAMPLES_PER_RTT).clamp(MIN_SAMPLE_INTERVAL, MAX_SAMPLE_INTERVAL);
-        (self.spread.next_sample, self.spread.has_deadline) = (Some(turn.now + interval), true);
+        let interval = sample.busiest.rtt / SAMPLES_PER_RTT;
+        let interval = interval.clamp(MIN_SAMPLE_INTERVAL, MAX_SAMPLE_INTERVAL);
+        self.spread.next_sample = Some(turn.now + interval);
+        // A peer that takes nothing must not make the session run again and again.
+        self.spread.has_deadline = sample.all.in_flight > 0;
+        if self.spread.busiest.replace(busiest) != Some(busiest) {
+            self.spread.control.on_other_busiest();
+        }
         match self.spread.control.on_sample(turn.now, &sample) {
             Some(SpreadDecision::Spread(evidence)) => {
                 tracing::debug!(%evidence, left = sample.left_bytes, "streams are spread");
+                self.spread.has_declined = false;
                 turn.session.set_carrier_role(ConnectionRole::Interactive);
             }
             Some(SpreadDecision::Return(why)) => {
                 tracing::debug!(why = why.as_str(), "streams are no longer spread");
-                return self.end_spread(turn, &sending);
+                let returning = if why == ReturnReason::Complete { &[] } else { &*sending };
+                return self.end_spread(turn, returning);
             }
             None => {}
         }
@@ -180,7 +205,7 @@ where
         let is_open = |key: &StreamKey| turn.session.stream(*key).is_some_and(|it| it.is_migrating);
         self.spread.offered.retain(is_open);
         // Connections that the client may open soon have their share as well, or what moves now would have to move again.
-        let may_grow = self.spread.control.awaits_connections();
+        let may_grow = self.spread.control.awaits_connections() && !self.spread.has_declined;
         let planned_lanes = if may_grow { max_lanes } else { lanes.len() };
         let max_moves = self.spread.refill(turn.now);
         for (key, to) in plan(planned_lanes, &streams, max_moves) {
@@ -188,6 +213,9 @@ where
             if !self.move_stream(turn, key, MigrationTarget::Connection(to)) {
                 break;
             }
+        }
+        if self.spread.has_declined {
+            return;
         }
         let missing = max_lanes.saturating_sub(lanes.len() + self.spread.offered.len());
         // The last ones wait longest: an answer takes a handshake.
@@ -219,18 +247,19 @@ where
         true
     }
 
-    /// Returns what has much left to the first connection, and lets the rest end where it is.
+    /// Returns those of the streams that have much left to the first connection, and lets the rest end where it is.
     fn end_spread(&mut self, turn: &mut TurnCx<'_>, sending: &[Sending]) {
         let first = turn.session.connections().find(|conn| conn.is_joined && conn.accepts_streams);
         self.spread.offered.clear();
         if let Some(first) = first.map(|conn| conn.id) {
-            for stream in sending {
-                if stream.view.connection != first
+            let returns = |stream: &&Sending| {
+                stream.view.connection != first
                     && stream.left_bytes >= MIN_RETURN_BYTES
                     && !stream.view.is_migrating
-                {
-                    self.move_stream(turn, stream.key, MigrationTarget::Connection(first));
-                }
+            };
+            let max_moves = self.spread.refill(turn.now);
+            for stream in sending.iter().filter(returns).take(max_moves) {
+                self.move_stream(turn, stream.key, MigrationTarget::Connection(first));
             }
         }
         turn.session.set_carrier_role(ConnectionRole::Bulk);
@@ -247,8 +276,8 @@ fn lanes(turn: &TurnCx<'_>, sending: &[Sending], max_lanes: usize) -> Vec<ConnId
     lanes.into_iter().take(max_lanes).map(|(_, _, id)| id).collect()
 }
 
-/// Measures the connections of streams that send; `None` if no stream does. Also returns the round trip of the busiest.
-fn measure(turn: &mut TurnCx<'_>, sending: &[Sending]) -> Option<(SpreadSample, Duration)> {
+/// Measures the connections of streams that send; `None` if no stream does. Also returns the busiest.
+fn measure(turn: &mut TurnCx<'_>, sending: &[Sending]) -> Option<(SpreadSample, ConnId)> {
     let mut busy: Vec<(ConnId, u64)> = Vec::new();
     for stream in sending {
         let conn = stream.view.connection;
@@ -270,14 +299,52 @@ fn measure(turn: &mut TurnCx<'_>, sending: &[Sending]) -> Option<(SpreadSample, 
         all.retransmitted += sample.retransmitted;
         all.congestion_window += sample.congestion_window;
     }
-    let is_paced = turn.conns.is_bulk_limited() && turn.session.transmit_demand(busiest_conn).bulk;
+    let demand = turn.session.transmit_demand(busiest_conn);
+    let has_unsent = demand.interactive || busiest.outstanding > busiest.in_flight;
+    let backlog = match (demand.bulk, has_unsent) {
+        (true, _) if turn.conns.is_bulk_limited() => Backlog::Paced,
+        (true, _) | (false, true) => Backlog::Window,
+        // The service or the peer's flow control are what it waits for.
+        (false, false) => Backlog::None,
+    };
     let sample = SpreadSample {
         busiest,
-        backlog: if is_paced { Backlog::Paced } else { Backlog::Window },
+        backlog,
         all,
         left_bytes: sending.iter().map(|stream| stream.left_bytes).sum(),
         streams: sending.len(),
         lanes: busy.len(),
     };
-    Some((sample, busiest.rtt))
+    Some((sample, busiest_conn))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::balance;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_session_moves_fewer_streams_than_a_client_follows() {
+        let mut spread = SpreadStreams::default();
+        assert_eq!(spread.refill(at(1)), 36);
+        spread.moves -= 36.0;
+        assert_eq!((spread.refill(at(1)), spread.refill(at(2))), (0, 8));
+        assert_eq!(spread.refill(at(100)), 36);
+    }
+
+    #[test]
+    fn what_a_client_declines_is_not_tried_with_its_other_streams_at_once() {
+        let streams = balance::tests::keys(2);
+        let mut spread = SpreadStreams { offered: vec![streams[0]], ..SpreadStreams::default() };
+        assert_eq!(spread.refill(at(1)), 36);
+        spread.on_declined(streams[0]);
+        assert!(spread.has_declined, "it opens no more connections");
+        assert_eq!(spread.refill(at(1)), 36, "those that are there are used");
+        spread.on_declined(streams[1]);
+        assert_eq!(spread.refill(at(1)), 0, "it follows no more for now");
+    }
 }

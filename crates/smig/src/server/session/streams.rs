@@ -86,7 +86,8 @@ where
         });
         self.stream_slots.insert(key, slot);
         // The stream may be closed before idleness is checked again.
-        (self.idle_since, self.has_burst_memory) = (None, true);
+        self.idle_since = None;
+        self.has_burst_memory = true;
         self.rules_context.on_open(turn.now);
         self.on_stream_opened(turn, slot);
         let body = match end {
