@@ -179,8 +179,9 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             "HOW",
             CONNECTION_VALUES,
             migration.connections,
-            "Over how many connections of one session responses are spread: one, or adaptive (as many as a session may have, six at most, while random losses or \
-            a path that grows keep a single congestion window too small; only with clients that speak SMig)"
+            "Over how many connections of one session responses are spread: one, or adaptive (as many as a session may have, six \
+            at most, while random losses or a path that grows keep a single congestion window too small; only with clients that \
+            speak SMig)"
         ),
         Setting {
             key: "migration.pace_bulk",

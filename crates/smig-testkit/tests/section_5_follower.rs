@@ -117,14 +117,16 @@ fn a_connection_for_requests_is_none_for_bulk_when_a_stream_returns() {
 fn what_migrates_to_an_interactive_connection_is_not_bulk_for_that() {
     let (mut peer, key) = server_with_upload();
     peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Interactive));
+    let (cid, conn) = (peer.cid(C2), peer.conn_id(C2));
     peer.migrate(key, C2).unwrap();
-    let conn = peer.conn_id(C2);
+    peer.expect(C1, migrate(1, cid, 2));
     let role =
         |peer: &mut Peer| peer.with_session(|session, _| session.connection(conn).unwrap().role);
     assert_eq!(role(&mut peer), ConnectionRole::Interactive);
     let key = peer.post(C1, 3);
     peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Bulk));
     peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(3, cid, 4));
     assert_eq!(role(&mut peer), ConnectionRole::Bulk);
 }
 

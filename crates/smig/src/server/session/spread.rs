@@ -142,7 +142,8 @@ where
             }
             Some(SpreadDecision::Return(why)) => {
                 tracing::debug!(why = why.as_str(), "streams are no longer spread");
-                let returning = if why == ReturnReason::Complete { &[] } else { &*sending };
+                let is_complete = why == ReturnReason::Complete;
+                let returning: &[Sending] = if is_complete { &[] } else { &sending };
                 return self.end_spread(turn, returning);
             }
             None => {}
