@@ -265,13 +265,13 @@ impl Spread {
         (self.waiting_rounds >= max_rounds).then_some(reason)
     }
 
-    /// Bulk is paced while there is a queue. What made the path longer is not a queue.
+    /// Bulk is paced while there is a queue. What made the path longer is none, but what doubles that is.
     fn note_queue(&mut self, round: &WindowRound) {
-        match self.evidence.limit() {
-            WindowLimit::RandomLoss | WindowLimit::SlowGrowth => {}
-            WindowLimit::LongerPath => return,
-        }
-        if round.has_empty_queue() {
+        let is_empty = match self.evidence.limit() {
+            WindowLimit::RandomLoss | WindowLimit::SlowGrowth => round.has_empty_queue(),
+            WindowLimit::LongerPath => round.rtt <= self.evidence.later().rtt * 2,
+        };
+        if is_empty {
             (self.queue_rounds, self.empty_rounds) = (0, self.empty_rounds + 1);
             self.is_paced &= self.empty_rounds < QUEUE_ROUNDS;
         } else {
@@ -496,6 +496,31 @@ mod tests {
             other.retransmitted = if round % 2 == 0 { own.retransmitted + 1 } else { 0 };
             simulation.control.on_other_busiest();
         }
+    }
+
+    #[test]
+    fn what_doubles_the_round_trip_of_a_longer_path_is_paced_as_well() {
+        let mut simulation = Simulation::new();
+        let less = [(10, 2); 12];
+        for (rtt, in_flight) in [(1, 8), (10, 8), (10, 8)].into_iter().chain(less) {
+            if simulation.control.is_spread() {
+                break;
+            }
+            for sample in [&mut simulation.all, &mut simulation.busiest] {
+                sample.in_flight = in_flight * WINDOW;
+                sample.congestion_window = sample.in_flight;
+            }
+            simulation.run(1, in_flight * WINDOW, 0, RTT * rtt);
+        }
+        assert!(simulation.control.lifts_pacing());
+        for _ in 0..3 {
+            simulation.run(4, 8 * WINDOW, 0, RTT * 10);
+        }
+        assert!(simulation.control.lifts_pacing(), "it is what it was");
+        for _ in 0..4 {
+            simulation.run(4, 8 * WINDOW, 0, RTT * 21);
+        }
+        assert!(!simulation.control.lifts_pacing());
     }
 
     #[test]

@@ -22,6 +22,12 @@ const GROWING_ROUNDS: usize = 4;
 const FALLEN_IN_FLIGHT: f64 = 0.9;
 const GROWN_RTT: f64 = 1.3;
 const LONG_RTT: u32 = 3;
+/// Rounds in a row, after one of so many, with at most half of it in flight and a round trip that is as long, and the same in all of
+/// them: with half of it missing, a queue of this side's would be shorter, and one of others' varies.
+const FLAT_ROUNDS: usize = 3;
+const FLAT_AFTER_ROUNDS: usize = 8;
+const FLAT_RTT: f64 = 0.95;
+const STEADY_RTT: f64 = 1.1;
 /// Rounds in a row in which deliveries follow what is in flight, and the round trip does not.
 const ELASTIC_ROUNDS: usize = 6;
 /// By how much what is in flight differs between them. If by more, the window is still growing fast.
@@ -67,6 +73,10 @@ pub struct WindowEvidence {
 }
 
 impl WindowEvidence {
+    pub(super) const fn later(&self) -> &WindowRound {
+        &self.later
+    }
+
     /// Returns what the rounds show.
     #[must_use]
     pub const fn limit(&self) -> WindowLimit {
@@ -142,6 +152,7 @@ impl WindowWatch {
         self.first_loss()
             .or_else(|| self.random_loss())
             .or_else(|| self.growing_path())
+            .or_else(|| self.flat_path())
             .or_else(|| self.elastic())
     }
 
@@ -197,6 +208,26 @@ impl WindowWatch {
             && later.rtt >= later.base * LONG_RTT;
         let is_evident = is_shown && is_clean && is_less && is_longer && self.has_fallen();
         is_evident.then_some(WindowEvidence { limit: WindowLimit::LongerPath, earlier, later })
+    }
+
+    /// Much less in flight for several rounds, and a long round trip that is none the shorter for it.
+    fn flat_path(&self) -> Option<WindowEvidence> {
+        let last = self.last(FLAT_ROUNDS)?;
+        let later = *last.last()?;
+        let is_clean = |round: &WindowRound| round.is_limited && round.retransmitted == 0;
+        let longest = last.iter().map(|round| round.rtt).max()?;
+        let shortest = last.iter().map(|round| round.rtt).min()?;
+        let is_evident = last.iter().all(is_clean)
+            && longest <= shortest.mul_f64(STEADY_RTT)
+            && shortest >= later.base * LONG_RTT;
+        let is_unanswered = |before: &&WindowRound| {
+            is_clean(before)
+                && last.iter().all(|round| round.in_flight * 2 <= before.in_flight)
+                && shortest >= before.rtt.mul_f64(FLAT_RTT)
+        };
+        let mut before = self.rounds.iter().rev().skip(FLAT_ROUNDS).take(FLAT_AFTER_ROUNDS);
+        let earlier = *before.find(is_unanswered).filter(|_| is_evident)?;
+        Some(WindowEvidence { limit: WindowLimit::LongerPath, earlier, later })
     }
 
     /// What is in flight differs from round to round, and the round trip does not with it: what is delivered does. If bulk is
@@ -336,6 +367,19 @@ mod tests {
         assert_eq!(limit(&rounds), None);
         let falling = [ms(41, 90_000), ms(160, 90_000), ms(120, 75_000), ms(90, 50_000)];
         assert_eq!(limit(&falling), None, "it falls with it");
+    }
+
+    #[test]
+    fn a_long_round_trip_that_half_of_what_was_in_flight_does_not_shorten_is_a_longer_path() {
+        let flat = [ms(300, 60_000), ms(310, 30_000), ms(305, 12_000), ms(308, 3_000)];
+        assert_eq!(limit(&flat), Some(WindowLimit::LongerPath));
+        assert_eq!(limit(&flat[..3]), None, "acknowledgements may be late");
+        let queue = [ms(300, 60_000), ms(260, 30_000), ms(260, 30_000), ms(260, 30_000)];
+        assert_eq!(limit(&queue), None, "it is shorter");
+        let others = [ms(300, 60_000), ms(300, 30_000), ms(350, 30_000), ms(310, 30_000)];
+        assert_eq!(limit(&others), None, "others fill a queue");
+        let short = [ms(80, 60_000), ms(80, 30_000), ms(80, 12_000), ms(80, 3_000)];
+        assert_eq!(limit(&short), None);
     }
 
     #[test]
