@@ -17,6 +17,7 @@
 //! | `sharing` | whose queue it is, and the fair part of the path beside others; `alone_probe`: whether there are any |
 //! | `bounds` | [`Bounds`]: of all bulk together, a rate and bytes in flight |
 //! | `pacer` | [`Pacer`]: measures the path and sets the bounds, which keep the queue short in the long run |
+//! | `spread` | [`SpreadControl`]: whether a single window is the limit, so that a session's streams are spread over several connections |
 //! | `unsent` | [`UnsentLimit`]: how much unsent data a connection's socket may hold |
 //! | `bucket` | [`BulkBucket`]: when the next few packets of bulk may be written within the bounds; it yields to interactive data for as long as that occupies the path |
 //! | `session` | [`SessionPacer`]: measures when that is due, and writes the pieces that are allowed, the connections in turns |
@@ -34,6 +35,7 @@ mod round_history;
 mod sample;
 mod session;
 mod sharing;
+mod spread;
 mod unsent;
 
 pub use bounds::Bounds;
@@ -42,4 +44,8 @@ pub use conn::{PacedConn, PacedConns};
 pub use pacer::{MIN_PACED_RTT, Pacer};
 pub use sample::{ConnSample, RateSample};
 pub use session::SessionPacer;
+pub use spread::{
+    Backlog, ReturnReason, SpreadControl, SpreadDecision, SpreadSample, WindowEvidence,
+    WindowLimit, WindowRound,
+};
 pub use unsent::UnsentLimit;

@@ -1,6 +1,6 @@
 //! The settings of the server, of migration and of the extension.
 
-use smig::{MigrationMode, Offers, PacedStreams};
+use smig::{Connections, MigrationMode, Offers, PacedStreams};
 
 use crate::entry::last_value;
 use crate::model::Extension;
@@ -9,6 +9,9 @@ use crate::{HasServerSettings, Setting, ValueKind, integer, size, time, word};
 
 const OFFER_VALUES: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
+
+const CONNECTION_VALUES: [(&str, Connections); 2] =
+    [("one", Connections::One), ("adaptive", Connections::Adaptive)];
 
 const PACED_VALUES: [(&str, PacedStreams); 2] =
     [("stay", PacedStreams::Stay), ("move", PacedStreams::Move)];
@@ -169,6 +172,16 @@ pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
             OFFER_VALUES,
             migration.offers,
             "When to ask the client for another connection to migrate to: when-no-spare or never"
+        ),
+        word!(
+            "migration.connections",
+            "connections",
+            "HOW",
+            CONNECTION_VALUES,
+            migration.connections,
+            "Over how many connections of one session responses are spread: one, or adaptive (as many as a session may have, six \
+            at most, while random losses or a path that grows keep a single congestion window too small; only with clients that \
+            speak SMig)"
         ),
         Setting {
             key: "migration.pace_bulk",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smig_link::{SpecError, Time};
-use smig_pace::Pacer;
+use smig_pace::{ConnSample, Pacer};
 
 use crate::congestion::Algorithm;
 use crate::cross::{CrossSource, CrossTraffic};
@@ -125,7 +125,33 @@ impl Cell {
         &self,
         sending: Sending,
         seed: u64,
-        observe: impl FnMut(Duration, Option<&Pacer>, usize),
+        mut observe: impl FnMut(Duration, Option<&Pacer>, usize),
+    ) -> Result<Measurement, SpecError> {
+        self.observe(sending, seed, |now, session, network| {
+            observe(now, session.pacer(), network.queue_packets());
+        })
+    }
+
+    /// Runs it, and passes each millisecond the time and what TCP_INFO shows of bulk's connection to `observe`.
+    ///
+    /// # Errors
+    /// When a link is invalid.
+    pub fn sample(
+        &self,
+        sending: Sending,
+        seed: u64,
+        mut observe: impl FnMut(Duration, ConnSample),
+    ) -> Result<Measurement, SpecError> {
+        self.observe(sending, seed, |now, session, network| {
+            observe(now, session.bulk_sample(network));
+        })
+    }
+
+    fn observe(
+        &self,
+        sending: Sending,
+        seed: u64,
+        observe: impl FnMut(Duration, &Session, &Network),
     ) -> Result<Measurement, SpecError> {
         let mut network = Network::new(&self.path, seed)?;
         let rtt = self.path.forward.delay + self.path.reverse.delay;
@@ -171,7 +197,7 @@ struct Run<'a> {
 const TICK: Duration = Duration::from_millis(1);
 
 impl Run<'_> {
-    fn measure(&mut self, mut observe: impl FnMut(Duration, Option<&Pacer>, usize)) -> Measurement {
+    fn measure(&mut self, mut observe: impl FnMut(Duration, &Session, &Network)) -> Measurement {
         let (begin, end) = self.cell.measured;
         let mut next_request = self.cell.first_response;
         let mut bulk_start = self.has_bulk.then_some(self.cell.bulk_start);
@@ -182,7 +208,7 @@ impl Run<'_> {
             if self.network.now() >= self.next_tick {
                 self.next_tick = self.next_tick + TICK;
                 self.queue_sum += self.network.queue_packets();
-                observe(self.now(), self.session.pacer(), self.network.queue_packets());
+                observe(self.now(), &self.session, &self.network);
             }
             if !has_begun && self.now() >= begin {
                 has_begun = true;

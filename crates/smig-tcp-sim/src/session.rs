@@ -10,6 +10,7 @@ use smig_proto::Instant;
 use crate::network::Network;
 use crate::packet::MSS;
 use crate::process::{Process, Schedule};
+use crate::sender::TcpInfo;
 
 /// What limits bulk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,18 +157,7 @@ impl PacedConns for ConnTurn<'_> {
         let info = self.network.info(self.conns.flows[index]);
         let is_for_bulk = self.conns.paced[index].is_for_bulk();
         self.conns.unsent[index].update(info.delivery_rate, is_for_bulk, self.conns.bounds);
-        ConnSample {
-            acknowledged: info.acknowledged,
-            in_flight: info.in_flight,
-            outstanding: info.in_flight + info.unsent,
-            rtt: info.rtt,
-            rtt_deviation: info.rtt_deviation,
-            min_rtt: info.min_rtt,
-            retransmitted: info.retransmitted,
-            congestion_window: info.cwnd,
-            delivery_rate: info.delivery_rate,
-            mss: MSS as u32,
-        }
+        conn_sample(&info)
     }
 
     fn can_write(&self, index: usize) -> bool {
@@ -230,6 +220,11 @@ impl Session {
 
     pub(crate) const fn bulk_delivered(&self) -> u64 {
         self.bulk_delivered
+    }
+
+    /// What TCP_INFO shows of the connection of bulk.
+    pub(crate) fn bulk_sample(&self, network: &Network) -> ConnSample {
+        conn_sample(&network.info(self.conns.flows[self.conns.bulk]))
     }
 
     pub(crate) fn pacer(&self) -> Option<&Pacer> {
@@ -363,6 +358,21 @@ impl Session {
             self.conns.write_bulk(network, BATCH_BYTES);
         }
         (self.conns.is_blocked, self.conns.max_unsent) = (self.conns.has_bulk(), max);
+    }
+}
+
+fn conn_sample(info: &TcpInfo) -> ConnSample {
+    ConnSample {
+        acknowledged: info.acknowledged,
+        in_flight: info.in_flight,
+        outstanding: info.in_flight + info.unsent,
+        rtt: info.rtt,
+        rtt_deviation: info.rtt_deviation,
+        min_rtt: info.min_rtt,
+        retransmitted: info.retransmitted,
+        congestion_window: info.cwnd,
+        delivery_rate: info.delivery_rate,
+        mss: MSS as u32,
     }
 }
 

@@ -1,7 +1,7 @@
 //! spec/smig.md section 5: the follower and the order of frames.
 
 use http::Method;
-use smig_proto::{Config, EndStream, ErrorCode, Event, SmigConfig, StreamKey};
+use smig_proto::{Config, ConnectionRole, EndStream, ErrorCode, Event, SmigConfig, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer, Setup};
 
@@ -97,6 +97,37 @@ fn queued_data_is_sent_on_the_new_connection() {
     peer.resume(C1);
     peer.expect(C1, accept(1, cid, 1));
     peer.expect_silence();
+}
+
+#[test]
+fn a_connection_for_requests_is_none_for_bulk_when_a_stream_returns() {
+    let (mut peer, _) = client_with_download(Config::client());
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.send(C1, migrate(1, c2, 2));
+    peer.expect(C1, accept(1, c2, 2).end());
+    peer.send(C2, migrate(2, c1, 2));
+    peer.expect(C2, accept(2, c1, 2).end());
+    let conns = [peer.conn_id(C1), peer.conn_id(C2)];
+    let roles =
+        peer.with_session(|session, _| conns.map(|id| session.connection(id).unwrap().role));
+    assert_eq!(roles, [ConnectionRole::Interactive, ConnectionRole::Bulk]);
+}
+
+#[test]
+fn what_migrates_to_an_interactive_connection_is_not_bulk_for_that() {
+    let (mut peer, key) = server_with_upload();
+    peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Interactive));
+    let (cid, conn) = (peer.cid(C2), peer.conn_id(C2));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    let role =
+        |peer: &mut Peer| peer.with_session(|session, _| session.connection(conn).unwrap().role);
+    assert_eq!(role(&mut peer), ConnectionRole::Interactive);
+    let key = peer.post(C1, 3);
+    peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Bulk));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(3, cid, 4));
+    assert_eq!(role(&mut peer), ConnectionRole::Bulk);
 }
 
 /// A client engine whose JOIN on C2 is unanswered, with an upload on C1.

@@ -179,7 +179,7 @@ pub use driver::Pacing;
 pub use error::{BoxError, Error, Reset, TimeoutPhase, TlsError};
 pub use grpc::is_grpc;
 pub use limits::{ConnectionLimit, ConnectionPermit, QueueLimit};
-pub use migration::{MigrationConfig, MigrationMode, Offers};
+pub use migration::{Connections, MigrationConfig, MigrationMode, Offers};
 pub use observer::{Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{

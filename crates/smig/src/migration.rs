@@ -4,6 +4,7 @@
 //! that of both about tunnels. [`MigrationHint::Migrate`] and [`MigrationMode::At`] migrate a stream whichever end sends on
 //! it, and the application's own requests ([`migrate`]) do not pass through the policy. [`path`] samples the sockets.
 
+pub(crate) mod balance;
 mod path;
 
 use std::time::Duration;
@@ -38,6 +39,20 @@ pub struct MigrationConfig {
     pub policy: MigrationPolicy,
     /// What a server does when no spare connection is available.
     pub offers: Offers,
+    /// Over how many connections a server spreads the responses of one session.
+    pub connections: Connections,
+}
+
+/// Over how many connections a server spreads the responses of one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connections {
+    /// They stay on the connection of their requests, but for those that the [policy](MigrationMode::Policy) moves.
+    #[default]
+    One,
+    /// Where two round trips at least show that a single congestion window is what limits them (packets that are lost at
+    /// random, or a path that grows, which congestion control takes for a queue), they are spread over as many connections as
+    /// the session may have, six at most, and return when that carries no more. Needs a client with the extension.
+    Adaptive,
 }
 
 /// What decides that a stream migrates.

@@ -245,7 +245,8 @@ pub struct ClientSpec {
     /// smig: when the client itself migrates a stream; `"never"` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrate: Option<ClientMigration>,
-    /// smig: number of spare connections kept ready for migrations; 1 if absent.
+    /// smig: number of spare connections kept ready for migrations; 1 if absent. With more than three, its session may have as
+    /// many connections more than four: the server must allow them too (`settings.smig.max_connections`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spares: Option<usize>,
     /// smig: maximum number of connections with a server that does not support SMig; 1 if absent. Results count

@@ -294,6 +294,9 @@ fn build_client(
     if spec.kind != ClientKind::Smig {
         config.smig = None;
     }
+    if let (Some(smig), Some(spares)) = (&mut config.smig, spec.spares) {
+        smig.max_connections = smig.max_connections.max(spares + 1);
+    }
     let mut migration = MigrationConfig::default();
     migration.mode = match spec.migrate {
         Some(ClientMigration::At(size)) => MigrationMode::At(vec![size.0]),

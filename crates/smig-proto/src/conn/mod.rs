@@ -179,6 +179,8 @@ pub(crate) struct Connection {
     /// Client: the first tick at which its JOIN was unanswered.
     pub(crate) join_awaited_since: Option<Instant>,
     pub(crate) role: ConnectionRole,
+    /// Client: whether requests begin here. Then others will, and what returns here must not make them bulk.
+    pub(crate) opens_streams: bool,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
@@ -229,6 +231,7 @@ impl Connection {
             join_permission: JoinPermission::Allowed,
             join_awaited_since: None,
             role: ConnectionRole::default(),
+            opens_streams: false,
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
             authority: None,
@@ -294,6 +297,13 @@ impl Connection {
     /// Returns whether a stream of `c1` may be moved here (SMIG-5.1/choice-of-c2).
     pub(crate) fn accepts_carrier(&self, c1: ConnId) -> bool {
         self.id != c1 && self.is_joined() && self.accepts_streams()
+    }
+
+    /// Gives the connection the role of those that streams move to, unless requests begin here.
+    pub(crate) const fn set_carrier_role(&mut self, role: ConnectionRole) {
+        if !self.opens_streams {
+            self.role = role;
+        }
     }
 
     /// Returns whether no stream is here, and no carrier that might become one.

@@ -181,6 +181,8 @@ pub enum MigrationReason {
     Loss,
     /// It is paced, but [`Interference::LateProcess`].
     LateProcess,
+    /// The window of one connection is too small for the path, and several share the streams; or they no longer do.
+    SmallWindow,
 }
 
 impl StayReason {
@@ -215,6 +217,7 @@ impl MigrationReason {
             Self::LateProcess => {
                 "the process runs late, and the others would wait behind what is written ahead"
             }
+            Self::SmallWindow => "one congestion window is too small for the path",
         }
     }
 }

@@ -141,6 +141,7 @@ impl Session {
             return Err(OpenError::Blocked);
         }
         let stream_id = conn.local_ids.allocate(1).ok_or(OpenError::NoConnection)?;
+        conn.opens_streams = true;
         let max = conn.peer_max_frame_size();
         let encoder = &mut conn.encoder;
         conn.control_queue.push_request(|out| {

@@ -1,6 +1,6 @@
 //! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
 
-use crate::conn::{Charge, Connection, ConnectionRole, IdState, Membership, Offence};
+use crate::conn::{Charge, Connection, IdState, Membership, Offence};
 use crate::error::{Cause, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::migrate::{
@@ -218,9 +218,10 @@ impl Session {
             c1.departed_stream_needs_output = true;
         }
         self.rebind(key, to, Mover::Peer);
+        let carrier_role = self.carrier_role;
         let c2 = self.conns.find_known_mut(to.conn);
         let early_frames = c2.and_then(|c2| {
-            c2.role = ConnectionRole::Bulk;
+            c2.set_carrier_role(carrier_role);
             c2.peer_ids.mark_used(to.id);
             c2.unbound_carriers.remove(to.id)
         });

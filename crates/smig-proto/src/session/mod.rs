@@ -36,6 +36,7 @@ pub use transmit::{TransmitDemand, TransmitLimits, Transmitted};
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
+use crate::conn::ConnectionRole;
 use crate::conn::{ConnState, Connection, ConnectionSpec, Connections, ResetBudget, TokenBucket};
 use crate::ids::{AppId, Cid, ConnId, Side};
 use crate::stream::Arena;
@@ -75,6 +76,7 @@ pub struct Session {
     pub(crate) migration_budget: TokenBucket,
     pub(crate) next_tick: Option<Instant>,
     pub(crate) is_closing: bool,
+    pub(crate) carrier_role: ConnectionRole,
 }
 
 impl Session {
@@ -120,8 +122,15 @@ impl Session {
             ),
             next_tick: None,
             is_closing: false,
+            carrier_role: ConnectionRole::Bulk,
             config,
         }
+    }
+
+    /// Sets the role of connections that streams migrate to from now on, by either end; [`ConnectionRole::Bulk`] by default.
+    /// With [`ConnectionRole::Interactive`] a stream is there what it was before, and not bulk because it has migrated.
+    pub const fn set_carrier_role(&mut self, role: ConnectionRole) {
+        self.carrier_role = role;
     }
 
     /// Adds a connection whose transport is ready. Queues SETTINGS immediately, and a client's

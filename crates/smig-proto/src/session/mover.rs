@@ -1,6 +1,6 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
-use crate::conn::{Connection, ConnectionRole, IdState, Offence};
+use crate::conn::{Connection, IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::{Cid, ConnId, StreamAddr, StreamId};
 use crate::invariant::DebugExpect;
@@ -52,7 +52,7 @@ impl Session {
             MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
             MigrationTarget::Connection(id) => id,
         };
-        let side = self.side;
+        let (side, carrier_role) = (self.side, self.carrier_role);
         let c2 = self.conns.find_mut(target).ok_or(MigrateError::NoTarget)?;
         if !c2.accepts_carrier(from.conn) {
             return Err(MigrateError::NoTarget);
@@ -60,7 +60,7 @@ impl Session {
         let cid = c2.cid.ok_or(MigrateError::NoTarget)?;
         // SMIG-5.2/choice-of-s2
         let s2 = c2.local_ids.allocate(side.first_stream_id()).ok_or(MigrateError::NoTarget)?;
-        c2.role = ConnectionRole::Bulk;
+        c2.set_carrier_role(carrier_role);
         c2.streams.insert(s2, key);
         self.begin_migration(now, key, StreamAddr { conn: target, id: s2 }, cid, before_answer);
         Ok(())

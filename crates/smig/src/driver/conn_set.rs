@@ -14,7 +14,7 @@ use smig_proto::{
 };
 
 use super::conn::{CloseState, DetachedConn, DriverConn, Progress, Release};
-use super::pacing::{BulkPacing, ConnTurn, Pacing};
+use super::pacing::{BulkPacing, ConnTurn, Pacing, PacingLift};
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
@@ -105,6 +105,17 @@ impl ConnSet {
         conn.sample
     }
 
+    /// Sets whether bulk may be sent as congestion control allows, although it is paced otherwise: its connections have
+    /// windows that are too small for a queue.
+    pub(crate) const fn lift_pacing(&mut self, lift: PacingLift) {
+        self.pacing.set_lift(lift);
+    }
+
+    /// Returns whether bulk is held back by its pacing now.
+    pub(crate) fn is_bulk_limited(&self) -> bool {
+        self.pacing.is_limiting()
+    }
+
     /// Limits what the peer may have in flight on a connection, in bytes.
     pub(crate) fn limit_receive_window(&mut self, id: ConnId, bytes: u64) {
         if let Some(conn) = self.conn_mut(id) {
@@ -147,10 +158,15 @@ impl ConnSet {
             }
             Event::Migrated { to, .. } => {
                 let options = Arc::clone(&self.options);
-                if let Some(conn) = self.conn_mut(*to)
-                    && conn.role == ConnectionRole::Interactive
+                let role = session.connection(*to).map(|conn| conn.role);
+                if let (Some(conn), Some(role)) = (self.conn_mut(*to), role)
+                    && conn.role != role
                 {
-                    conn.set_role(ConnectionRole::Bulk, &options.bulk_options);
+                    let options = match role {
+                        ConnectionRole::Interactive => &options.interactive_options,
+                        ConnectionRole::Bulk => &options.bulk_options,
+                    };
+                    conn.set_role(role, options);
                 }
             }
             _ => {}

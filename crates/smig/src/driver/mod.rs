@@ -34,6 +34,7 @@ pub(crate) use conn::DetachedConn;
 use conn::Progress;
 pub(crate) use conn_set::{ConnOptions, ConnSet};
 pub use pacing::Pacing;
+pub(crate) use pacing::PacingLift;
 pub(crate) use receive_pacer::{
     PacingDemand, ReceivePacer, ReceivePath, ReceiveWindow, stream_credit,
 };

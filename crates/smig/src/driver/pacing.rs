@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use smig_pace::{BulkBucket, ConnSample, PacedConn, PacedConns, Pacer, SessionPacer};
+use smig_pace::{Bounds, BulkBucket, ConnSample, PacedConn, PacedConns, Pacer, SessionPacer};
 use smig_proto::policy::Interference;
 use smig_proto::{Config, Instant, Session};
 
@@ -37,9 +37,20 @@ impl Pacing {
     }
 }
 
+/// Whether what pacing has found is not applied for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PacingLift {
+    /// It is applied.
+    #[default]
+    None,
+    /// The path is measured, and bulk sent as congestion control allows.
+    Lifted,
+}
+
 /// The pacing of one session.
 #[derive(Debug)]
 pub(super) struct BulkPacing {
+    lift: PacingLift,
     options: Arc<ConnOptions>,
     pacer: SessionPacer,
     rtt_check: RttCheck,
@@ -48,12 +59,16 @@ pub(super) struct BulkPacing {
 impl BulkPacing {
     pub(super) fn new(options: Arc<ConnOptions>) -> Self {
         let pacer = SessionPacer::new(options.max_bulk_deferral);
-        Self { options, pacer, rtt_check: RttCheck::default() }
+        Self { lift: PacingLift::None, options, pacer, rtt_check: RttCheck::default() }
     }
 
     /// Returns whether bulk must wait for the bucket.
     pub(super) fn is_limiting(&self) -> bool {
-        self.pacer.is_limiting()
+        self.lift == PacingLift::None && self.pacer.is_limiting()
+    }
+
+    pub(super) const fn set_lift(&mut self, lift: PacingLift) {
+        self.lift = lift;
     }
 
     /// Returns whether bulk is paced, or will be when there is some. Also true while it has no limit for a moment, beside
@@ -89,6 +104,10 @@ impl BulkPacing {
         interactive_bytes: u64,
     ) {
         if let Some(bounds) = self.pacer.update(now, conns, interactive_bytes) {
+            let bounds = match self.lift {
+                PacingLift::None => bounds,
+                PacingLift::Lifted => Bounds::NONE,
+            };
             conns.conns.iter_mut().for_each(|conn| conn.set_bounds(bounds));
         }
     }

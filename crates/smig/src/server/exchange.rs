@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use smig_proto::policy::MigrationHint;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
@@ -46,6 +47,8 @@ pub(super) struct Exchange<S, F, B> {
     /// `None`: the request has no body, or uploads are not paced.
     pub(super) upload_watch: Option<UploadWatch>,
     pub(super) candidate: Option<Candidate>,
+    /// The application's instruction for the response.
+    pub(super) hint: MigrationHint,
     pub(super) record: StreamRecord,
 }
 

@@ -9,8 +9,8 @@ use crate::support::{
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use smig::{
-    Cleartext, CleartextTrust, Client, MigrationConfig, MigrationMode, ObserverEvent, Offers,
-    Origin, Server, Trust,
+    Cleartext, CleartextTrust, Client, Connections, MigrationConfig, MigrationMode, ObserverEvent,
+    Offers, Origin, Server, Trust,
 };
 use tower::service_fn;
 
@@ -78,6 +78,27 @@ async fn a_download_migrates_to_a_spare() {
     };
     assert_eq!(conn, segments[1].connection);
     assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
+}
+
+#[tokio::test]
+async fn responses_are_whole_and_none_moves_where_one_window_suffices() {
+    let (server, client) = pair();
+    let mut rules = never_migrate();
+    rules.connections = Connections::Adaptive;
+    let server = server.migration(rules).start(service_fn(answer)).unwrap();
+    let client = client.migration(never_migrate()).spares(3).build().unwrap();
+    for _ in 0..2 {
+        let mut bodies = Vec::new();
+        for _ in 0..6 {
+            let response =
+                client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
+            bodies.push(response.into_body());
+        }
+        for body in bodies {
+            assert_eq!(digest(body).await.unwrap(), (sha256(&bytes(LEN)), LEN as u64));
+        }
+    }
+    assert_eq!(server.stats().migrations, 0);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! The server's half of a session: requests to the service, responses to the engine.
 //!
 //! This module holds the state, dispatches events of the engine, commands and wake-ups of streams,
-//! and ends the session. Requests are in [`streams`], responses in [`mod@response`].
+//! and ends the session. Requests are in [`streams`], responses in [`mod@response`], over how many connections in [`spread`].
 
 mod response;
+mod spread;
 mod stream_slots;
 mod streams;
 
@@ -16,6 +17,7 @@ use http::{Request, Response};
 use smig_proto::{AppId, Event, Instant, JoinRefusal};
 use tower_service::Service;
 
+use self::spread::SpreadStreams;
 use self::stream_slots::StreamSlots;
 use super::bulk_uploads::BulkUploads;
 use super::exchange::{BodySendState, Exchange, Work, catch_panic};
@@ -87,6 +89,7 @@ where
     /// When to check for slow request bodies.
     pub(super) next_upload_check: Option<Instant>,
     pub(super) bulk_uploads: BulkUploads,
+    spread: SpreadStreams,
 }
 
 /// Whether the session accepts requests.
@@ -124,6 +127,7 @@ where
             undecided_joins: 0,
             next_upload_check: None,
             bulk_uploads: BulkUploads::default(),
+            spread: SpreadStreams::default(),
         }
     }
 
@@ -243,6 +247,7 @@ where
                 if let Some(candidate) = exchange.as_mut().and_then(|it| it.candidate.as_mut()) {
                     candidate.on_declined();
                 }
+                self.spread.on_declined(stream);
                 self.session_record.on_declined(stream, exchange.map(|it| &mut it.record));
             }
             Event::Closed { conn, error } => {
@@ -277,7 +282,8 @@ where
         self.apply_idle_timeout(turn);
         self.reset_slow_uploads(turn);
         self.pace_uploads(turn);
-        if !self.candidates.is_empty() && self.app_id.is_some() {
+        self.spread_streams(turn);
+        if !self.candidates.is_empty() && self.app_id.is_some() && !self.spread.is_spread() {
             self.evaluate_candidates(turn);
         }
     }
@@ -290,7 +296,7 @@ where
     fn deadline(&self) -> Option<Instant> {
         let shrink_after = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
         let idle = self.idle_since.map(|since| since + self.idle_timeout().min(shrink_after));
-        [idle, self.next_upload_check].into_iter().flatten().min()
+        [idle, self.next_upload_check, self.spread.deadline()].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {

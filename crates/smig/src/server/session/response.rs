@@ -134,7 +134,7 @@ where
         if bulk_hint != BulkHint::None {
             turn.session.set_bulk_hint(exchange.key, bulk_hint);
         }
-        exchange.length = length;
+        (exchange.length, exchange.hint) = (length, hint);
         exchange.work.set(Work::Body { body });
         self.track_candidate(turn, slot, hint);
         self.pump(turn, slot);

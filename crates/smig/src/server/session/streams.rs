@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Version};
+use smig_proto::policy::MigrationHint;
 use smig_proto::{ConnId, EndStream, ErrorCode, RequestHead, StreamError, StreamKey};
 
 use super::{MAX_FREE_WORK, PinnedWork, ServerSession};
 use crate::driver::TurnCx;
 use crate::error::Error;
 use crate::mailbox::Slot;
+use crate::migration::Connections;
 use crate::observer::ObserverEvent;
 use crate::server::builder::{AuthorityCheck, RequestExtensions};
 use crate::server::exchange::{
@@ -79,6 +81,7 @@ where
             upload_clock,
             upload_watch,
             candidate: None,
+            hint: MigrationHint::None,
             record: StreamRecord::new(turn.now, label),
         });
         self.stream_slots.insert(key, slot);
@@ -201,13 +204,15 @@ where
     /// Releases the stream if nothing more happens on it.
     pub(in crate::server) fn release_if_complete(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        let spreads = self.app_id.is_some()
+            && self.worker.shared.migration.connections == Connections::Adaptive;
         // A released stream still sends its queued output, unless its request is incomplete: such a
         // stream is kept until all is sent.
         let is_complete = match (exchange.recv_state, exchange.send_state) {
             (_, BodySendState::Open) => false,
-            // While the rules may migrate it, or if there is an observer or labels are recorded, it is kept until all is sent.
+            // While the rules may migrate it, or it may be spread, or if there is an observer or labels are recorded, it is kept until all is sent.
             (BodyRecvState::Ended, BodySendState::Ended) => {
-                exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end()
+                exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end() && !spreads
             }
             (BodyRecvState::Ended, BodySendState::Sent) => true,
             (BodyRecvState::Open, BodySendState::Ended) => false,
