@@ -48,7 +48,7 @@ pub struct ReplayResponse {
 }
 
 impl Replay {
-    /// Reads what [`prepare`](super::prepare) has written into these directories.
+    /// Reads what [`ReplaySource::prepare`](super::ReplaySource::prepare) has written into these directories.
     ///
     /// # Errors
     /// A file cannot be read.
