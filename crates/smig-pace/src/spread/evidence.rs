@@ -64,7 +64,7 @@ impl WindowLimit {
     }
 }
 
-/// Two rounds that show that a single window is the limit. Only [`WindowWatch`] makes one.
+/// Two rounds that show that a single window is the limit. Only rounds that were watched make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowEvidence {
     limit: WindowLimit,
