@@ -13,9 +13,10 @@ const MAX_ROUNDS: usize = 32;
 /// Separate recoveries with an empty queue from which on losses are random.
 const MIN_RECOVERIES: usize = 2;
 /// The first recovery alone shows it after this number of rounds, if none of them had half of what counts as a queue, and no more
-/// than this part of the window was lost: what overruns a queue loses more, and fills it first.
+/// than a little of the window was lost: what overruns a queue loses more, and fills it first.
 const MIN_ROUNDS_BEFORE: usize = 2;
-const LIGHT_LOSS_DIVISOR: u64 = 16;
+/// In flight, of what was in the last recovery, in the one that follows at once.
+const FALLEN_WINDOW: f64 = 0.8;
 /// Rounds in a row, in each of which less is in flight and the round trip longer than before: a path that grows.
 const GROWING_ROUNDS: usize = 4;
 /// By how much less is in flight after them, and by how much longer the round trip is: than before, and than the least.
@@ -64,7 +65,7 @@ impl WindowLimit {
     }
 }
 
-/// Two rounds that show that a single window is the limit. Only [`WindowWatch`] makes one.
+/// Two rounds that show that a single window is the limit. Only rounds that were watched make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowEvidence {
     limit: WindowLimit,
@@ -162,7 +163,7 @@ impl WindowWatch {
         let (begin, later) = (self.rounds.iter().position(is_lossy)?, *self.rounds.back()?);
         let earlier = *self.rounds.get(begin)?;
         let lost: u64 = self.rounds.iter().map(|round| round.retransmitted).sum();
-        let is_light = lost <= 1 + earlier.packets() / LIGHT_LOSS_DIVISOR;
+        let is_light = WindowRound { retransmitted: lost, ..earlier }.has_light_loss();
         let is_empty = self.rounds.iter().all(WindowRound::has_no_queue_at_all);
         let is_evident = begin >= MIN_ROUNDS_BEFORE
             && !is_lossy(&later)
@@ -178,9 +179,15 @@ impl WindowWatch {
         let mut recoveries: [Option<WindowRound>; 2] = [None; 2];
         let (mut random, mut congested) = (0, 0);
         let mut was_lossy = false;
+        let mut last_in_flight = 0;
         for round in &self.rounds {
             let is_lossy = round.retransmitted > 0;
-            if is_lossy && !was_lossy {
+            // A window is reduced once in a recovery: where it falls again, another one has begun.
+            let falls_again = round.in_flight as f64 <= last_in_flight as f64 * FALLEN_WINDOW
+                && round.has_light_loss()
+                && round.has_empty_queue();
+            if is_lossy && (!was_lossy || falls_again) {
+                last_in_flight = round.in_flight;
                 if !round.has_empty_queue() || round.has_heavy_loss() {
                     congested += 1;
                 } else if round.is_limited {
@@ -331,6 +338,17 @@ mod tests {
         long_ago.extend([ROUND; 31]);
         long_ago.push(LOST);
         assert_eq!(limit(&long_ago), None);
+    }
+
+    #[test]
+    fn recoveries_that_follow_at_once_show_by_the_window_that_falls_again() {
+        let lost = |in_flight: u64| WindowRound { in_flight: in_flight * 1448, ..LOST };
+        let overrun = WindowRound { max_queue: QUEUED, retransmitted: 40, ..lost(200) };
+        let falling = [overrun, lost(80), lost(50)];
+        assert_eq!(limit(&falling), Some(WindowLimit::RandomLoss));
+        assert_eq!(limit(&[overrun, lost(80), lost(70), lost(68)]), None, "one recovery");
+        let many = |in_flight: u64| WindowRound { retransmitted: 9, ..lost(in_flight) };
+        assert_eq!(limit(&[overrun, many(80), many(50)]), None, "what was overrun is repaired");
     }
 
     #[test]

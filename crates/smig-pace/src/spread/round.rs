@@ -16,6 +16,8 @@ const FULL_DENOMINATOR: u64 = 4;
 /// Retransmissions in a round that are no random losses: as many as this, and more than this part of the window.
 const MIN_HEAVY_LOSS: u64 = 4;
 const HEAVY_LOSS_DIVISOR: u64 = 4;
+/// Besides one, retransmissions up to this part of the window are few.
+const LIGHT_LOSS_DIVISOR: u64 = 16;
 /// The queue below which a path counts as empty: a part of the least round trip, and at least this time, which delayed
 /// acknowledgements take as well.
 const EMPTY_QUEUE_DIVISOR: u32 = 4;
@@ -67,6 +69,11 @@ impl WindowRound {
     pub const fn has_heavy_loss(&self) -> bool {
         self.retransmitted >= MIN_HEAVY_LOSS
             && self.retransmitted * HEAVY_LOSS_DIVISOR > self.packets()
+    }
+
+    /// Returns whether so little was lost that a queue was hardly overrun.
+    pub(super) const fn has_light_loss(&self) -> bool {
+        self.retransmitted <= 1 + self.packets() / LIGHT_LOSS_DIVISOR
     }
 
     /// Returns the most packets in flight, about.

@@ -86,8 +86,7 @@ where
         });
         self.stream_slots.insert(key, slot);
         // The stream may be closed before idleness is checked again.
-        self.idle_since = None;
-        self.has_burst_memory = true;
+        (self.idle_since, self.has_burst_memory) = (None, true);
         self.rules_context.on_open(turn.now);
         self.on_stream_opened(turn, slot);
         let body = match end {
@@ -210,7 +209,8 @@ where
         // stream is kept until all is sent.
         let is_complete = match (exchange.recv_state, exchange.send_state) {
             (_, BodySendState::Open) => false,
-            // While the rules may migrate it, or it may be spread, or if there is an observer or labels are recorded, it is kept until all is sent.
+            // While the rules may migrate it, or it may be spread, or if there is an observer or labels are recorded, it is kept
+            // until all is sent.
             (BodyRecvState::Ended, BodySendState::Ended) => {
                 exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end() && !spreads
             }
