@@ -148,7 +148,11 @@ fn main_route<'a>(
     }
 }
 
-fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
+/// Checks whether this kernel has a congestion control, or can load it.
+///
+/// # Errors
+/// [`TestbedError::CongestionControl`] if not.
+pub fn check_congestion_control(name: &str) -> Result<(), TestbedError> {
     let available = available_congestion_controls()
         .context(|| "cannot read the congestion controls of the kernel".to_owned())?;
     // The kernel may load one that is not in the list when a socket requests it.
