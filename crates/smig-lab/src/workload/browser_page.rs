@@ -66,9 +66,8 @@ impl WorkloadRun {
         let resources = page.resources();
         let mut load = page_load(name, number, (&resources, browser.protocol()), report, clock);
         load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
-        if let Some(frames) = &loaded.frames {
-            let to_run_ns = |painted_ms| clock.at(painted_ms - report.origin_ms);
-            self.keep_frames(&mut load, frames, &to_run_ns);
+        if let Some(taken) = &loaded.frames {
+            self.keep_frames(&mut load, taken);
         }
         let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
         let objects = (first..).zip(&resources).filter_map(|(number, resource)| {
@@ -147,17 +146,11 @@ fn page_load(
         let visible = report.resources.iter().map(|entry| entry.response_end_ms.max(painted_ms));
         visible.sum::<f64>() / report.resources.len().max(1) as f64
     });
+    let times = (clock.at(0.0), clock.at(report.navigation.load_event_end_ms));
     PageLoad {
-        name: name.to_owned(),
-        number,
-        started_ns: clock.at(0.0),
         rendered_ns: painted_ms.map(|ms| clock.at(ms)),
         visible_ns: visible_ms.map(|ms| clock.at(ms)),
-        visual: None,
-        clock_error_ns: None,
-        ended_ns: clock.at(report.navigation.load_event_end_ms),
-        outcome,
-        replay: None,
+        ..PageLoad::without_times(name, number, times, outcome)
     }
 }
 
