@@ -134,7 +134,7 @@ fn draw_bars(
 ) {
     let _ = write!(out, "<g class=\"blocks\" {}>", fill_style(colour));
     for bar in bars {
-        let _ = write!(out, "<path{} d=\"", tint_style(bar.tint));
+        let _ = write!(out, "<path{} d=\"", bar_tint_style(bar.tint));
         append_rectangle(out, &bar.block, 1.0, to_position);
         if bar.tooltip.is_empty() {
             out.push_str("\"/>");
@@ -217,6 +217,14 @@ const fn tint_style(tint: Tint) -> &'static str {
     }
 }
 
+/// Nothing is drawn below bars, and in the dark style faint ones would hardly be seen.
+const fn bar_tint_style(tint: Tint) -> &'static str {
+    match tint {
+        Tint::Faint => " fill-opacity=\".3\"",
+        tint => tint_style(tint),
+    }
+}
+
 /// Draws a layer's symbol in a legend, ten pixels wide; (`x`, `y`) is the middle of its left edge.
 pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     match &layer.shape {
@@ -228,12 +236,12 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
         Shape::Line(_) | Shape::Steps(_) | Shape::Levels(_) => {
             draw_polyline(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
         }
-        Shape::Blocks(_) => draw_rect_swatch(out, layer.colour, Tint::Full, x, y),
+        Shape::Blocks(_) => draw_rect_swatch(out, layer.colour, "", x, y),
         Shape::Bars(bars) => {
             let tint = bars.first().map_or(Tint::Full, |bar| bar.tint);
-            draw_rect_swatch(out, layer.colour, tint, x, y);
+            draw_rect_swatch(out, layer.colour, bar_tint_style(tint), x, y);
         }
-        Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, *tint, x, y),
+        Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, tint_style(*tint), x, y),
         // Text and pictures need no symbol.
         Shape::Labels(_) | Shape::Pictures(_) => {}
         Shape::Whiskers(_) => {
@@ -249,12 +257,12 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     }
 }
 
-fn draw_rect_swatch(out: &mut String, colour: Colour, tint: Tint, x: f64, y: f64) {
+fn draw_rect_swatch(out: &mut String, colour: Colour, tint_style: &str, x: f64, y: f64) {
     let _ = write!(
         out,
         "<rect {}{} x=\"{}\" y=\"{}\" width=\"10\" height=\"10\"/>",
         fill_style(colour),
-        tint_style(tint),
+        tint_style,
         round_to_tenth(x),
         round_to_tenth(y - 5.0)
     );

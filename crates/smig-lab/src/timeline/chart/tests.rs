@@ -252,7 +252,13 @@ fn page_over_six_connections() -> Timeline {
             ];
             track.push(at, &sample);
         }
-        timeline.tracks.push(track);
+        let stream =
+            Subject::Stream { name: format!("page {number}"), connection: connection.clone() };
+        let mut stream = Track::new(stream);
+        for at in (0..900_000).step_by(10_000) {
+            stream.push(at, &[(Column::CarriedBytes, at / 10)]);
+        }
+        timeline.tracks.extend([track, stream]);
         timeline.spans.push(Span {
             name: format!("page {number}"),
             group: "page".into(),

@@ -188,9 +188,13 @@ fn waterfall_panel(
     let names = requests.iter().rev().map(name);
     let row_height = (MAX_PANEL_HEIGHT / count as f64).min(NAMED_ROW_HEIGHT);
     let has_numbers = is_named && connections.used_connections().count() > 1;
-    let hint = if has_numbers { " (number in brackets: connection)" } else { "" };
+    let title = if has_numbers {
+        format!("Requests: {count} (in brackets: connection)")
+    } else {
+        format!("Requests, in their order: {count}")
+    };
     Some(Panel {
-        title: format!("Requests, in their order: {count}{hint}"),
+        title,
         y: Axis::categorical(names.collect()),
         height: row_height * count as f64,
         layers,
