@@ -24,7 +24,7 @@ pub use error::BrowserError;
 pub use network_log::{NetworkLog, NetworkRequest, NetworkResponse, NetworkTiming, RequestEnd};
 pub use page_report::{NavigationTiming, PageReport, ResourceTiming};
 pub use record::{PageRecording, RecordOptions};
-pub use screencast::{Screencast, ScreencastFrame};
+pub use screencast::{Screencast, ScreencastFrame, ScreencastFrames};
 pub use socket_log::local_addresses;
 pub use tab::{BrowserContext, Navigation, Observe, Tab};
 pub use trust::{key_sha256, trusted_key_sha256};

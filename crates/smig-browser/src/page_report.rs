@@ -1,11 +1,13 @@
 //! What a page reports of its own load: Navigation Timing, Paint Timing and Resource Timing.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devtools::DevTools;
 use crate::error::BrowserError;
+use crate::screencast::Screencast;
 use crate::tab::Tab;
 
 /// The expression that the page evaluates. What the load event has seen is painted with the next frame: it waits a second for that.
@@ -132,11 +134,30 @@ impl PageReport {
         serde_json::from_str(json.as_str().unwrap_or_default())
             .map_err(BrowserError::unexpected_response)
     }
+
+    /// Like [`Self::read`], without losing a frame of the screen: waits before and after it as [`Screencast::wait_until_quiet`] does.
+    ///
+    /// # Errors
+    /// The same, and those of [`Screencast::wait_until_quiet`].
+    pub fn read_beside<W: Write>(
+        screencast: &mut Screencast,
+        devtools: &mut DevTools<W>,
+        tab: &Tab,
+        (quiet, limit): (Duration, Duration),
+    ) -> Result<Self, BrowserError> {
+        // While a call waits for its response no frame is acknowledged, and the browser drops what it paints meanwhile.
+        screencast.wait_until_quiet(devtools, quiet, limit)?;
+        let report = Self::read(devtools, tab)?;
+        // The report waits for the first paint.
+        screencast.wait_until_quiet(devtools, quiet, limit)?;
+        Ok(report)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
+    use std::os::unix::net::UnixStream;
 
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
@@ -178,5 +199,60 @@ mod tests {
     fn a_report_without_its_times_is_an_error() {
         let error = read(&json!({"origin_ms": 0, "navigation": {}})).unwrap_err().to_string();
         assert!(error.contains("connectStart"), "{error}");
+    }
+
+    /// A browser that paints its final screen while it answers the call for the page's report.
+    struct LatePainter {
+        messages: UnixStream,
+        request: Vec<u8>,
+    }
+
+    impl Write for LatePainter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.request.extend_from_slice(bytes);
+            if bytes.last() != Some(&0) {
+                return Ok(bytes.len());
+            }
+            self.request.pop();
+            let request: serde_json::Value =
+                serde_json::from_slice(&std::mem::take(&mut self.request))?;
+            let result = match request["method"].as_str().unwrap() {
+                "Page.screencastFrameAck" => return Ok(bytes.len()),
+                "Runtime.evaluate" => {
+                    write!(
+                        self.messages,
+                        "{}\0",
+                        json!({"method": "Page.screencastFrame", "sessionId": "S",
+                        "params": {"data": "ZmluYWw=", "metadata": {"timestamp": 1.0}, "sessionId": 1}})
+                    )?;
+                    let report = json!({"origin_ms": 1.0, "navigation": {"connectStart": 0, "secureConnectionStart": 0,
+                        "connectEnd": 0, "requestStart": 0, "responseStart": 0, "responseEnd": 0, "loadEventEnd": 5},
+                        "document_bytes": 1, "first_contentful_paint_ms": 4.0, "resources": [], "image_sizes": []});
+                    json!({"result": {"value": report.to_string()}})
+                }
+                _ => json!({}),
+            };
+            write!(self.messages, "{}\0", json!({"id": request["id"], "result": result}))?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_painted_while_the_page_is_asked_for_its_report_is_kept() {
+        let (messages, reader) = UnixStream::pair().unwrap();
+        let browser = LatePainter { messages, request: Vec::new() };
+        let mut devtools = DevTools::new(browser, reader, CancellationToken::default()).unwrap();
+        let tab = Tab::with_session("S");
+        let mut screencast = Screencast::start(&mut devtools, &tab).unwrap();
+        let waits = (Duration::ZERO, Duration::from_secs(600));
+        let report = PageReport::read_beside(&mut screencast, &mut devtools, &tab, waits).unwrap();
+        assert_eq!(report.first_contentful_paint_ms, Some(4.0));
+        let taken = screencast.finish(&mut devtools).unwrap();
+        assert_eq!(taken.frames.len(), 1);
+        assert_eq!(taken.frames[0].jpeg, b"final");
     }
 }

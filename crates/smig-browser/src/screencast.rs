@@ -1,7 +1,7 @@
 //! What a tab's screen shows, frame by frame.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,10 +21,19 @@ const MAX_BYTES: usize = 64 << 20;
 /// A frame that was painted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScreencastFrame {
-    /// When the browser began it, some frames before it is seen, in ms of wall-clock time since the epoch.
-    pub painted_ms: f64,
+    /// When the browser had it, before it was encoded; the page reports the same picture as painted some frames later.
+    pub painted: Instant,
     /// The picture.
     pub jpeg: Vec<u8>,
+}
+
+/// What a screencast has taken.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScreencastFrames {
+    /// The frames, in the order of their times; none if there were more than are kept, since the last one would not be the final screen.
+    pub frames: Vec<ScreencastFrame>,
+    /// Their number, if they were not kept.
+    pub omitted: usize,
 }
 
 /// The frames of a tab since the screencast began.
@@ -72,15 +81,21 @@ impl Screencast {
         devtools.send(&self.session_id, "Page.screencastFrameAck", acknowledgement)?;
         self.last_at = Instant::now();
         let jpeg = params["data"].as_str().and_then(|data| STANDARD.decode(data).ok());
-        let painted_ms = params["metadata"]["timestamp"].as_f64().map(|at_s| at_s * 1e3);
-        match (painted_ms, jpeg) {
-            (Some(painted_ms), Some(jpeg))
-                if self.frames.len() < MAX_FRAMES && self.bytes + jpeg.len() <= MAX_BYTES =>
+        let painted_s = params["metadata"]["timestamp"].as_f64();
+        match (painted_s, jpeg) {
+            (Some(painted_s), Some(jpeg))
+                if self.omitted == 0
+                    && self.frames.len() < MAX_FRAMES
+                    && self.bytes + jpeg.len() <= MAX_BYTES =>
             {
                 self.bytes += jpeg.len();
-                self.frames.push(ScreencastFrame { painted_ms, jpeg });
+                let painted = instant_of(painted_s, SystemTime::now(), self.last_at);
+                self.frames.push(ScreencastFrame { painted, jpeg });
             }
-            _ => self.omitted += 1,
+            _ => {
+                self.omitted += 1 + self.frames.len();
+                self.frames = Vec::new();
+            }
         }
         Ok(())
     }
@@ -109,25 +124,26 @@ impl Screencast {
         }
     }
 
-    /// Ends, and returns the frames in the order of their times.
+    /// Ends, and returns the frames.
     ///
     /// # Errors
-    /// Those of [`DevTools::call`]; [`BrowserError::Incomplete`] if there were more frames than are kept.
+    /// Those of [`DevTools::call`].
     pub fn finish<W: Write>(
         mut self,
         devtools: &mut DevTools<W>,
-    ) -> Result<Vec<ScreencastFrame>, BrowserError> {
+    ) -> Result<ScreencastFrames, BrowserError> {
         devtools.call(&self.session_id, "Page.stopScreencast", json!({}))?;
-        if self.omitted > 0 {
-            let kept = self.frames.len();
-            return Err(BrowserError::Incomplete(format!(
-                "the screen changed {} times, and {kept} frames are kept; measure it without frames",
-                kept + self.omitted
-            )));
-        }
-        self.frames.sort_by(|a, b| a.painted_ms.total_cmp(&b.painted_ms));
-        Ok(self.frames)
+        self.frames.sort_by_key(|frame| frame.painted);
+        Ok(ScreencastFrames { frames: self.frames, omitted: self.omitted })
     }
+}
+
+/// Returns the instant of a wall-clock time in seconds since the epoch, by what the wall clock says `now`. A frame's time is converted when the
+/// frame arrives, so that setting the clock during a load moves no frame but those on their way.
+fn instant_of(at_s: f64, wall: SystemTime, now: Instant) -> Instant {
+    let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ago = Duration::try_from_secs_f64(wall.as_secs_f64() - at_s).unwrap_or_default();
+    now.checked_sub(ago).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -166,21 +182,39 @@ mod tests {
             screencast.observe(&mut devtools, &event).unwrap();
         }
         // Two acknowledgements had the numbers 2 and 3, so that the end of the screencast has 4.
-        let frames = screencast.finish(&mut devtools).unwrap();
-        let frames: Vec<_> =
-            frames.iter().map(|frame| (frame.painted_ms, frame.jpeg.as_slice())).collect();
-        assert_eq!(frames, [(1_000.0, &b"first"[..]), (2_000.0, b"second")]);
+        let taken = screencast.finish(&mut devtools).unwrap();
+        let jpegs: Vec<_> = taken.frames.iter().map(|frame| frame.jpeg.as_slice()).collect();
+        assert_eq!((jpegs, taken.omitted), (vec![&b"first"[..], b"second"], 0));
     }
 
     #[test]
-    fn a_screen_that_changes_without_end_is_an_error_and_not_half_a_load() {
+    fn a_clock_that_is_set_during_a_load_moves_no_frame() {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
+        let (began, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + 1_000_000 * second);
+        // Each frame arrives a quarter of a second after the browser had it; between them the clock is set.
+        let first = instant_of(1_000_000.0, wall + second / 4, began + second / 4);
+        for set in [wall + hour, wall - hour] {
+            let since_epoch = set.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let second_s = since_epoch.as_secs_f64() + 1.0;
+            let later = instant_of(second_s, set + 5 * second / 4, began + 5 * second / 4);
+            assert!((later - first).abs_diff(second) < second / 1_000, "{:?}", later - first);
+        }
+        // Set back while the frame was on its way: it is not later than its arrival.
+        assert_eq!(instant_of(1_000_000.0, wall - hour, began), began);
+        assert_eq!(instant_of(f64::NAN, wall, began), began);
+    }
+
+    #[test]
+    fn of_a_screen_that_changes_without_end_there_are_no_frames_instead_of_half_of_them() {
         let mut devtools =
-            devtools_with(&[json!({"id": 1, "result": {}}), json!({"id": 3, "result": {}})]);
+            devtools_with(&[json!({"id": 1, "result": {}}), json!({"id": 4, "result": {}})]);
         let mut screencast = Screencast::start(&mut devtools, &Tab::with_session("S")).unwrap();
-        screencast.bytes = MAX_BYTES;
-        let event = serde_json::from_value(frame("S", 1, 1.0, b"x")).unwrap();
-        screencast.observe(&mut devtools, &event).unwrap();
-        let error = screencast.finish(&mut devtools).unwrap_err().to_string();
-        assert!(error.contains("changed 1 times, and 0 frames are kept"), "{error}");
+        for (number, bytes) in [(1, 0), (2, MAX_BYTES)] {
+            screencast.bytes = bytes;
+            let event = serde_json::from_value(frame("S", number, 1.0, b"x")).unwrap();
+            screencast.observe(&mut devtools, &event).unwrap();
+        }
+        let taken = screencast.finish(&mut devtools).unwrap();
+        assert_eq!(taken, ScreencastFrames { frames: Vec::new(), omitted: 2 });
     }
 }

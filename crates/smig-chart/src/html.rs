@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::svg::{Colour, STYLE};
+use super::svg::{Colour, Figure, PictureSet, STYLE};
 
 pub use super::markup::{assert_balanced, escape};
 
@@ -44,13 +44,18 @@ pub struct Bar {
 pub struct Page {
     title: String,
     body: String,
+    pictures: PictureSet,
 }
 
 impl Page {
     /// Creates an empty page with its title as the heading.
     #[must_use]
     pub fn new(title: &str) -> Self {
-        Self { title: title.to_owned(), body: format!("<h1>{}</h1>", escape(title)) }
+        Self {
+            title: title.to_owned(),
+            body: format!("<h1>{}</h1>", escape(title)),
+            pictures: PictureSet::default(),
+        }
     }
 
     /// Adds the lead paragraph, in larger type.
@@ -91,6 +96,13 @@ impl Page {
              <figcaption>{}</figcaption></figure>",
             escape(caption)
         );
+    }
+
+    /// Like [`Self::chart`], of figures: a picture that several of them show is in the page once.
+    pub fn figure(&mut self, wide: &Figure, narrow: &Figure, caption: &str) {
+        let wide = wide.to_element_with(&mut self.pictures);
+        let narrow = narrow.to_element_with(&mut self.pictures);
+        self.chart(&wide, &narrow, caption);
     }
 
     /// Adds bars with a common baseline, as HTML, so that they scale with the page.
@@ -162,8 +174,9 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
              <meta name=\"color-scheme\" content=\"light dark\">\
              <title>{}</title><style>{STYLE}{PAGE_STYLE}</style></head>\
-             <body><main>{}</main></body></html>\n",
+             <body>{}<main>{}</main></body></html>\n",
             escape(&self.title),
+            self.pictures.to_element(),
             self.body
         )
     }

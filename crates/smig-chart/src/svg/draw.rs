@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::figure::{Figure, Layer, Panel, Rule};
+use super::figure::{Figure, Layer, Panel, Rule, Shape};
+use super::picture_set::PictureSet;
 use super::shapes::{draw_shape, draw_swatch, round_to_tenth};
 use super::style::{STYLE, with_colour_fallbacks};
 use crate::markup::escape;
@@ -38,14 +39,20 @@ impl Figure {
     /// Renders the chart as an element for a page that has the [style](STYLE).
     #[must_use]
     pub fn to_element(&self) -> String {
-        self.render("")
+        self.render("", None)
+    }
+
+    /// Renders the chart as an element for a page that also has the pictures of all its charts, once each.
+    #[must_use]
+    pub fn to_element_with(&self, pictures: &mut PictureSet) -> String {
+        self.render("", Some(pictures))
     }
 
     /// Renders the chart as a standalone file.
     #[must_use]
     pub fn to_file(&self) -> String {
         let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
-        with_colour_fallbacks(&self.render(&style))
+        with_colour_fallbacks(&self.render(&style, None))
     }
 
     /// Returns the height in CSS pixels, the unit of [`Figure::width`].
@@ -79,39 +86,41 @@ impl Figure {
         self.panels.iter().map(area).collect()
     }
 
-    fn render(&self, style: &str) -> String {
-        let mut out = String::new();
+    /// Without `shared` pictures the chart has its own.
+    fn render(&self, style: &str, shared: Option<&mut PictureSet>) -> String {
+        let mut own = PictureSet::default();
+        let pictures = shared.unwrap_or(&mut own);
+        let mut plots = String::new();
+        let out = &mut plots;
         let areas = self.areas();
         let height = self.height();
-        let _ = write!(
-            out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
-             viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\">\
-             <title>{title}</title><desc>{description}</desc>{style}",
-            w = round_to_tenth(self.width),
-            h = round_to_tenth(height),
-            title = escape(&self.title),
-            description = escape(&self.description),
-        );
         for (index, (panel, area)) in self.panels.iter().zip(&areas).enumerate() {
             let is_last = index + 1 == self.panels.len();
             self.draw_grid(
-                &mut out,
+                out,
                 panel,
                 area,
                 if is_last { XLabels::Shown } else { XLabels::Hidden },
             );
-            self.draw_heading(&mut out, panel, area);
+            self.draw_heading(out, panel, area);
             for layer in &panel.layers {
-                self.draw_layer(&mut out, panel, area, layer);
+                self.draw_layer(out, panel, area, layer, pictures);
             }
             for rule in &panel.rules {
-                draw_rule(&mut out, panel, area, rule);
+                draw_rule(out, panel, area, rule);
             }
         }
-        self.draw_event_lines(&mut out, &areas);
-        out.push_str("</svg>");
-        out
+        self.draw_event_lines(out, &areas);
+        let definitions = own.to_definitions();
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+             viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\">\
+             <title>{title}</title><desc>{description}</desc>{style}{definitions}{plots}</svg>",
+            w = round_to_tenth(self.width),
+            h = round_to_tenth(height),
+            title = escape(&self.title),
+            description = escape(&self.description),
+        )
     }
 
     fn draw_grid(&self, out: &mut String, panel: &Panel, area: &PlotArea, labels: XLabels) {
@@ -242,10 +251,29 @@ impl Figure {
         lines
     }
 
-    fn draw_layer(&self, out: &mut String, panel: &Panel, area: &PlotArea, layer: &Layer) {
+    fn draw_layer(
+        &self,
+        out: &mut String,
+        panel: &Panel,
+        area: &PlotArea,
+        layer: &Layer,
+        pictures: &mut PictureSet,
+    ) {
         let to_position =
             |x: f64, y: f64| (area.left + self.x.position(x) * area.width, area.y(panel, y));
-        draw_shape(out, layer, area.top, &to_position);
+        // What has no texts of its own has its name, so that a legend's colours are not all that tells it.
+        let has_texts = matches!(
+            layer.shape,
+            Shape::Dots(..) | Shape::Bars(_) | Shape::Labels(_) | Shape::Pictures(_)
+        );
+        let is_named = !has_texts && !layer.name.is_empty();
+        if is_named {
+            let _ = write!(out, "<g><title>{}</title>", escape(&layer.name));
+        }
+        draw_shape(out, layer, area.top, &to_position, pictures);
+        if is_named {
+            out.push_str("</g>");
+        }
     }
 
     /// Draws each event line through all plots, and the labels in the first plot;

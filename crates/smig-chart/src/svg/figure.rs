@@ -202,6 +202,8 @@ pub enum Colour {
     Amber,
     /// Blue-green.
     Teal,
+    /// Brown.
+    Brown,
     /// The text colour: black in the light style, white in the dark style.
     Ink,
 }
@@ -217,6 +219,7 @@ impl Colour {
             Self::Slate => "--slate",
             Self::Amber => "--amber",
             Self::Teal => "--teal",
+            Self::Brown => "--brown",
             Self::Ink => "--ink",
         }
     }

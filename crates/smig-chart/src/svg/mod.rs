@@ -3,12 +3,13 @@
 //! Owns layout and drawing; independent of the data. Colours are CSS variables with a light and a
 //! dark value each, so a chart follows the reader's colour scheme, both inside a page and as a
 //! standalone file. The palette is distinguishable with any colour vision. Dots also differ in their
-//! markers, and points have tooltips; lines differ by colour.
+//! markers, and points have tooltips; lines and areas differ by colour, and have their names as tooltips.
 
 mod axis;
 mod draw;
 mod figure;
 mod heat_map;
+mod picture_set;
 mod shapes;
 mod style;
 #[cfg(test)]
@@ -21,4 +22,5 @@ pub use figure::{
     Rule, Shape, Tint, VerticalRange,
 };
 pub use heat_map::{HeatColumn, HeatField, HeatMap, HeatRow};
+pub use picture_set::{PictureSet, is_base64};
 pub use style::{STYLE, with_colour_fallbacks};

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::figure::{
     Bar, Block, Colour, Label, Layer, Level, Marker, Picture, Point, Shape, Tint, VerticalRange,
 };
+use super::picture_set::PictureSet;
 use crate::markup::escape;
 
 /// Half the width of a whisker's cap.
@@ -18,6 +19,7 @@ pub(super) fn draw_shape(
     layer: &Layer,
     top: f64,
     to_position: &dyn Fn(f64, f64) -> (f64, f64),
+    pictures: &mut PictureSet,
 ) {
     let colour = layer.colour;
     match &layer.shape {
@@ -64,32 +66,30 @@ pub(super) fn draw_shape(
                 );
             }
         }
-        Shape::Pictures(pictures) => {
-            for picture in pictures {
-                draw_picture(out, picture, to_position);
+        Shape::Pictures(shown) => {
+            for picture in shown {
+                draw_picture(out, picture, to_position, pictures);
             }
         }
         Shape::Rug(positions) => {
-            let strokes: String = positions
-                .iter()
-                .map(|x| {
-                    format!(
-                        "M{} {}v{RUG_STROKE_LENGTH}",
-                        round_to_tenth(to_position(*x, 0.0).0),
-                        round_to_tenth(top)
-                    )
-                })
-                .collect();
-            let variable = colour.variable();
-            let _ = write!(
-                out,
-                "<path class=\"ticks\" style=\"stroke:var({variable})\" d=\"{strokes}\"/>"
-            );
+            draw_rug(out, colour, top, positions.iter().map(|x| to_position(*x, 0.0).0));
         }
     }
 }
 
-fn draw_picture(out: &mut String, picture: &Picture, to_position: &dyn Fn(f64, f64) -> (f64, f64)) {
+fn draw_rug(out: &mut String, colour: Colour, top: f64, positions: impl Iterator<Item = f64>) {
+    let stroke = |x| format!("M{} {}v{RUG_STROKE_LENGTH}", round_to_tenth(x), round_to_tenth(top));
+    let strokes: String = positions.map(stroke).collect();
+    let variable = colour.variable();
+    let _ = write!(out, "<path class=\"ticks\" style=\"stroke:var({variable})\" d=\"{strokes}\"/>");
+}
+
+fn draw_picture(
+    out: &mut String,
+    picture: &Picture,
+    to_position: &dyn Fn(f64, f64) -> (f64, f64),
+    pictures: &mut PictureSet,
+) {
     let (left, bottom) = to_position(picture.block.x.0, picture.block.y.0);
     let (right, top) = to_position(picture.block.x.1, picture.block.y.1);
     let frame = format!(
@@ -99,18 +99,15 @@ fn draw_picture(out: &mut String, picture: &Picture, to_position: &dyn Fn(f64, f
         round_to_tenth((right - left).max(1.0)),
         round_to_tenth((bottom - top).max(1.0))
     );
-    // Its characters need no escape; anything else is no picture.
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    let data = &picture.jpeg_base64;
     let _ = write!(out, "<g><title>{}</title>", escape(&picture.text));
-    if data.is_empty() || !data.bytes().all(is_base64) {
-        let _ = write!(out, "<rect class=\"screen\" style=\"fill:#fff\" {frame}/></g>");
-    } else {
-        let _ = write!(
-            out,
-            "<image {frame} preserveAspectRatio=\"xMidYMid meet\" href=\"data:image/jpeg;base64,{data}\"/>\
-             <rect class=\"screen\" {frame}/></g>"
-        );
+    match pictures.insert(&picture.jpeg_base64) {
+        None => {
+            let _ = write!(out, "<rect class=\"screen\" style=\"fill:#fff\" {frame}/></g>");
+        }
+        Some(name) => {
+            let _ =
+                write!(out, "<use {frame} href=\"#{name}\"/><rect class=\"screen\" {frame}/></g>");
+        }
     }
 }
 
@@ -137,7 +134,7 @@ fn draw_bars(
 ) {
     let _ = write!(out, "<g class=\"blocks\" {}>", fill_style(colour));
     for bar in bars {
-        let _ = write!(out, "<path{} d=\"", tint_style(bar.tint));
+        let _ = write!(out, "<path{} d=\"", bar_tint_style(bar.tint));
         append_rectangle(out, &bar.block, 1.0, to_position);
         if bar.tooltip.is_empty() {
             out.push_str("\"/>");
@@ -220,6 +217,14 @@ const fn tint_style(tint: Tint) -> &'static str {
     }
 }
 
+/// Nothing is drawn below bars, and in the dark style faint ones would hardly be seen.
+const fn bar_tint_style(tint: Tint) -> &'static str {
+    match tint {
+        Tint::Faint => " fill-opacity=\".3\"",
+        tint => tint_style(tint),
+    }
+}
+
 /// Draws a layer's symbol in a legend, ten pixels wide; (`x`, `y`) is the middle of its left edge.
 pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     match &layer.shape {
@@ -231,12 +236,12 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
         Shape::Line(_) | Shape::Steps(_) | Shape::Levels(_) => {
             draw_polyline(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
         }
-        Shape::Blocks(_) => draw_rect_swatch(out, layer.colour, Tint::Full, x, y),
+        Shape::Blocks(_) => draw_rect_swatch(out, layer.colour, "", x, y),
         Shape::Bars(bars) => {
             let tint = bars.first().map_or(Tint::Full, |bar| bar.tint);
-            draw_rect_swatch(out, layer.colour, tint, x, y);
+            draw_rect_swatch(out, layer.colour, bar_tint_style(tint), x, y);
         }
-        Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, *tint, x, y),
+        Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, tint_style(*tint), x, y),
         // Text and pictures need no symbol.
         Shape::Labels(_) | Shape::Pictures(_) => {}
         Shape::Whiskers(_) => {
@@ -248,20 +253,16 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
                 &identity,
             );
         }
-        Shape::Rug(_) => {
-            let shape = Shape::Rug(vec![x + 5.0]);
-            let tick = Layer { name: String::new(), colour: layer.colour, shape };
-            draw_shape(out, &tick, y - 3.5, &|x, y| (x, y));
-        }
+        Shape::Rug(_) => draw_rug(out, layer.colour, y - 3.5, std::iter::once(x + 5.0)),
     }
 }
 
-fn draw_rect_swatch(out: &mut String, colour: Colour, tint: Tint, x: f64, y: f64) {
+fn draw_rect_swatch(out: &mut String, colour: Colour, tint_style: &str, x: f64, y: f64) {
     let _ = write!(
         out,
         "<rect {}{} x=\"{}\" y=\"{}\" width=\"10\" height=\"10\"/>",
         fill_style(colour),
-        tint_style(tint),
+        tint_style,
         round_to_tenth(x),
         round_to_tenth(y - 5.0)
     );

@@ -4,10 +4,10 @@
 /// element.
 pub const STYLE: &str = "\
 :root{--paper:#fff;--ink:#1c2128;--soft:#59636e;--grid:#dde2e8;--vermilion:#c8500a;\
---purple:#a8508e;--blue:#0a66a8;--slate:#52657a;--amber:#e39b00;--teal:#00856a}\
+--purple:#cc5fa9;--blue:#0a63a8;--slate:#596473;--amber:#e39b00;--teal:#148f70;--brown:#64381c}\
 @media(prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e6eaef;--soft:#9aa5b1;\
---grid:#2c343d;--vermilion:#ff8a4a;--purple:#dd8fc4;--blue:#5bb3f0;--slate:#6f8296;\
---amber:#f0b429;--teal:#3fc3a0}}\
+--grid:#2c343d;--vermilion:#ff7a33;--purple:#d68fd2;--blue:#2590ea;--slate:#667182;\
+--amber:#ea9c00;--teal:#1fc495;--brown:#8f6a45}}\
 .fig{display:block;font:12px/1.2 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;\
 font-variant-numeric:tabular-nums}\
 .fig text{fill:var(--soft)}\

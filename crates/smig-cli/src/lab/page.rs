@@ -10,16 +10,16 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
+use smig_lab::campaign::{self, CampaignError, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
     Budget, BudgetCheck, HostPlan, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary,
-    Protocol, render_filmstrips, render_html, render_svg, results_of, summarize, times_table,
-    to_har, to_junit, to_tidy_table, warnings,
+    Protocol, keep_recordings, render_filmstrips, render_html, render_svg, results_of, summarize,
+    times_table, to_har, to_junit, to_tidy_table, warnings,
 };
-use smig_lab::scenario::{Campaign, Diagnostics, Filter};
+use smig_lab::scenario::{Campaign, Filter};
 use smig_lab::timeline::Timeline;
 use smig_lab::trial::TrialResult;
-use smig_lab::workload::PageMetric;
+use smig_testbed::netns::TestbedError;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
@@ -38,7 +38,7 @@ use crate::stdout::{out, outln};
     long_about = "Load one page over emulated networks, by HTTP/1.1 with six connections, HTTP/2, and others, and report \
         how long it took and why.\n\nThe page is loaded by the lab's page player, which needs no browser, or with \
         --browser by Chromium. Each load has hosts, link, server and connections of its own. DIR/page.html is the report: \
-        times, what the critical path waited for, and for each combination requests, critical path, congestion windows and \
+        times, each load as a dot, what the critical path waited for, and for each combination requests, critical path, congestion windows and \
         the link's queue on one clock; beside it are a picture and a HAR of each (*.svg, *.har), a table with a row for each \
         load (loads.csv), the recordings and the scenario. With --browser the screen is recorded too: filmstrips side by side, and \
         SpeedIndex by frames. The same command resumes.",
@@ -76,12 +76,12 @@ pub(crate) struct PageArgs {
     )]
     protocols: Vec<Protocol>,
     /// Congestion control of the server
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = parse_control)]
     control: String,
     /// Directory for results and report
     #[arg(long, value_name = "DIR", default_value = "page-results")]
     out: PathBuf,
-    /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
+    /// Longest median time, as loaded=2s, rendered=1s, speed-index=1s, or with --browser speed-index-by-frames=1s, visually-85=1s or visually-complete=2s; may be repeated. Exit code 1 if it is exceeded
     #[arg(long = "budget", value_name = "METRIC=TIME", action = clap::ArgAction::Append)]
     budgets: Vec<Budget>,
     /// Write the budgets' results as JUnit XML
@@ -140,9 +140,11 @@ pub(super) fn run(args: &PageArgs) -> Result<ExitCode> {
 
 /// Loads the page of a study, and writes its report.
 pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCode> {
-    let campaign = study.campaign(&check_setting).map_err(|diagnostics| {
-        let file = args.page.to_owned();
-        CliError::new(Exit::Usage, Diagnostics { file, diagnostics }.to_string())
+    let campaign = study.campaign(&check_setting).map_err(|faults| {
+        let mut texts: Vec<_> =
+            faults.iter().map(|fault| study.explain(args.page, fault)).collect();
+        texts.dedup();
+        CliError::new(Exit::Usage, texts.join("\n"))
     })?;
     let smig = std::env::current_exe().context("cannot find the path of this program")?;
     let options = CampaignOptions {
@@ -156,7 +158,14 @@ pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCo
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: DisturbedRuns::Keep.into(),
     };
-    let plan = plan(&campaign, &options).map_err(plan_error)?;
+    let plan = plan(&campaign, &options).map_err(|error| match error {
+        CampaignError::Control(TestbedError::CongestionControl { ref name, .. }) => {
+            let is_of_host = study.hosts.controls.values().any(|control| control == name);
+            let option = if is_of_host { "--host-control" } else { "--control" };
+            CliError::new(Exit::Usage, format!("{option} {name}: {error}")).into()
+        }
+        error => plan_error(error),
+    })?;
     let stop = CancellationToken::default();
     interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(&study.page.name, &plan, options.jobs);
@@ -171,9 +180,7 @@ pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCo
 fn study_of(args: &PageArgs) -> Result<PageStudy, CliError> {
     let usage = |text: String| CliError::new(Exit::Usage, text);
     let page = PageSource::parse(&args.page).map_err(|error| usage(error.to_string()))?;
-    let needs_screen =
-        |budget: &&Budget| matches!(budget.metric, PageMetric::MostlyVisible | PageMetric::Visible);
-    if let Some(budget) = args.budgets.iter().find(needs_screen)
+    if let Some(budget) = args.budgets.iter().find(|budget| budget.metric.needs_screen())
         && args.loads.loader() != (Loader::Browser { frames: true })
     {
         let metric = budget.metric;
@@ -213,15 +220,27 @@ fn without_repeats<T: Clone + PartialEq>(all: &[T]) -> Vec<T> {
     distinct
 }
 
+/// Accepts one name.
+fn parse_control(text: &str) -> Result<String, String> {
+    if text.contains(',') {
+        return Err(
+            "one congestion control in a run: call the command once for each, with another --out"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
 /// Writes the report and prints its table; returns whether everything was measured, nothing failed, and every budget is kept.
 fn report(args: &StudyRun<'_>, study: &PageStudy, campaign: &Campaign) -> Result<bool> {
     let dir = args.out;
     let results = read_results(dir)?;
-    let loads = results_of(campaign, &results)
+    let mut loads = results_of(campaign, &results)
         .into_iter()
-        .map(|result| Ok(MeasuredLoad::new(result, read_timeline(dir, result)?)))
+        .map(|result| Ok(MeasuredLoad::new(result, read_timeline(dir, result)?.as_ref())))
         .collect::<Result<Vec<_>>>()?;
-    let summaries = summarize(campaign, &loads);
+    let mut summaries = summarize(campaign, &loads);
+    keep_recordings(&mut loads, &mut summaries, |result| read_timeline(dir, result))?;
     let page = dir.join("page.html");
     write(&page, &render_html(&study.page.name, &loads, &summaries))?;
     for summary in &summaries {

@@ -17,7 +17,7 @@ use super::difference::{BetterDirection, Series};
 ///
 /// - the time of a small object, for each transfer and size, beside a big transfer and alone;
 /// - the time of a big transfer, and its share of the link's rate;
-/// - for each page the time until it is loaded, its SpeedIndex, and the time until something can be rendered;
+/// - for each page the times of its load ([`PageMetric`]);
 /// - bytes that arrived after a cancel;
 /// - failed objects, in percent of those requested.
 #[must_use]
@@ -81,16 +81,9 @@ impl SeriesCollector<'_> {
     }
 
     fn add_page(&mut self, run_index: usize, load: &PageLoad) {
-        let times = [
-            ("loaded", PageMetric::Loaded),
-            ("speed index", PageMetric::SpeedIndex),
-            ("first rendered", PageMetric::FirstRendered),
-            ("visually 85 %", PageMetric::MostlyVisible),
-            ("visually complete", PageMetric::Visible),
-        ];
-        for (what, time) in times {
+        for time in PageMetric::ALL {
             let Some(seconds) = time.of(load) else { continue };
-            let metric = format!("{} {what}", load.name);
+            let metric = format!("{} {}", load.name, time.title());
             self.push(&metric, "ms", BetterDirection::Lower, run_index, seconds * 1e3);
         }
     }

@@ -74,7 +74,7 @@ mod tests {
         let probes = ["cubic", "cubic-hystart"].map(|name| (name.parse().unwrap(), trace.clone()));
         let file = render_svg(&probes);
         assert!(file.contains("cubic: packets") && file.contains("cubic-hystart: packets"));
-        assert_eq!(file.matches(">dropped<").count(), 2);
+        assert_eq!(file.matches(">dropped</text>").count(), 2);
         assert!(render_svg(&[]).contains("<svg"), "nothing to draw is no reason to fail");
     }
 }

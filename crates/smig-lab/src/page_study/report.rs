@@ -2,27 +2,24 @@
 
 use smig_chart::format_ms;
 use smig_chart::html::{Align, Page, Table};
-use smig_chart::svg::{Axis, Bar, Block, Colour, Figure, Layer, Panel, Shape, Tint};
+use smig_chart::svg::Figure;
 
+use super::comparison::{LOADS_CAPTION, SUM_CAPTION, loads_figure, sum_figure};
 use super::protocol::Protocol;
 use super::screen::add_screens;
-use super::summary::{MeasuredLoad, PageSummary, levels_of, load_of, median_load};
+use super::summary::{MAX_PICTURE_BYTES, MeasuredLoad, PageSummary, links, load_of, median_load};
 use crate::har::Instant;
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
-use crate::workload::{Outcome, PageMetric};
+use crate::workload::PageMetric;
 
 pub(super) const DESKTOP_WIDTH: f64 = 1_092.0;
 pub(super) const PHONE_WIDTH: f64 = 360.0;
-const SUM_ROW_HEIGHT: f64 = 26.0;
-const ROW_GAP: f64 = 0.18;
 
 const CHART_CAPTION: &str = "The load that took the median time (of an even number, the faster one in the middle). All panels share one clock, which begins with the \
     navigation. Requests: each row is one, in the order in which they were made; the black line is the critical path, what \
     the page waited for at each instant. Received, queue and send buffers are those of the server's TCP connections and of \
     the emulated link.";
-const SUM_CAPTION: &str = "What the critical path of the load with the median time waited for; the parts add up to the \
-    time until everything had arrived.";
 
 /// Renders the report as one page that needs neither network access nor scripts.
 #[must_use]
@@ -41,9 +38,13 @@ pub fn render_html(
     for warning in summaries.iter().flat_map(warnings) {
         page.warning(&warning);
     }
+    if loads.len() > summaries.len() {
+        let at = |width| loads_figure(loads, summaries, width);
+        page.figure(&at(DESKTOP_WIDTH), &at(PHONE_WIDTH), LOADS_CAPTION);
+    }
     page.heading("Why it was late");
-    let at = |width| sum_figure(summaries, width).to_element();
-    page.chart(&at(DESKTOP_WIDTH), &at(PHONE_WIDTH), SUM_CAPTION);
+    let at = |width| sum_figure(summaries, width);
+    page.figure(&at(DESKTOP_WIDTH), &at(PHONE_WIDTH), SUM_CAPTION);
     page.table(&lateness_table(summaries));
     let is_used =
         |cause: &Cause| summaries.iter().any(|summary| summary.lateness_us.us(*cause) > 0.0);
@@ -58,7 +59,7 @@ pub fn render_html(
         let Some(wide) = median_figure(loads, summaries, summary, DESKTOP_WIDTH) else { continue };
         let Some(narrow) = median_figure(loads, summaries, summary, PHONE_WIDTH) else { continue };
         page.heading(&format!("{}, {}", summary.link, about_protocol(summary)));
-        page.chart(&wide.to_element(), &narrow.to_element(), CHART_CAPTION);
+        page.figure(&wide, &narrow, CHART_CAPTION);
     }
     page.finish()
 }
@@ -116,8 +117,7 @@ pub(super) fn about_protocol(summary: &PageSummary) -> String {
 
 /// Returns a sentence for each network: the fastest, and what the others take.
 fn lead(summaries: &[PageSummary]) -> String {
-    let mut links: Vec<&str> = summaries.iter().map(|summary| summary.link.as_str()).collect();
-    links.dedup();
+    let links = links(summaries);
     let sentences = links.iter().filter_map(|link| {
         let own = summaries.iter().filter(|summary| summary.link == *link);
         let mut timed: Vec<_> =
@@ -145,7 +145,7 @@ fn clock_error(loads: &[MeasuredLoad<'_>]) -> Option<String> {
     let error_ms = errors_ns.max()?.div_ceil(100_000) as f64 / 10.0;
     Some(format!(
         "The browser's times and those of servers and links are on one clock to within {error_ms:.1} ms, measured before and after each \
-         load. A frame of its screen has the time at which the browser began it, which is some frames before it is seen."
+         load. A frame of its screen has the time at which the browser had it, which is before the time at which the page says that it was painted."
     ))
 }
 
@@ -191,6 +191,18 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
             "{name}: {count} responses have no body in the recording, and were as many bytes without meaning"
         ));
     }
+    if summary.without_frames > 0 {
+        let count = summary.without_frames;
+        warnings.push(format!(
+            "{name}: the screens of {count} loads changed too often for all frames to be kept: nothing is known of what they showed"
+        ));
+    }
+    if summary.pictures_left_out {
+        let limit_mb = MAX_PICTURE_BYTES >> 20;
+        warnings.push(format!(
+            "{name}: no filmstrip, since the report has {limit_mb} MiB of pictures already; its times are by all frames"
+        ));
+    }
     if summary.disturbed > 0 {
         let (disturbed, loads) = (summary.disturbed, summary.loads);
         warnings.push(format!("{name}: the machine disturbed {disturbed} of {loads} loads"));
@@ -205,33 +217,37 @@ pub(super) fn seconds_text(time_s: Option<f64>) -> String {
 /// Returns the table of times, in seconds.
 #[must_use]
 pub fn times_table(summaries: &[PageSummary]) -> Table {
-    let columns = [
+    let has_frames = summaries.iter().any(|summary| summary.speed_index_by_frames_s.is_some());
+    let is_shown = |metric: &PageMetric| *metric != PageMetric::SpeedIndexByFrames || has_frames;
+    let metrics =
+        [PageMetric::FirstRendered, PageMetric::SpeedIndex, PageMetric::SpeedIndexByFrames];
+    let metrics: Vec<_> = metrics.into_iter().filter(is_shown).collect();
+    let mut columns = [
         ("network", Align::Left),
         ("protocol", Align::Left),
         ("loads", Align::Right),
         ("loaded, s", Align::Right),
         ("from – to", Align::Right),
-        ("first rendered, s", Align::Right),
-        ("speed index, s", Align::Right),
-        ("mostly", Align::Left),
-    ];
+    ]
+    .map(|(name, align)| (name.to_owned(), align))
+    .to_vec();
+    let column = |metric: &PageMetric| (format!("{}, s", metric.title()), Align::Right);
+    columns.extend(metrics.iter().map(column));
+    columns.push(("mostly".to_owned(), Align::Left));
     let row = |summary: &PageSummary| {
         let range = summary.loaded_range_s;
-        vec![
+        let mut row = vec![
             summary.link.clone(),
             summary.protocol.clone(),
             (summary.loads - summary.failed).to_string(),
             seconds_text(summary.loaded_s),
             range.map_or_else(String::new, |(low, high)| format!("{low:.3} – {high:.3}")),
-            seconds_text(summary.rendered_s),
-            seconds_text(summary.speed_index_s),
-            mostly(&summary.lateness_us),
-        ]
+        ];
+        row.extend(metrics.iter().map(|metric| seconds_text(summary.median_s(*metric))));
+        row.push(mostly(&summary.lateness_us));
+        row
     };
-    Table {
-        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
-        rows: summaries.iter().map(row).collect(),
-    }
+    Table { columns, rows: summaries.iter().map(row).collect() }
 }
 
 /// Returns the largest part of a load, with its share.
@@ -269,120 +285,4 @@ fn lateness_table(summaries: &[PageSummary]) -> Table {
         .collect();
     rows.push(row("all".to_owned(), &Lateness::total_us));
     Table { columns, rows }
-}
-
-/// The colours of causes; neighbours differ in lightness.
-const fn cause_style(cause: Cause) -> (Colour, Tint) {
-    match cause {
-        Cause::Client => (Colour::Teal, Tint::Full),
-        Cause::Queue => (Colour::Slate, Tint::Faint),
-        Cause::Connect => (Colour::Amber, Tint::Full),
-        Cause::RoundTrip => (Colour::Slate, Tint::Full),
-        Cause::Server => (Colour::Purple, Tint::Half),
-        Cause::CongestionControl => (Colour::Vermilion, Tint::Full),
-        Cause::ReceiveWindow => (Colour::Vermilion, Tint::Half),
-        Cause::LossRecovery => (Colour::Purple, Tint::Full),
-        Cause::OtherStreams => (Colour::Blue, Tint::Half),
-        Cause::OtherConnections => (Colour::Blue, Tint::Faint),
-        Cause::Transfer => (Colour::Blue, Tint::Full),
-        Cause::NotSeen => (Colour::Ink, Tint::Faint),
-    }
-}
-
-/// Bars that add up: one for each combination.
-fn sum_figure(summaries: &[PageSummary], width: f64) -> Figure {
-    let count = summaries.len();
-    let mut layers: Vec<Layer> = Vec::new();
-    let mut ends = vec![0.0; count];
-    for cause in Cause::ALL {
-        let (colour, tint) = cause_style(cause);
-        let bars = summaries.iter().enumerate().filter_map(|(index, summary)| {
-            let length_s = summary.lateness_us.us(cause) / 1e6;
-            let from_s = ends[index];
-            ends[index] += length_s;
-            let bottom = (count - 1 - index) as f64;
-            let block = Block {
-                x: (from_s, from_s + length_s),
-                y: (bottom + ROW_GAP, bottom + 1.0 - ROW_GAP),
-            };
-            let text = format!("{}: {cause} {} ms", summary.protocol, format_ms(length_s * 1e3));
-            (length_s > 0.0).then_some(Bar { block, tint, tooltip: text })
-        });
-        let bars: Vec<_> = bars.collect();
-        if !bars.is_empty() {
-            layers.push(Layer { name: cause.to_string(), colour, shape: Shape::Bars(bars) });
-        }
-    }
-    let longest_s = ends.into_iter().fold(0.0, f64::max);
-    let names =
-        summaries.iter().rev().map(|summary| format!("{} {}", summary.link, summary.protocol));
-    Figure {
-        title: "What the critical path waited for".into(),
-        description: SUM_CAPTION.into(),
-        width,
-        x: Axis::linear(longest_s, "s"),
-        panels: vec![Panel {
-            title: "What the critical path waited for".into(),
-            y: Axis::categorical(names.collect()),
-            height: SUM_ROW_HEIGHT * count as f64,
-            layers,
-            rules: Vec::new(),
-        }],
-        event_lines: Vec::new(),
-    }
-}
-
-/// Returns a row for each load, with a column for each variable: for notebooks and statistics programs.
-#[must_use]
-pub fn to_tidy_table(loads: &[MeasuredLoad<'_>]) -> Table {
-    let mut columns = vec![
-        ("link".to_owned(), Align::Left),
-        ("protocol".to_owned(), Align::Left),
-        ("repetition".to_owned(), Align::Right),
-        ("seed".to_owned(), Align::Right),
-        ("outcome".to_owned(), Align::Left),
-        ("disturbed".to_owned(), Align::Left),
-    ];
-    let metric =
-        |metric: PageMetric| (format!("{}_s", metric.as_str().replace('-', "_")), Align::Right);
-    columns.extend(PageMetric::ALL.into_iter().map(metric));
-    columns.extend(
-        Cause::ALL
-            .iter()
-            .map(|cause| (format!("{}_ms", cause.to_string().replace(' ', "_")), Align::Right)),
-    );
-    let of_screen = ["speed_index_fast_s", "speed_index_perceptual_s", "frames", "clock_error_ms"];
-    columns.extend(of_screen.map(|name| (name.to_owned(), Align::Right)));
-    let rows = loads.iter().filter_map(|measured| {
-        let (result, load) = (measured.result, load_of(measured.result)?);
-        let (link, protocol) = levels_of(&result.id.condition);
-        let outcome = match &load.outcome {
-            Outcome::Complete => "complete",
-            Outcome::TimedOut => "timed-out",
-            _ => "failed",
-        };
-        let mut row = vec![
-            link.to_owned(),
-            protocol.to_owned(),
-            result.id.repetition.to_string(),
-            result.seed.to_string(),
-            outcome.to_owned(),
-            if result.disturbed.is_empty() { "no" } else { "yes" }.to_owned(),
-        ];
-        let number =
-            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.6}"));
-        row.extend(PageMetric::ALL.into_iter().map(|metric| number(metric.of(load))));
-        row.extend(Cause::ALL.into_iter().map(|cause| {
-            let ms = measured.lateness.as_ref().map(|lateness| lateness.us(cause) / 1e3);
-            ms.map_or_else(String::new, |ms| format!("{ms:.3}"))
-        }));
-        let visual = load.visual.as_ref();
-        let seconds = |us: u64| us as f64 / 1e6;
-        row.push(number(visual.map(|visual| seconds(visual.fast_speed_index_us))));
-        row.push(number(visual.map(|visual| seconds(visual.perceptual_speed_index_us))));
-        row.push(visual.map_or_else(String::new, |visual| visual.frames.to_string()));
-        row.push(number(load.clock_error_ns.map(|error_ns| error_ns as f64 / 1e6)));
-        Some(row)
-    });
-    Table { columns, rows: rows.collect() }
 }

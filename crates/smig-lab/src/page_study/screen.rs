@@ -4,18 +4,11 @@ use smig_chart::html::{Align, Page, Table};
 use smig_chart::svg::Figure;
 
 use super::report::{DESKTOP_WIDTH, PHONE_WIDTH, about_protocol, seconds_text};
-use super::summary::{MeasuredLoad, PageSummary, median_load};
+use super::summary::{MeasuredLoad, PageSummary, links, median_load};
 use crate::timeline::chart::{FILMSTRIP_HINT, filmstrips_figure};
 
 const TABLE_NOTE: &str = "Of the load with the median time. SpeedIndex is the area above the curve of the visual progress: by all frames; as \
     Lighthouse computes it, which skips frames that differ by little; and by structural similarity with the final screen instead of its colours.";
-
-/// Returns the names of the networks, in the order of the summaries.
-fn links(summaries: &[PageSummary]) -> Vec<&str> {
-    let mut links: Vec<&str> = summaries.iter().map(|summary| summary.link.as_str()).collect();
-    links.dedup();
-    links
-}
 
 /// Adds filmstrips and times to a report, if the loads had frames.
 pub(super) fn add_screens(page: &mut Page, loads: &[MeasuredLoad<'_>], summaries: &[PageSummary]) {
@@ -25,10 +18,10 @@ pub(super) fn add_screens(page: &mut Page, loads: &[MeasuredLoad<'_>], summaries
     }
     page.heading("What the screens showed");
     for link in links(summaries) {
-        let at = |width| Some(figure(loads, summaries, link, width)?.to_element());
+        let at = |width| figure(loads, summaries, link, width);
         if let (Some(wide), Some(narrow)) = (at(DESKTOP_WIDTH), at(PHONE_WIDTH)) {
             let caption = format!("Over {link}, loads with the median time; {FILMSTRIP_HINT}.");
-            page.chart(&wide, &narrow, &caption);
+            page.figure(&wide, &narrow, &caption);
         }
     }
     page.table(&table);
@@ -54,7 +47,7 @@ fn figure(
     let own = summaries.iter().filter(|summary| summary.link == link);
     let screens = own.filter_map(|summary| {
         let (load, timeline) = median_load(loads, summary)?;
-        let visual = load.visual?;
+        let visual = load.visual.filter(|_| !timeline.frames.is_empty())?;
         Some((about_protocol(summary), timeline, timeline.pages.first()?, visual.complete_us))
     });
     let screens: Vec<_> = screens.collect();
@@ -77,7 +70,7 @@ fn screens_table(loads: &[MeasuredLoad<'_>], summaries: &[PageSummary]) -> Table
         ("first change, s", Align::Right),
         ("85 % visible, s", Align::Right),
         ("all visible, s", Align::Right),
-        ("SpeedIndex, s", Align::Right),
+        ("SpeedIndex by frames, s", Align::Right),
         ("as Lighthouse", Align::Right),
         ("perceptual", Align::Right),
     ];

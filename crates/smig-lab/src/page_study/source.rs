@@ -6,8 +6,10 @@ use toml::{Table, Value};
 
 use crate::scenario::Size;
 
-/// The mosaic of "Getting to know HTTP/2.0 with the mosaic demo" (2015): 234 pictures with 93 kB in all.
-const MOSAIC: &str = "tiles = { objects = 234, total = \"93kB\", sizes = \"log-normal\" }";
+/// The mosaic of "Getting to know HTTP/2.0 with the mosaic demo" (2015): 234 pictures with 93 kB in all. None is smaller than a PNG, so that
+/// a browser and the player load the same.
+const MOSAIC: &str =
+    "tiles = { objects = 234, total = \"93kB\", sizes = \"log-normal\", least = \"128B\" }";
 
 /// Keys of a page that depend on how it is loaded: each run of a study has one load, by one client.
 const OWN_KEYS: [&str; 5] = ["client", "count", "pause", "start", "warm"];
@@ -86,6 +88,11 @@ impl PageSource {
             return Ok(Self::recorded(path));
         }
         Self::read(path)
+    }
+
+    /// Returns whether it is a file with the keys of a page, and not a word or a recording.
+    pub(super) fn has_file_of_keys(&self) -> bool {
+        self.dir != Path::new(".")
     }
 
     /// Returns a recorded page. The file is read when the study is built.

@@ -41,6 +41,33 @@ impl PageStudy {
         parse(&self.scenario_text(), "page", &self.page.dir, check)
     }
 
+    /// Returns a fault of the campaign as who gave the options knows it: with the option or the key of the page's file, and without a
+    /// line of the scenario, which was generated. `page` is the page as it was given.
+    #[must_use]
+    pub fn explain(&self, page: &str, fault: &Diagnostic) -> String {
+        let key = fault.key.as_str();
+        let of_page =
+            key.strip_prefix("workload.pages.").and_then(|key| key.strip_prefix(PAGE_NAME));
+        let of_page = of_page.map(|key| key.trim_start_matches('.'));
+        let is_in = |table: &str| {
+            key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let hosts_differ = self.hosts != HostPlan::default();
+        let subject = match of_page {
+            Some("hosts") if hosts_differ => "--host-control".to_owned(),
+            Some(key) if self.page.has_file_of_keys() && !key.is_empty() => {
+                format!("{page}: {key}")
+            }
+            Some(_) => page.to_owned(),
+            None if is_in("link") || is_in("variants.link") => "--link".to_owned(),
+            None if is_in("hosts.server") => "--control".to_owned(),
+            None if is_in("servers") && hosts_differ => "--host-control".to_owned(),
+            None if key.is_empty() => page.to_owned(),
+            None => format!("{page}: {key}"),
+        };
+        format!("{subject}: {}", fault.message)
+    }
+
     /// Returns the scenario, as `smig lab run` takes it.
     #[must_use]
     pub fn scenario_text(&self) -> String {

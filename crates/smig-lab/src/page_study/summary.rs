@@ -16,21 +16,61 @@ use crate::workload::{Outcome, PageLoad, PageMetric};
 #[derive(Debug, Clone)]
 pub struct MeasuredLoad<'a> {
     pub(super) result: &'a TrialResult,
+    /// Of loads that are drawn.
     pub(super) timeline: Option<Timeline>,
     /// What it waited for, if it was recorded.
     pub(super) lateness: Option<Lateness>,
 }
 
+/// As much base64 the pictures of a report may have, of all loads that it draws.
+pub(super) const MAX_PICTURE_BYTES: usize = 64 << 20;
+
 impl<'a> MeasuredLoad<'a> {
-    /// Evaluates a run, which has one load, and its recording.
+    /// Evaluates a run, which has one load, and its recording; of the recording it keeps nothing.
     #[must_use]
-    pub fn new(result: &'a TrialResult, timeline: Option<Timeline>) -> Self {
-        let lateness = timeline.as_ref().and_then(|timeline| {
+    pub fn new(result: &'a TrialResult, timeline: Option<&Timeline>) -> Self {
+        let lateness = timeline.and_then(|timeline| {
             let page = timeline.pages.first()?;
             Some(Lateness::of(timeline, page, &critical_path(timeline, page)))
         });
-        Self { result, timeline, lateness }
+        Self { result, timeline: None, lateness }
     }
+}
+
+/// Reads the recordings again that a report draws, those of the loads with the median times: all of them would need too much memory.
+///
+/// # Errors
+/// Those of `read`.
+pub fn keep_recordings<E>(
+    loads: &mut [MeasuredLoad<'_>],
+    summaries: &mut [PageSummary],
+    read: impl FnMut(&TrialResult) -> Result<Option<Timeline>, E>,
+) -> Result<(), E> {
+    keep_recordings_within(MAX_PICTURE_BYTES, loads, summaries, read)
+}
+
+pub(super) fn keep_recordings_within<E>(
+    limit_bytes: usize,
+    loads: &mut [MeasuredLoad<'_>],
+    summaries: &mut [PageSummary],
+    mut read: impl FnMut(&TrialResult) -> Result<Option<Timeline>, E>,
+) -> Result<(), E> {
+    let mut kept_bytes = 0;
+    for summary in summaries {
+        let Some(load) = summary.median_load.and_then(|index| loads.get_mut(index)) else {
+            continue;
+        };
+        let Some(mut timeline) = read(load.result)? else { continue };
+        let bytes: usize = timeline.frames.iter().map(|frame| frame.jpeg.len()).sum();
+        if kept_bytes + bytes > limit_bytes {
+            timeline.frames = Vec::new();
+            summary.pictures_left_out = true;
+        } else {
+            kept_bytes += bytes;
+        }
+        load.timeline = Some(timeline);
+    }
+    Ok(())
 }
 
 /// Returns those of a campaign's results that are of these trials, in the order of the trials: a directory may have others.
@@ -65,10 +105,13 @@ pub struct PageSummary {
     pub rendered_s: Option<f64>,
     /// See above.
     pub speed_index_s: Option<f64>,
-    /// See above; only of a browser's loads.
+    /// See above; only of loads whose screen was recorded, and so are the next two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_index_by_frames_s: Option<f64>,
+    /// See above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visually_85_s: Option<f64>,
-    /// See above; only of a browser's loads.
+    /// See above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visually_complete_s: Option<f64>,
     /// Shortest and longest time until everything had arrived.
@@ -84,7 +127,13 @@ pub struct PageSummary {
     /// Recorded responses without a body in the recording.
     #[serde(skip_serializing_if = "is_zero")]
     pub without_body: usize,
-    /// Index of that load, in the loads that were summarized.
+    /// Loads whose screens changed too often for all frames to be kept: they have no times by frames.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_frames: usize,
+    /// Whether the report has no pictures of its screen, because it would have too many.
+    #[serde(skip)]
+    pub pictures_left_out: bool,
+    /// Index of the load with the median time, in the loads that were summarized.
     #[serde(skip)]
     pub median_load: Option<usize>,
 }
@@ -101,6 +150,7 @@ impl PageSummary {
             PageMetric::Loaded => self.loaded_s,
             PageMetric::FirstRendered => self.rendered_s,
             PageMetric::SpeedIndex => self.speed_index_s,
+            PageMetric::SpeedIndexByFrames => self.speed_index_by_frames_s,
             PageMetric::MostlyVisible => self.visually_85_s,
             PageMetric::Visible => self.visually_complete_s,
         }
@@ -140,6 +190,7 @@ impl PageSummary {
             loaded_s: median(&loaded),
             rendered_s: median(&times(PageMetric::FirstRendered)),
             speed_index_s: median(&times(PageMetric::SpeedIndex)),
+            speed_index_by_frames_s: median(&times(PageMetric::SpeedIndexByFrames)),
             visually_85_s: median(&times(PageMetric::MostlyVisible)),
             visually_complete_s: median(&times(PageMetric::Visible)),
             loaded_range_s: range,
@@ -147,9 +198,18 @@ impl PageSummary {
             unknown: notes().flat_map(|notes| notes.unknown.iter().cloned()).collect(),
             not_requested: notes().map(|notes| notes.not_requested).max().unwrap_or(0),
             without_body: notes().map(|notes| notes.without_body).max().unwrap_or(0),
+            without_frames: loads.iter().filter(|(_, load)| load.omitted_frames > 0).count(),
+            pictures_left_out: false,
             median_load,
         }
     }
+}
+
+/// Returns the names of the networks, in the order of the summaries.
+pub(super) fn links(summaries: &[PageSummary]) -> Vec<&str> {
+    let mut links: Vec<&str> = summaries.iter().map(|summary| summary.link.as_str()).collect();
+    links.dedup();
+    links
 }
 
 /// Returns the load of a run.

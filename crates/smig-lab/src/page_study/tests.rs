@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use smig_chart::html::assert_balanced;
+use smig_chart::svg::{Layer, Shape};
+use smig_filmstrip::VisualTimes;
 use smig_link::{DirectionCounters, LatenessSummary, LinkReport, Scheduling, Time};
 
+use super::comparison::loads_figure;
+use super::summary::keep_recordings_within;
 use super::*;
 use crate::scenario::Campaign;
-use crate::timeline::{PagePart, PageSpan, Span, SpanOutcome, Timeline};
+use crate::timeline::{PagePart, PageSpan, ScreenFrame, Span, SpanOutcome, Timeline};
 use crate::trial::{Machine, TrialResult};
 use crate::workload::{Observation, Outcome, PageLoad};
 
@@ -87,6 +91,7 @@ fn result(campaign: &Campaign, index: usize, loaded_ms: u64, outcome: Outcome) -
         rendered_ns: is_complete.then_some(10_000_000),
         visible_ns: is_complete.then_some(20_000_000),
         visual: None,
+        omitted_frames: 0,
         clock_error_ns: None,
         ended_ns: loaded_ms * 1_000_000,
         outcome,
@@ -157,15 +162,19 @@ fn a_report_shows_every_combination_and_why_it_was_late() {
         .enumerate()
         .map(|(index, ms)| result(&campaign, index, ms.unwrap_or(0), Outcome::Complete))
         .collect();
-    let loads: Vec<_> = results
+    let mut loads: Vec<_> = results
         .iter()
         .map(|result| {
             let loaded_us = result.observation.pages[0].ended_ns / 1_000;
-            MeasuredLoad::new(result, Some(recording(loaded_us)))
+            MeasuredLoad::new(result, Some(&recording(loaded_us)))
         })
         .collect();
-    let summaries = summarize(&campaign, &loads);
+    let mut summaries = summarize(&campaign, &loads);
     assert_eq!(summaries.len(), 4);
+    keep_recordings(&mut loads, &mut summaries, |result| {
+        Ok::<_, ()>(Some(recording(result.observation.pages[0].ended_ns / 1_000)))
+    })
+    .unwrap();
     for summary in &summaries {
         let loaded_s = summary.loaded_s.unwrap();
         assert!((summary.lateness_us.total_us() / 1e6 - loaded_s).abs() < 0.02 * loaded_s);
@@ -186,6 +195,148 @@ fn a_report_shows_every_combination_and_why_it_was_late() {
     let tidy = to_tidy_table(&loads);
     assert_eq!((tidy.rows.len(), tidy.rows[0].len()), (4, tidy.columns.len()));
     assert_eq!(tidy.rows[1][6], "0.200000");
+}
+
+/// A recording with a frame of so many bytes of base64.
+fn recording_with_frame(jpeg_bytes: usize) -> Timeline {
+    let mut timeline = recording(100_000);
+    timeline.frames.push(ScreenFrame {
+        page: "page, load 1".into(),
+        at_us: 50_000,
+        progress: 100,
+        jpeg: "A".repeat(jpeg_bytes),
+    });
+    timeline
+}
+
+fn with_frames(mut result: TrialResult, speed_index_us: u64) -> TrialResult {
+    result.observation.pages[0].visual = Some(VisualTimes {
+        frames: 2,
+        first_us: 30_000,
+        speed_index_us,
+        fast_speed_index_us: speed_index_us,
+        perceptual_speed_index_us: speed_index_us,
+        mostly_complete_us: 50_000,
+        complete_us: 50_000,
+    });
+    result
+}
+
+#[test]
+fn pictures_beyond_the_limit_of_a_report_are_left_out_and_it_says_so() {
+    let campaign = campaign(&study("12x60kB", Loader::Browser { frames: true }));
+    let results: Vec<_> = (0..4)
+        .map(|index| with_frames(result(&campaign, index, 100, Outcome::Complete), 40_000))
+        .collect();
+    let mut loads: Vec<_> =
+        results.iter().map(|result| MeasuredLoad::new(result, Some(&recording(100_000)))).collect();
+    let mut summaries = summarize(&campaign, &loads);
+    assert_eq!(summaries.len(), 4);
+    let read = |_: &TrialResult| Ok::<_, ()>(Some(recording_with_frame(400)));
+    keep_recordings_within(1_000, &mut loads, &mut summaries, read).unwrap();
+    let left_out: Vec<_> = summaries.iter().map(|summary| summary.pictures_left_out).collect();
+    assert_eq!(left_out, [false, false, true, true]);
+    let html = render_html("page", &loads, &summaries);
+    assert_balanced(&html);
+    assert_eq!(html.matches("no filmstrip, since").count(), 2);
+    // Two filmstrips, in charts of two widths, and the same in those of the load: one picture.
+    assert_eq!(html.matches("data:image/jpeg;base64,").count(), 1);
+    assert!(html.matches("<use ").count() >= 8);
+    // The other network's loads have times by frames, and no filmstrip.
+    assert!(render_filmstrips(&loads, &summaries, "lte-like").is_none());
+}
+
+#[test]
+fn an_index_by_frames_and_one_by_arrival_have_names_of_their_own() {
+    let campaign = campaign(&study("12x60kB", Loader::Browser { frames: true }));
+    let mut changing = result(&campaign, 1, 100, Outcome::Complete);
+    changing.observation.pages[0].omitted_frames = 9_000;
+    let results = [with_frames(result(&campaign, 0, 100, Outcome::Complete), 45_000), changing];
+    let loads = results.each_ref().map(|result| MeasuredLoad::new(result, None));
+    let summaries = summarize(&campaign, &loads);
+    let table = times_table(&summaries);
+    let cell = |row: usize, name: &str| {
+        let column = table.columns.iter().position(|(title, _)| title == name).unwrap();
+        table.rows[row][column].clone()
+    };
+    assert_eq!(
+        (cell(0, "speed index, s"), cell(0, "SpeedIndex by frames, s")),
+        ("0.020".into(), "0.045".into())
+    );
+    assert_eq!(cell(1, "SpeedIndex by frames, s"), "–");
+    let html = render_html("page", &loads, &summaries);
+    assert!(html.contains("the screens of 1 loads changed too often"));
+    let tidy = to_tidy_table(&loads);
+    let value = |name: &str| {
+        let column = tidy.columns.iter().position(|(title, _)| title == name).unwrap();
+        tidy.rows[0][column].clone()
+    };
+    assert_eq!(value("speed_index_s"), "0.020000");
+    assert_eq!(value("speed_index_by_frames_s"), "0.045000");
+    let har = to_har("front", &loads, &summaries[0]);
+    assert!(har.is_none(), "nothing was recorded");
+    // Without frames there is no empty column.
+    let of_player = summarize(&campaign, &loads[1..]);
+    assert!(!times_table(&of_player).columns.iter().any(|(title, _)| title.contains("frames")));
+}
+
+#[test]
+fn each_load_is_a_dot_beside_its_median() {
+    let campaign = campaign(&study("12x60kB", Loader::Player));
+    let mut results: Vec<_> = (0..8)
+        .map(|index| result(&campaign, index, 100 + index as u64, Outcome::Complete))
+        .collect();
+    results[3].disturbed.push("the machine was busy".to_owned());
+    let loads: Vec<_> = results.iter().map(|result| MeasuredLoad::new(result, None)).collect();
+    let figure = loads_figure(&loads, &summarize(&campaign, &loads), 800.0);
+    let [panel] = figure.panels.as_slice() else { panic!("{figure:?}") };
+    let count = |layer: &Layer| match &layer.shape {
+        Shape::Dots(_, points) => points.len(),
+        Shape::Bars(bars) => bars.len(),
+        _ => 0,
+    };
+    let counts: Vec<_> =
+        panel.layers.iter().map(|layer| (layer.name.as_str(), count(layer))).collect();
+    assert_eq!(counts, [("median", 4), ("load", 7), ("disturbed load", 1)]);
+    let Shape::Dots(_, points) = &panel.layers[1].shape else { panic!("dots") };
+    assert!(points.iter().all(|point| point.tooltip.contains(&format!("{:.3} s", point.x))));
+}
+
+#[test]
+fn errors_name_the_option_or_the_key_of_the_page() {
+    let texts = |study: &PageStudy, page: &str| {
+        let faults = study.campaign(&|_| Ok(())).unwrap_err();
+        faults.iter().map(|fault| study.explain(page, fault)).collect::<Vec<_>>()
+    };
+    let mut of_link = study("12x60kB", Loader::Player);
+    of_link.links = vec!["fiber".into(), "fibre".into()];
+    let text = texts(&of_link, "12x60kB").join("\n");
+    assert!(text.starts_with("--link: \"fibre\" is not a link profile"), "{text}");
+    let text = texts(&study("12x60B", Loader::Player), "12x60B").join("\n");
+    assert!(text.starts_with("12x60B: total must be at least 64 bytes"), "{text}");
+    let small = texts(&study("12x900B", Loader::Browser { frames: true }), "12x900B").join("\n");
+    assert!(small.starts_with("12x900B: a browser's picture has at least 128 bytes"), "{small}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("front.toml");
+    std::fs::write(&file, "document = 100\nresources.a = { kind = 'styl', size = 100 }\n").unwrap();
+    let name = file.to_str().unwrap();
+    let text = texts(&study(name, Loader::Player), name).join("\n");
+    assert!(
+        text.starts_with(&format!("{name}: resources.a.kind: unknown variant `styl`")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_browser_loads_the_mosaic_that_the_player_loads() {
+    let sizes = |loader| {
+        let study = campaign(&study("mosaic", loader));
+        let resources = study.conditions[0].scenario.workload.pages["page"].resources();
+        resources.iter().map(|resource| resource.size).collect::<Vec<_>>()
+    };
+    let of_player = sizes(Loader::Player);
+    assert_eq!(of_player, sizes(Loader::Browser { frames: false }));
+    assert_eq!((of_player.len(), of_player[1..].iter().sum::<u64>()), (235, 93_000));
 }
 
 #[test]

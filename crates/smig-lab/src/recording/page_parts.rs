@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use smig_filmstrip::VisualTimes;
 use smig_link::Time;
 
 use super::observation::{span_name, span_outcome};
 use crate::scenario::{Discovery, Page};
 use crate::timeline::{self, PagePart, PageSpan, Timeline, micros_after};
-use crate::workload::{Observation, PageLoad, ScreenFrame};
+use crate::workload::{Observation, ScreenFrame};
 
 /// Adds the loads of pages to a timeline, and to each of their requests, whose spans it has already, what it was in the page.
 pub fn add_page_loads(
@@ -55,7 +54,7 @@ pub fn add_page_loads(
         name: load_name(&load.name, load.number),
         from_us: micros(load.started_ns),
         rendered_us: load.rendered_ns.map(micros),
-        visible_us: visible_ns(load).map(micros),
+        visible_us: load.visible_ns.map(micros),
         to_us: micros(load.ended_ns.max(load.started_ns)),
         clock_error_us: load.clock_error_ns.map(|error_ns| error_ns.div_ceil(1_000)),
         outcome: span_outcome(&load.outcome),
@@ -76,18 +75,12 @@ pub fn add_page_loads(
     }
 }
 
-/// Returns the end of SpeedIndex: by frames, if there are any.
-fn visible_ns(load: &PageLoad) -> Option<u64> {
-    let by_frames = |visual: VisualTimes| load.started_ns + visual.speed_index_us * 1_000;
-    load.visual.map(by_frames).or(load.visible_ns)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::add_observation;
     use super::*;
     use crate::scenario::{SizeClass, TransferDirection};
-    use crate::workload::{ObjectResult, Outcome, RequestPhases};
+    use crate::workload::{ObjectResult, Outcome, PageLoad, RequestPhases};
 
     fn object(number: u32) -> ObjectResult {
         ObjectResult {
@@ -127,6 +120,7 @@ mod tests {
             rendered_ns: Some(7_500_000),
             visible_ns: None,
             visual: None,
+            omitted_frames: 0,
             clock_error_ns: Some(1_500),
             ended_ns: 8_000_000,
             outcome: Outcome::Complete,

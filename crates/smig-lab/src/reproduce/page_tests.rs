@@ -29,6 +29,7 @@ fn load(number: u32, seconds: f64) -> PageLoad {
         rendered_ns: ns(0.2),
         visible_ns: ns(0.6),
         visual: None,
+        omitted_frames: 0,
         clock_error_ns: None,
         ended_ns: (seconds * 1e9) as u64,
         outcome: Outcome::Complete,

@@ -23,6 +23,9 @@ pub struct Tiles {
     /// How the total is divided.
     #[serde(default)]
     pub sizes: TileSizes,
+    /// Size of the smallest one, at least: what is left of the total is divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<Size>,
     /// Seed of sizes that differ.
     #[serde(default = "first_seed")]
     pub seed: u64,
@@ -54,17 +57,23 @@ impl Tiles {
                 (0..self.objects).map(|_| (random.normal() * LOG_DEVIATION).exp()).collect()
             }
         };
+        let least = self.least_bytes();
+        let divided = self.total.0.saturating_sub(least * u64::from(self.objects));
         let sum: f64 = weights.iter().sum();
         // Each ends where its part of the total ends, so that nothing is lost by rounding.
         let (mut end, mut weight_end) = (0, 0.0);
         let size = |weight: f64| {
             let begin = end;
             weight_end += weight;
-            let share = self.total.0 as f64 * weight_end / sum;
-            end = (share.round() as u64).clamp(begin, self.total.0);
-            end - begin
+            let share = divided as f64 * weight_end / sum;
+            end = (share.round() as u64).clamp(begin, divided);
+            least + end - begin
         };
         weights.into_iter().map(size).collect()
+    }
+
+    fn least_bytes(&self) -> u64 {
+        self.least.map_or(0, |least| least.0)
     }
 
     /// Returns what keeps them from being pictures, if anything does.
@@ -73,8 +82,11 @@ impl Tiles {
             return None;
         }
         let is_small = self.sizes().into_iter().any(|size| size < MIN_PICTURE_BYTES);
-        let what =
-            || format!("a picture has at least {MIN_PICTURE_BYTES} bytes; take a larger total");
+        let what = || {
+            format!(
+                "a browser's picture has at least {MIN_PICTURE_BYTES} bytes; take a larger total, or least = \"{MIN_PICTURE_BYTES}B\" if sizes differ"
+            )
+        };
         is_small.then(what)
     }
 
@@ -85,6 +97,9 @@ impl Tiles {
         }
         if self.total.0 < MIN_MEAN_BYTES * u64::from(self.objects) {
             return Some(format!("total must be at least {MIN_MEAN_BYTES} bytes for each object"));
+        }
+        if self.total.0 < self.least_bytes().saturating_mul(u64::from(self.objects)) {
+            return Some("least is more than total has for each object".to_owned());
         }
         self.sizes().contains(&0).then(|| "a tile is empty; take a larger total".to_owned())
     }
@@ -114,7 +129,7 @@ mod tests {
     use super::*;
 
     fn sizes(sizes: TileSizes, objects: u32, total: u64, seed: u64) -> Vec<u64> {
-        let tiles = Tiles { objects, total: Size(total), sizes, seed };
+        let tiles = Tiles { objects, total: Size(total), sizes, least: None, seed };
         assert_eq!(tiles.fault(), None);
         tiles.sizes()
     }
@@ -143,5 +158,24 @@ mod tests {
         assert_ne!(first, of_seed(2));
         let ratio = first[99] as f64 / first[50] as f64;
         assert!((4.0..40.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn the_smallest_tile_of_different_ones_can_be_a_picture() {
+        let tiles = |least: Option<u64>| Tiles {
+            objects: 234,
+            total: Size(93_000),
+            sizes: TileSizes::LogNormal,
+            least: least.map(Size),
+            seed: 1,
+        };
+        assert!(tiles(None).picture_fault().is_some_and(|fault| fault.contains("least")));
+        let mosaic = tiles(Some(MIN_PICTURE_BYTES));
+        assert_eq!((mosaic.fault(), mosaic.picture_fault()), (None, None));
+        let mut sizes = mosaic.sizes();
+        assert_eq!(sizes.iter().sum::<u64>(), 93_000);
+        sizes.sort_unstable();
+        assert!(sizes[233] > 5 * sizes[117], "{sizes:?}");
+        assert!(tiles(Some(400)).fault().is_some_and(|fault| fault.contains("least")));
     }
 }

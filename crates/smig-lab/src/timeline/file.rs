@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
+use smig_chart::svg::is_base64;
 
 use super::{Annotation, Head, PageSpan, ScreenFrame, Span, Timeline, Track};
 
@@ -143,8 +144,7 @@ fn check_interval(from_us: u64, to_us: u64) -> Result<(), String> {
 /// Checks a frame: a picture goes into pages as it is.
 fn check_frame(frame: &ScreenFrame) -> Result<(), String> {
     check_interval(frame.at_us, frame.at_us)?;
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    if frame.progress > 100 || !frame.jpeg.bytes().all(is_base64) {
+    if frame.progress > 100 || !is_base64(&frame.jpeg) {
         return Err(format!("the frame at {} us is none", frame.at_us));
     }
     Ok(())

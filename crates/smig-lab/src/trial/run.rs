@@ -204,6 +204,11 @@ pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
     congestion_controls(scenario).chain(of_roles).filter_map(BpfControl::needed_for).collect()
 }
 
+/// Returns the congestion controls of a scenario's hosts and servers that the kernel has to have.
+pub(crate) fn kernel_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
+    congestion_controls(scenario).filter(|name| BpfControl::needed_for(name).is_none())
+}
+
 fn start_testbed(
     request: &TrialRequest,
     plan: &AddressPlan,

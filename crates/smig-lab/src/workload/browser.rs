@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use smig_browser::{
     Browser, BrowserContext, BrowserError, BrowserLaunch, ClockReading, NetworkLog, NetworkRequest,
-    PageReport, Screencast, ScreencastFrame, Tab, WindowSize, local_addresses, trusted_key_sha256,
+    PageReport, Screencast, ScreencastFrames, Tab, WindowSize, local_addresses, trusted_key_sha256,
 };
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -61,7 +61,7 @@ pub(super) struct BrowserLoad {
     /// How far the page's times may be off on this clock.
     pub(super) clock_error: Duration,
     /// What the screen showed; `None` without frames.
-    pub(super) frames: Option<Vec<ScreencastFrame>>,
+    pub(super) frames: Option<ScreencastFrames>,
     /// The client's end of each connection, by the URL of the response; empty unless sockets are logged.
     pub(super) local_addresses: BTreeMap<String, SocketAddr>,
     /// Its requests; empty unless sockets are logged or recorded pages are loaded.
@@ -160,15 +160,13 @@ impl IdleBrowser {
             }
             screencast.as_mut().map_or(Ok(()), |screencast| screencast.observe(devtools, event))
         })?;
-        // First: while a call waits for its response no frame is acknowledged, and the browser drops what it paints meanwhile.
-        if let Some(screencast) = &mut screencast {
-            screencast.wait_until_quiet(devtools, QUIET_SCREEN, QUIET_SCREEN_LIMIT)?;
-        }
-        let report = PageReport::read(devtools, tab)?;
-        // The report waits for the first paint.
-        if let Some(screencast) = &mut screencast {
-            screencast.wait_until_quiet(devtools, QUIET_SCREEN, QUIET_SCREEN_LIMIT)?;
-        }
+        let report = match &mut screencast {
+            Some(screencast) => {
+                let waits = (QUIET_SCREEN, QUIET_SCREEN_LIMIT);
+                PageReport::read_beside(screencast, devtools, tab, waits)?
+            }
+            None => PageReport::read(devtools, tab)?,
+        };
         let frames = screencast.map(|screencast| screencast.finish(devtools)).transpose()?;
         let clock = ClockReading::read(devtools, tab)?;
         let socket_log = self.browser.socket_log.as_ref();

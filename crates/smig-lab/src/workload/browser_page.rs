@@ -66,9 +66,8 @@ impl WorkloadRun {
         let resources = page.resources();
         let mut load = page_load(name, number, (&resources, browser.protocol()), report, clock);
         load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
-        if let Some(frames) = &loaded.frames {
-            let to_run_ns = |painted_ms| clock.at(painted_ms - report.origin_ms);
-            self.keep_frames(&mut load, frames, &to_run_ns);
+        if let Some(taken) = &loaded.frames {
+            self.keep_frames(&mut load, taken);
         }
         let first = number.saturating_mul(u32::try_from(resources.len()).unwrap_or(u32::MAX));
         let objects = (first..).zip(&resources).filter_map(|(number, resource)| {

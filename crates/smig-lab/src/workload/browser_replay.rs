@@ -89,9 +89,8 @@ impl WorkloadRun {
             not_requested: index.responses.len().saturating_sub(matched.len()),
             without_body: index.without_body,
         });
-        if let Some(frames) = &loaded.frames {
-            let to_run_ns = |painted_ms| clock.at(painted_ms - loaded.report.origin_ms);
-            self.keep_frames(&mut load, frames, &to_run_ns);
+        if let Some(taken) = &loaded.frames {
+            self.keep_frames(&mut load, taken);
         }
         (load, objects)
     }

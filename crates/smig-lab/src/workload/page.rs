@@ -244,21 +244,12 @@ impl Player {
             blocking.map(|resource| resource.finished_ns).max().filter(|_| is_complete);
         let visible_ns =
             rendered_ns.map(|rendered_ns| self.mean_visible_ns(&finished, rendered_ns));
+        let ended_ns = finished.iter().map(|resource| resource.finished_ns).max();
+        let times = (started_ns, ended_ns.unwrap_or(started_ns));
         let load = PageLoad {
-            name: self.name.clone(),
-            number,
-            started_ns,
             rendered_ns,
             visible_ns,
-            visual: None,
-            clock_error_ns: None,
-            ended_ns: finished
-                .iter()
-                .map(|resource| resource.finished_ns)
-                .max()
-                .unwrap_or(started_ns),
-            outcome,
-            replay: None,
+            ..PageLoad::without_times(&self.name, number, times, outcome)
         };
         (load, finished.into_iter().map(|resource| resource.result).collect())
     }

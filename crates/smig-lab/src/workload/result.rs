@@ -40,12 +40,16 @@ pub struct PageLoad {
     /// First time at which something could be rendered: the document, its style sheets and its blocking scripts have arrived
     /// and run; `None` if the load has failed.
     pub rendered_ns: Option<u64>,
-    /// Mean of the times at which the pictures could be seen, each as large as any other: SpeedIndex, as far as a player knows.
+    /// Mean of the times at which the pictures could be seen, each as large as any other, by when they had arrived: as much of SpeedIndex as a
+    /// player knows.
     /// `None` if the load has failed.
     pub visible_ns: Option<u64>,
     /// What the screen showed, if a browser took frames of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visual: Option<VisualTimes>,
+    /// Number of frames of its screen that were not kept, because there were too many: without them nothing is known of what it showed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_frames: usize,
     /// How far a browser's times may be off on this clock, in nanoseconds; `None` for those of a player, whose clock it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<u64>,
@@ -56,6 +60,10 @@ pub struct PageLoad {
     /// Of a recorded page in a browser: how the load differs from the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayNotes>,
+}
+
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How a load of a recorded page differs from the recording.
@@ -100,6 +108,7 @@ impl PageLoad {
             rendered_ns: None,
             visible_ns: None,
             visual: None,
+            omitted_frames: 0,
             clock_error_ns: None,
             ended_ns,
             outcome,
@@ -113,12 +122,9 @@ impl PageLoad {
         self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
     }
 
-    /// Returns SpeedIndex in seconds: by frames, or without them the mean time from the navigation until a picture could be seen.
+    /// Returns the mean time from the navigation until a picture had arrived and could be seen, in seconds.
     #[must_use]
     pub fn speed_index_s(&self) -> Option<f64> {
-        if let Some(visual) = &self.visual {
-            return Some(visual.speed_index_us as f64 / 1e6);
-        }
         Some(self.visible_ns?.saturating_sub(self.started_ns) as f64 / 1e9)
     }
 

@@ -19,9 +19,9 @@ use super::connections::{ConnectionKey, ConnectionNumbers};
 use super::event::{EventKind, EventSender, EventSink};
 use super::open::{build_command_clients, open_clients, prepare_page_clients, start_browsers};
 use super::page_clients::PageClients;
-use super::result::{ObjectResult, Observation, Outcome, ScreenFrame};
+use super::result::{ObjectResult, Observation, Outcome};
 use super::schedule::Schedule;
-use super::screen::evaluate_frames;
+use super::screen::{KeptFrames, evaluate_frames};
 use super::transfer::ObjectRequest;
 use crate::replay::ReplayIndex;
 use crate::scenario::{ArrivalProcess, Scenario, Transfer};
@@ -91,7 +91,7 @@ pub(super) struct WorkloadRun {
     /// Local addresses of connections whose clients have gone: those of loads of pages.
     pub(super) page_addresses: Mutex<BTreeMap<ConnectionKey, SocketAddr>>,
     /// What the browsers' screens showed.
-    pub(super) frames: Mutex<Vec<ScreenFrame>>,
+    pub(super) frames: Mutex<KeptFrames>,
     pub(super) browsers: BTreeMap<String, Arc<BrowserClient>>,
     /// Clients of the players' first loads, which have started.
     pub(super) prepared_clients: Mutex<BTreeMap<String, PageClients>>,
@@ -244,7 +244,8 @@ impl WorkloadRun {
             connections,
             frames: std::mem::take(
                 &mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner),
-            ),
+            )
+            .into_frames(),
         })
     }
 

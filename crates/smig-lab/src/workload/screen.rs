@@ -3,35 +3,63 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use smig_browser::ScreencastFrame;
+use smig_browser::ScreencastFrames;
 use smig_filmstrip::{Frame, evaluate};
 
 use super::result::{Observation, Outcome, PageLoad, ScreenFrame};
-use super::run::WorkloadRun;
+use super::run::{WorkloadRun, monotonic_ns};
 
-impl WorkloadRun {
-    /// Keeps the frames of a load that were painted after its navigation; without any, the load has failed. `to_run_ns` converts a time of the
-    /// browser, in ms since the epoch.
-    pub(super) fn keep_frames(
-        &self,
-        load: &mut PageLoad,
-        frames: &[ScreencastFrame],
-        to_run_ns: &dyn Fn(f64) -> u64,
-    ) {
-        let after_navigation =
-            |frame: &&ScreencastFrame| to_run_ns(frame.painted_ms) > load.started_ns;
-        if load.outcome == Outcome::Complete && !frames.iter().any(|frame| after_navigation(&frame))
-        {
+/// As many bytes are kept of the pictures of all loads of a run: they are in memory until it has ended, and then in its recording.
+const MAX_RUN_BYTES: usize = 256 << 20;
+
+/// The frames of a run's loads.
+#[derive(Debug, Default)]
+pub(super) struct KeptFrames {
+    frames: Vec<ScreenFrame>,
+    bytes: usize,
+}
+
+impl KeptFrames {
+    /// Keeps the frames of a load after its navigation; without any, the load has failed. Keeps none of a load whose frames would exceed
+    /// `limit_bytes`, and counts them.
+    fn keep(&mut self, load: &mut PageLoad, frames: Vec<(u64, &[u8])>, limit_bytes: usize) {
+        if load.outcome == Outcome::Complete && frames.is_empty() {
             load.outcome = Outcome::Failed("no frame of its screen was taken".to_owned());
         }
-        let frames = frames.iter().filter(after_navigation).map(|frame| ScreenFrame {
+        let bytes: usize = frames.iter().map(|(_, jpeg)| jpeg.len()).sum();
+        if self.bytes + bytes > limit_bytes {
+            load.omitted_frames = frames.len();
+            return;
+        }
+        self.bytes += bytes;
+        self.frames.extend(frames.into_iter().map(|(at_ns, jpeg)| ScreenFrame {
             page: load.name.clone(),
             load: load.number,
-            at_ns: to_run_ns(frame.painted_ms),
+            at_ns,
             progress: 0,
-            jpeg: frame.jpeg.clone(),
+            jpeg: jpeg.to_vec(),
+        }));
+    }
+
+    pub(super) fn into_frames(self) -> Vec<ScreenFrame> {
+        self.frames
+    }
+}
+
+impl WorkloadRun {
+    /// Keeps the frames of a load, unless there are too many.
+    pub(super) fn keep_frames(&self, load: &mut PageLoad, taken: &ScreencastFrames) {
+        if taken.omitted > 0 {
+            load.omitted_frames = taken.omitted;
+            return;
+        }
+        let frames = taken.frames.iter().map(|frame| {
+            let at_ns = monotonic_ns(frame.painted).saturating_sub(self.start_monotonic_ns);
+            (at_ns, frame.jpeg.as_slice())
         });
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).extend(frames);
+        let frames = frames.filter(|(at_ns, _)| *at_ns > load.started_ns).collect();
+        let mut kept = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.keep(load, frames, MAX_RUN_BYTES);
     }
 }
 
@@ -94,5 +122,34 @@ mod tests {
         );
         let Outcome::Failed(why) = &evaluated.pages[1].outcome else { panic!("{evaluated:?}") };
         assert!(why.contains("its screen: frame 0 cannot be decoded"), "{why}");
+    }
+
+    #[test]
+    fn frames_of_all_loads_of_a_run_have_one_limit() {
+        let mut kept = KeptFrames::default();
+        let loads: Vec<_> = (0..3)
+            .map(|number| {
+                let times = (1_000, 9_000);
+                let mut load = PageLoad::without_times("front", number, times, Outcome::Complete);
+                // The second one would exceed the limit; the third one fits again.
+                let size = [400, 700, 600][number as usize];
+                let (first, last) = (vec![1; size / 2], vec![2; size / 2]);
+                let frames = vec![(2_000, first.as_slice()), (3_000, last.as_slice())];
+                kept.keep(&mut load, frames, 1_000);
+                load
+            })
+            .collect();
+        let omitted: Vec<_> = loads.iter().map(|load| load.omitted_frames).collect();
+        assert_eq!(omitted, [0, 2, 0]);
+        assert!(loads.iter().all(|load| load.outcome == Outcome::Complete), "{loads:?}");
+        let numbers: Vec<_> = kept.into_frames().iter().map(|frame| frame.load).collect();
+        assert_eq!(numbers, [0, 0, 2, 2]);
+    }
+
+    #[test]
+    fn a_load_without_a_frame_has_failed() {
+        let mut load = PageLoad::without_times("front", 0, (1_000, 9_000), Outcome::Complete);
+        KeptFrames::default().keep(&mut load, Vec::new(), 1_000);
+        assert_eq!(load.outcome, Outcome::Failed("no frame of its screen was taken".to_owned()));
     }
 }

@@ -28,9 +28,9 @@ pub(super) struct Connections {
     pub(super) unused_count: usize,
 }
 
-/// Colours by number. Neighbours differ in lightness.
-const COLOURS: [Colour; 5] =
-    [Colour::Blue, Colour::Amber, Colour::Teal, Colour::Purple, Colour::Slate];
+/// Colours by number, as many as a browser has connections to a host over HTTP/1.1.
+const COLOURS: [Colour; 6] =
+    [Colour::Blue, Colour::Amber, Colour::Teal, Colour::Purple, Colour::Slate, Colour::Brown];
 
 /// A connection with at most 1 / `MIN_SHARE_DIVISOR` of the sender's bytes counts as unused.
 const MIN_SHARE_DIVISOR: u64 = 1_000;

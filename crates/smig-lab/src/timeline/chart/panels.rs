@@ -1,6 +1,6 @@
 //! Panels of quantities over time.
 
-use smig_chart::svg::{Axis, Block, Colour, Layer, Panel, Rule, Shape, Tint, VerticalRange};
+use smig_chart::svg::{Axis, Block, Colour, Label, Layer, Panel, Rule, Shape, Tint, VerticalRange};
 use smig_chart::{format_ms, format_number};
 
 use super::connections::{Connection, Connections};
@@ -325,18 +325,11 @@ pub(super) fn send_buffer_panel(
         })
         .collect();
     let max_kb = unsent_ranges.iter().map(|range| range.high).fold(0.0, f64::max);
-    let window_points = line(track, Column::CwndBytes, 1e-3, view);
-    let max_window_kb = window_points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
-    // A window that is far from being used would compress the other values.
-    let axis_end_kb = max_window_kb.min(max_kb * 3.0).max(max_kb);
     if max_kb <= 0.0 {
         return None;
     }
-    let window_name = if max_window_kb > axis_end_kb {
-        format!("congestion window (up to {} kB)", format_number(max_window_kb))
-    } else {
-        "congestion window".into()
-    };
+    let windows = line(track, Column::CwndBytes, 1e-3, view);
+    let (window, axis_end_kb) = window_layer("congestion window", windows, max_kb);
     let mut layers = vec![
         layer("not sent yet", connection.colour, Shape::Area(Tint::Faint, unsent_ranges)),
         layer(
@@ -344,7 +337,7 @@ pub(super) fn send_buffer_panel(
             connection.colour,
             Shape::Area(Tint::Full, in_flight_ranges),
         ),
-        layer(&window_name, Colour::Ink, Shape::Line(window_points)),
+        window,
     ];
     let retransmission_times = retransmissions(track, view);
     if !retransmission_times.is_empty() {
@@ -387,17 +380,41 @@ pub(super) fn combined_send_buffers_panel(
                 *floor += kilobytes(track.value_at(column, *at).unwrap_or(0));
                 VerticalRange { x: seconds(*at), low, high: *floor }
             });
+            // The panel above has their legend.
             layers.push(layer("", connection.colour, Shape::Area(tint, ranges.collect())));
         }
     }
     let max_kb = floors.into_iter().fold(0.0, f64::max);
-    (max_kb > 0.0).then(|| Panel {
+    if max_kb <= 0.0 {
+        return None;
+    }
+    let windows = times.iter().map(|at| {
+        let each = tracks.iter().filter_map(|(_, track)| track.value_at(Column::CwndBytes, *at));
+        (seconds(*at), kilobytes(each.sum()))
+    });
+    let (window, axis_end_kb) =
+        window_layer("congestion windows together", windows.collect(), max_kb);
+    layers.push(window);
+    Some(Panel {
         title: "Send buffer, kB (pale: not sent yet)".into(),
-        y: Axis::linear_exact(max_kb * HEADROOM_FACTOR, ""),
+        y: Axis::linear_exact(axis_end_kb * HEADROOM_FACTOR, ""),
         height: PLOT_HEIGHT,
         layers,
         rules: Vec::new(),
     })
+}
+
+/// Returns the line of congestion windows beside data of at most `max_kb`, and the end of the axis of both.
+fn window_layer(name: &str, points: Vec<(f64, f64)>, max_kb: f64) -> (Layer, f64) {
+    let max_window_kb = points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    // A window that is far from being used would compress the other values.
+    let axis_end_kb = max_window_kb.min(max_kb * 3.0).max(max_kb);
+    let name = if max_window_kb > axis_end_kb {
+        format!("{name} (up to {} kB)", format_number(max_window_kb))
+    } else {
+        name.to_owned()
+    };
+    (layer(&name, Colour::Ink, Shape::Line(points)), axis_end_kb)
 }
 
 fn kilobytes(bytes: u64) -> f64 {
@@ -421,18 +438,33 @@ fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
         .collect()
 }
 
+/// Labels of lines that cross, with the numbers of their connections: each at another time, so that they do not overlap.
+fn number_labels(lines: &[Layer]) -> Option<Layer> {
+    let label = |(index, layer): (usize, &Layer)| {
+        let Shape::Line(points) = &layer.shape else { return None };
+        let (x, y) = *points.get(points.len() * (2 * index + 1) / (2 * lines.len()))?;
+        let number = layer.name.strip_prefix(CONNECTION)?.to_owned();
+        Some(Label { x, y, text: number })
+    };
+    let labels = lines.iter().enumerate().filter_map(label).collect();
+    (lines.len() > 1).then(|| layer("", Colour::Ink, Shape::Labels(labels)))
+}
+
+/// Beginning of a line's name.
+const CONNECTION: &str = "connection ";
+
 /// The smoothed round-trip time of each connection, as measured by its sender.
 pub(super) fn round_trips_panel(
     timeline: &Timeline,
     connections: &Connections,
     view: &View,
 ) -> Option<Panel> {
-    let layers: Vec<Layer> = connections
+    let mut layers: Vec<Layer> = connections
         .used_connections()
         .filter_map(|one| {
             let points = line(one.track(timeline)?, Column::SrttUs, 1e-3, view);
             let measured_points: Vec<_> = points.into_iter().filter(|(_, ms)| *ms > 0.0).collect();
-            let name = format!("connection {}", one.number);
+            let name = format!("{CONNECTION}{}", one.number);
             (!measured_points.is_empty())
                 .then(|| layer(&name, one.colour, Shape::Line(measured_points)))
         })
@@ -442,6 +474,7 @@ pub(super) fn round_trips_panel(
         _ => Vec::new(),
     });
     let max_ms = values.fold(0.0, f64::max);
+    layers.extend(number_labels(&layers));
     let idle_ms = timeline.head.link.map(|link| link.round_trip_ms);
     let title = "Round-trip time, ms";
     (!layers.is_empty()).then(|| Panel {

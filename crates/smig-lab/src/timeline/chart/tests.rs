@@ -1,12 +1,15 @@
 //! Tests that the chart shows the timeline's values, and nothing else.
 
+use std::collections::BTreeSet;
+
 use smig_chart::html::assert_balanced;
 use smig_chart::svg::{Colour, Panel, Shape};
 use smig_link::Time;
 
 use super::*;
 use crate::timeline::{
-    AddedDelay, Column, ConnectionName, Direction, LinkFacts, Span, SpanOutcome, Subject, Track,
+    AddedDelay, Column, ConnectionName, Direction, LinkFacts, PagePart, PageSpan, Span,
+    SpanOutcome, Subject, Track,
 };
 
 fn connection_name(number: u64) -> ConnectionName {
@@ -219,6 +222,95 @@ fn a_view_shows_only_its_interval() {
     let svg = figure.to_element();
     assert_balanced(&svg);
     assert!(svg.contains("1.2") && !svg.contains("dropped"), "{svg}");
+}
+
+/// Six requests for tiles, each on a connection of its own.
+fn page_over_six_connections() -> Timeline {
+    let mut timeline = Timeline::new("A page", Time::ZERO);
+    timeline.pages.push(PageSpan {
+        name: "page, load 1".into(),
+        from_us: 0,
+        rendered_us: Some(200_000),
+        visible_us: Some(400_000),
+        to_us: 900_000,
+        clock_error_us: None,
+        outcome: SpanOutcome::Complete,
+    });
+    for number in 1..=6 {
+        let connection = connection_name(number);
+        let mut track = Track::new(Subject::Connection {
+            host: "server".into(),
+            connection: connection.clone(),
+        });
+        for at in (0..1_000_000).step_by(10_000) {
+            let sample = [
+                (Column::AckedBytes, at / 10),
+                (Column::CwndBytes, 10_000 * number),
+                (Column::UnackedBytes, 8_000),
+                (Column::UnsentBytes, 30_000),
+                (Column::SrttUs, 50_000 + 1_000 * number),
+            ];
+            track.push(at, &sample);
+        }
+        let stream =
+            Subject::Stream { name: format!("page {number}"), connection: connection.clone() };
+        let mut stream = Track::new(stream);
+        for at in (0..900_000).step_by(10_000) {
+            stream.push(at, &[(Column::CarriedBytes, at / 10)]);
+        }
+        timeline.tracks.extend([track, stream]);
+        timeline.spans.push(Span {
+            name: format!("page {number}"),
+            group: "page".into(),
+            from_us: 1_000 * number,
+            first_byte_us: Some(60_000),
+            to_us: 900_000,
+            bytes: 90_000,
+            connection: Some(connection),
+            outcome: SpanOutcome::Complete,
+            part: Some(PagePart {
+                page: "page, load 1".into(),
+                resource: (number - 1).to_string(),
+                kind: "image".into(),
+                found_in: None,
+                connect_us: None,
+                sent_us: None,
+                finished_us: None,
+            }),
+        });
+    }
+    timeline
+}
+
+#[test]
+fn six_connections_are_told_apart_and_have_their_windows() {
+    let timeline = page_over_six_connections();
+    let figure = page_figure(&timeline, &timeline.pages[0], 900_000, 1_000.0);
+    let panel = |title: &str| {
+        figure.panels.iter().find(|panel| panel.title.starts_with(title)).expect("the panel")
+    };
+    let received = panel("Received");
+    let colours: BTreeSet<_> =
+        received.layers.iter().map(|layer| layer.colour.variable()).collect();
+    assert_eq!((received.layers.len(), colours.len()), (6, 6));
+    let requests = panel("Requests");
+    let names: Vec<_> = requests.y.ticks(9).into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names[5], "image 0 (1)");
+    assert_eq!(names[0], "image 5 (6)");
+    let Shape::Bars(bars) = &requests.layers[0].shape else { panic!("bars") };
+    let tooltip = &bars[0].tooltip;
+    assert!(tooltip.contains("waiting for the response 59 ms; 90 kB in 899 ms"), "{tooltip}");
+    assert!(tooltip.contains("connection 1 (10.99.0.2:5001)"), "{tooltip}");
+    let windows = panel("Send buffer").layers.last().expect("the windows");
+    assert_eq!(windows.name, "congestion windows together");
+    let Shape::Line(points) = &windows.shape else { panic!("a line") };
+    assert!(points.iter().all(|(_, kb)| *kb == 210.0), "{points:?}");
+    let Shape::Labels(labels) = &panel("Round-trip").layers.last().expect("labels").shape else {
+        panic!("labels")
+    };
+    let texts: Vec<_> = labels.iter().map(|label| label.text.as_str()).collect();
+    assert_eq!(texts, ["1", "2", "3", "4", "5", "6"]);
+    assert!(labels.windows(2).all(|pair| pair[0].x < pair[1].x), "{labels:?}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64)
     } else {
         panels::combined_send_buffers_panel(timeline, &connections, &view).into_iter().collect()
     };
-    let panels = waterfall_panel(&requests, &path)
+    let panels = waterfall_panel(&requests, &path, &connections)
         .into_iter()
         .chain(screen_panels(timeline, (page, &requests), &view))
         .chain(panels::received_panel(timeline, &connections, &view))
@@ -138,7 +138,11 @@ const fn style(phase: Phase) -> (&'static str, Colour, Tint) {
     }
 }
 
-fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
+fn waterfall_panel(
+    requests: &[&Span],
+    path: &[Step<'_>],
+    connections: &Connections,
+) -> Option<Panel> {
     if requests.is_empty() {
         return None;
     }
@@ -155,7 +159,11 @@ fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
             }
             let block = Block { x: (seconds(from_us), seconds(to_us)), y };
             let has_tooltip = count <= MAX_ROWS_WITH_TOOLTIPS;
-            let tooltip = if has_tooltip { tooltip(span, phase) } else { String::new() };
+            let tooltip = if has_tooltip {
+                tooltip(span, (phase, to_us - from_us), connections)
+            } else {
+                String::new()
+            };
             let bar = Bar { block, tint: style(phase).2, tooltip };
             match layers.iter_mut().find(|(known, _)| *known == phase) {
                 Some((_, bars)) => bars.push(bar),
@@ -176,11 +184,17 @@ fn waterfall_panel(requests: &[&Span], path: &[Step<'_>]) -> Option<Panel> {
         shape: Shape::Line(line),
     });
     let is_named = count <= MAX_NAMED_ROWS;
-    let names =
-        requests.iter().rev().map(|span| if is_named { short_name(span) } else { String::new() });
+    let name = |span: &&Span| if is_named { row_name(span, connections) } else { String::new() };
+    let names = requests.iter().rev().map(name);
     let row_height = (MAX_PANEL_HEIGHT / count as f64).min(NAMED_ROW_HEIGHT);
+    let has_numbers = is_named && connections.used_connections().count() > 1;
+    let title = if has_numbers {
+        format!("Requests: {count} (in brackets: connection)")
+    } else {
+        format!("Requests, in their order: {count}")
+    };
     Some(Panel {
-        title: format!("Requests, in their order: {count}"),
+        title,
         y: Axis::categorical(names.collect()),
         height: row_height * count as f64,
         layers,
@@ -207,30 +221,50 @@ fn path_line(
     line
 }
 
-/// Returns the end of a resource's name, which tells it apart.
-fn short_name(span: &Span) -> String {
-    let name = span.part.as_ref().map_or(span.name.as_str(), |part| &part.resource);
+/// Returns the end of a resource's name, which tells it apart, and the number of its connection if there are several.
+fn row_name(span: &Span, connections: &Connections) -> String {
+    let name = resource_name(span);
     let count = name.chars().count();
-    if count <= MAX_NAME_CHARS {
-        return name.to_owned();
+    let name = if count <= MAX_NAME_CHARS {
+        name
+    } else {
+        format!("…{}", name.chars().skip(count - MAX_NAME_CHARS + 1).collect::<String>())
+    };
+    match span.connection.as_ref().and_then(|one| connections.number(one)) {
+        Some(number) if connections.used_connections().count() > 1 => format!("{name} ({number})"),
+        _ => name,
     }
-    let end: String = name.chars().skip(count - MAX_NAME_CHARS + 1).collect();
-    format!("…{end}")
 }
 
-fn tooltip(span: &Span, phase: Phase) -> String {
+/// Returns the name of a resource; that of a tile is a number.
+fn resource_name(span: &Span) -> String {
+    let Some(part) = &span.part else { return span.name.clone() };
+    if part.resource.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("{} {}", part.kind, part.resource)
+    } else {
+        part.resource.clone()
+    }
+}
+
+/// Returns what a bar is: its phase, with its length, and the request.
+fn tooltip(span: &Span, (phase, phase_us): (Phase, u64), connections: &Connections) -> String {
     let part = span.part.as_ref();
-    let name = part.map_or(span.name.as_str(), |part| &part.resource);
     let kind = part.map_or("", |part| &part.kind);
-    let duration_ms = end_us(span).saturating_sub(span.from_us) as f64 / 1e3;
-    let connection =
-        span.connection.as_ref().map(|name| format!(", connection {name}")).unwrap_or_default();
+    let ms = |us: u64| format_ms(us as f64 / 1e3);
+    let connection = span.connection.as_ref().map(|name| match connections.number(name) {
+        Some(number) => format!(", connection {number} ({name})"),
+        None => format!(", connection {name}"),
+    });
     let found = part.and_then(|part| part.found_in.as_ref());
-    let found = found.map(|parent| format!(", found in {parent}")).unwrap_or_default();
+    let found = found.map(|parent| format!(", found in {parent}"));
     format!(
-        "{name} ({kind}): {}; {} in {} ms{connection}{found}",
+        "{} ({kind}): {} {} ms; {} in {} ms{}{}",
+        resource_name(span),
         style(phase).0,
+        ms(phase_us),
         format_bytes(span.bytes),
-        format_ms(duration_ms)
+        ms(end_us(span).saturating_sub(span.from_us)),
+        connection.unwrap_or_default(),
+        found.unwrap_or_default()
     )
 }
