@@ -32,7 +32,6 @@ pub fn wired(name: &str, kbit: u64, rtt_ms: u64, queue: usize, algorithm: Algori
         path: PathSpec {
             forward: DirectionSpec::new(rate, half, QueueLimit::packets(queue)),
             reverse: DirectionSpec::new(rate, half, QueueLimit::packets(queue.max(500))),
-            outages: Vec::new(),
             policer: None,
             ack_interval: None,
         },
