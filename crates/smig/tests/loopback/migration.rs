@@ -82,21 +82,20 @@ async fn a_download_migrates_to_a_spare() {
 
 #[tokio::test]
 async fn responses_are_whole_and_none_moves_where_one_window_suffices() {
+    // Less than a stream's window: nothing waits for this test.
+    const LEN: usize = 50_000;
     let (server, client) = pair();
     let mut rules = never_migrate();
     rules.connections = Connections::Adaptive;
     let server = server.migration(rules).start(service_fn(answer)).unwrap();
     let client = client.migration(never_migrate()).spares(3).build().unwrap();
-    for _ in 0..2 {
-        let mut bodies = Vec::new();
-        for _ in 0..6 {
-            let response =
-                client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
-            bodies.push(response.into_body());
-        }
-        for body in bodies {
-            assert_eq!(digest(body).await.unwrap(), (sha256(&bytes(LEN)), LEN as u64));
-        }
+    let mut bodies = Vec::new();
+    for _ in 0..6 {
+        let response = client.request(get(url(&server, &format!("/bytes/{LEN}")))).await.unwrap();
+        bodies.push(response.into_body());
+    }
+    for body in bodies {
+        assert_eq!(digest(body).await.unwrap(), (sha256(&bytes(LEN)), LEN as u64));
     }
     assert_eq!(server.stats().migrations, 0);
 }
