@@ -51,7 +51,7 @@ pub enum Connections {
     One,
     /// Where two round trips at least show that a single congestion window is what limits them (packets that are lost at
     /// random, or a path that grows, which congestion control takes for a queue), they are spread over as many connections as
-    /// the session may have, six at most, and return when that carries no more. Needs a client with the extension.
+    /// the session may have, six at most, until that carries no more. Needs a client with the extension.
     Adaptive,
 }
 

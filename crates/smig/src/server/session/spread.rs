@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use smig_pace::{Backlog, ConnSample, ReturnReason, SpreadControl, SpreadDecision, SpreadSample};
+use smig_pace::{Backlog, ConnSample, SpreadControl, SpreadDecision, SpreadSample};
 use smig_proto::policy::{MigrationHint, MigrationReason};
 use smig_proto::{ConnId, ConnectionRole, Instant, MigrationTarget, StreamKey, StreamView};
 
@@ -26,13 +26,11 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 const MAX_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// What a body of unknown length is taken to have left.
 const UNKNOWN_LEFT_BYTES: u64 = 64 << 10;
-/// Moves of one stream, of those that the peer follows: one is left for its return.
+/// Moves of one stream: fewer than the peer follows.
 const MAX_MOVES_PER_STREAM: u8 = 2;
 /// Moves at once, and per second, of a session: below what a client follows by default.
 const MAX_MOVES: f64 = 36.0;
 const MOVES_PER_S: f64 = 8.0;
-/// A stream with less than this left does not return.
-const MIN_RETURN_BYTES: u64 = 256 << 10;
 
 /// What a session's spreading keeps.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ where
             self.spread.has_deadline = false;
             if self.spread.is_spread() {
                 self.spread.control.on_complete(turn.now);
-                self.end_spread(turn, &[]);
+                self.end_spread(turn);
             }
             self.spread.next_sample = Some(turn.now + MIN_SAMPLE_INTERVAL);
             return;
@@ -142,9 +140,7 @@ where
             }
             Some(SpreadDecision::Return(why)) => {
                 tracing::debug!(why = why.as_str(), "streams are no longer spread");
-                let is_complete = why == ReturnReason::Complete;
-                let returning: &[Sending] = if is_complete { &[] } else { &sending };
-                return self.end_spread(turn, returning);
+                return self.end_spread(turn);
             }
             None => {}
         }
@@ -248,21 +244,10 @@ where
         true
     }
 
-    /// Returns those of the streams that have much left to the first connection, and lets the rest end where it is.
-    fn end_spread(&mut self, turn: &mut TurnCx<'_>, sending: &[Sending]) {
-        let first = turn.session.connections().find(|conn| conn.is_joined && conn.accepts_streams);
+    /// Spreads no more. What runs ends where it is: on one connection again, streams would share a window that may be too small
+    /// after all, and have no moves left.
+    fn end_spread(&mut self, turn: &mut TurnCx<'_>) {
         self.spread.offered.clear();
-        if let Some(first) = first.map(|conn| conn.id) {
-            let returns = |stream: &&Sending| {
-                stream.view.connection != first
-                    && stream.left_bytes >= MIN_RETURN_BYTES
-                    && !stream.view.is_migrating
-            };
-            let max_moves = self.spread.refill(turn.now);
-            for stream in sending.iter().filter(returns).take(max_moves) {
-                self.move_stream(turn, stream.key, MigrationTarget::Connection(first));
-            }
-        }
         turn.session.set_carrier_role(ConnectionRole::Bulk);
         turn.conns.lift_pacing(PacingLift::None);
     }
