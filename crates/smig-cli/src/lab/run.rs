@@ -353,10 +353,11 @@ fn print_summary(
         outln!("{line}");
     }
     let out = options.out.display();
-    stderr::print_line(&format!(
-        "{} runs have results in {out}",
-        summary.done_before_count + summary.finished_count
-    ));
+    let done = match summary.done_before_count + summary.finished_count {
+        1 => "1 run has a result".to_owned(),
+        count => format!("{count} runs have results"),
+    };
+    stderr::print_line(&format!("{done} in {out}"));
     if summary.rejected_count > 0 {
         stderr::print_line(&format!(
             "{} disturbed runs do not count: {out}/rejected.jsonl",

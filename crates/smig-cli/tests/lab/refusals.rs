@@ -59,7 +59,7 @@ fn invalid_arguments_are_rejected() {
 }
 
 #[test]
-fn a_recording_that_no_browser_can_load_is_rejected_with_its_key() {
+fn a_recording_that_no_browser_can_load_is_rejected_with_the_place() {
     let sandbox = Sandbox::new();
     let entry = "{\"request\": {\"url\": \"https://a.example/\"}, \"response\": {\"status\": 200, \"bodySize\": 900}}";
     let har = format!("{{\"log\": {{\"entries\": [{entry}]}}}}");
@@ -67,8 +67,8 @@ fn a_recording_that_no_browser_can_load_is_rejected_with_its_key() {
     let output = sandbox.run(&["page", "page.har", "--browser", "--out", "out"]);
     assert_exit(&output, 2);
     let stderr = text(&output.stderr);
-    let key = "workload.pages.page.har: ";
-    assert!(stderr.contains(key) && stderr.contains("the document has no body"), "{stderr}");
+    let key = "page.har: log.entries[0].response.content: the document has no body";
+    assert!(stderr.starts_with("error: page.har: ") && stderr.contains(key), "{stderr}");
     assert!(!sandbox.path("out").exists() && sandbox.is_clean());
 }
 

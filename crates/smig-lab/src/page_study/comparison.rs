@@ -14,8 +14,8 @@ const MEDIAN_WIDTH: f64 = 0.003;
 
 pub(super) const LOADS_CAPTION: &str =
     "Each dot is a load, an open one of a run that the machine disturbed; the strokes are medians.";
-pub(super) const SUM_CAPTION: &str = "What the critical path of the load with the median time waited for; the parts add up to the \
-    time until everything had arrived.";
+pub(super) const SUM_CAPTION: &str = "What the critical path of the load with the median time (of an even number, the faster one in the \
+    middle) waited for; the parts add up to its time until everything had arrived.";
 
 /// Each load as a dot: one row for each combination.
 pub(super) fn loads_figure(

@@ -133,7 +133,9 @@ impl FromStr for Protocol {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|protocol| protocol.as_str() == text).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|protocol| protocol.as_str()).collect();
+            // That of hosts is chosen by a command of its own.
+            let of_pages = Self::ALL.iter().filter(|protocol| **protocol != Self::Httpx);
+            let names: Vec<_> = of_pages.map(|protocol| protocol.as_str()).collect();
             format!("known: {}", names.join(", "))
         })
     }

@@ -480,7 +480,7 @@ pub(super) fn round_trips_panel(
     (!layers.is_empty()).then(|| Panel {
         title: idle_ms.map_or_else(
             || title.to_owned(),
-            |idle| format!("{title} (dotted: idle, {})", format_number(idle)),
+            |idle| format!("{title} (dotted: idle at the start, {})", format_number(idle)),
         ),
         y: Axis::linear_exact(max_ms.max(idle_ms.unwrap_or(0.0)) * HEADROOM_FACTOR, ""),
         height: PLOT_HEIGHT,

@@ -133,7 +133,7 @@ fn the_panels_and_their_order() {
             "Queue of the link, packets",
             "Connection 1 (cubic): send buffer, kB",
             "Connection 2: send buffer, kB",
-            "Round-trip time, ms (dotted: idle, 50)",
+            "Round-trip time, ms (dotted: idle at the start, 50)",
         ]
     );
 }
