@@ -114,6 +114,21 @@ fn a_connection_for_requests_is_none_for_bulk_when_a_stream_returns() {
 }
 
 #[test]
+fn a_servers_connection_for_requests_is_none_for_bulk_when_a_stream_returns() {
+    let (mut peer, key) = server_with_upload();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.send(C1, accept(1, c2, 2).end());
+    peer.migrate(key, C1).unwrap();
+    peer.expect(C2, migrate(2, c1, 2));
+    let conns = [peer.conn_id(C1), peer.conn_id(C2)];
+    let roles =
+        peer.with_session(|session, _| conns.map(|id| session.connection(id).unwrap().role));
+    assert_eq!(roles, [ConnectionRole::Interactive, ConnectionRole::Bulk]);
+}
+
+#[test]
 fn what_migrates_to_an_interactive_connection_is_not_bulk_for_that() {
     let (mut peer, key) = server_with_upload();
     peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Interactive));

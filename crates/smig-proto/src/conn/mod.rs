@@ -179,7 +179,7 @@ pub(crate) struct Connection {
     /// Client: the first tick at which its JOIN was unanswered.
     pub(crate) join_awaited_since: Option<Instant>,
     pub(crate) role: ConnectionRole,
-    /// Client: whether requests begin here. Then others will, and what returns here must not make them bulk.
+    /// Whether requests of the client begin here. Then others will, and what returns here must not make them bulk.
     pub(crate) opens_streams: bool,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,

@@ -185,6 +185,9 @@ impl Session {
             halves,
             priority,
         );
+        if let Some(conn) = self.conns.find_mut(conn_id) {
+            conn.opens_streams = true;
+        }
         self.arm_tick(now);
         self.events.push_back(Event::Request { conn: conn_id, stream: key, head, end });
         Ok(())
