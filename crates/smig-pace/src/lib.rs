@@ -45,7 +45,7 @@ pub use pacer::{MIN_PACED_RTT, Pacer};
 pub use sample::{ConnSample, RateSample};
 pub use session::SessionPacer;
 pub use spread::{
-    Backlog, ReturnReason, SpreadControl, SpreadDecision, SpreadSample, WindowEvidence,
-    WindowLimit, WindowRound,
+    Backlog, EndReason, SpreadControl, SpreadDecision, SpreadSample, WindowEvidence, WindowLimit,
+    WindowRound,
 };
 pub use unsent::UnsentLimit;

@@ -9,9 +9,10 @@ use std::net::Ipv4Addr;
 use smig_testbed::netns::MAX_FURTHER_ADDRESSES;
 
 use super::faults::Faults;
+use super::hosts::HostRole;
 use super::page::Page;
 use super::recorded::Recording;
-use super::spec::{HostRole, Scenario};
+use super::spec::Scenario;
 
 /// Address of the servers' host on the first link, and the first of its further ones.
 const HOST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);

@@ -2,12 +2,13 @@
 
 use super::address_plan::check_addresses;
 use super::check_page::check_page;
-use super::client_link::ClientLink;
+use super::client_link::{ClientLink, check_link_number};
 use super::device_event::check_events;
 use super::faults::{Faults, KeyFault, check_name, resolve};
+use super::hosts::{HostRole, HostSettings};
 use super::spec::{
-    ArrivalProcess, CancelScope, ClientKind, ClientSpec, HostRole, HostSettings, Priorities,
-    Scenario, ServerKind, ServerSpec, Transfer, TransferDirection,
+    ArrivalProcess, CancelScope, ClientKind, ClientSpec, Priorities, Scenario, ServerKind,
+    ServerSpec, Transfer, TransferDirection,
 };
 use smig_link::LinkSpec;
 
@@ -260,12 +261,8 @@ fn check_client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &m
         let what = "a server with a congestion control of its own has it on the first link only";
         faults.add(&format!("{path}.link"), what);
     }
-    if let ClientLink::Number(number) = client.link
-        && number > scenario.more_links.len()
-    {
-        let what =
-            format!("there are links 0 to {}: link and more_links", scenario.more_links.len());
-        faults.add(&format!("{path}.link"), what);
+    if let ClientLink::Number(number) = client.link {
+        check_link_number(&format!("{path}.link"), number, scenario, faults);
     }
     let foreign = keys_of_other_kinds(client).into_iter();
     let mut conflicts: Vec<_> = foreign.map(|(key, kinds)| only_for(key, kinds)).collect();

@@ -1,9 +1,10 @@
 //! Checks a page: its names, and what its client can load.
 
 use super::faults::{Faults, check_name, resolve};
+use super::hosts::HostRole;
 use super::page::{Page, PageHost};
 use super::recorded::Recording;
-use super::spec::{ClientKind, ClientSpec, HostRole, Scenario, ServerKind};
+use super::spec::{ClientKind, ClientSpec, Scenario, ServerKind};
 use super::tiles::Tiles;
 use crate::replay::is_replayable_host;
 

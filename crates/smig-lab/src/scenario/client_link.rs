@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::faults::Faults;
+use super::spec::Scenario;
+
 /// The word for all links.
 const ALL: &str = "all";
 
@@ -27,6 +30,19 @@ impl ClientLink {
     #[must_use]
     pub fn is_first(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Reports a link that the scenario does not have.
+pub(super) fn check_link_number(
+    path: &str,
+    number: usize,
+    scenario: &Scenario,
+    faults: &mut Faults,
+) {
+    let last = scenario.more_links.len();
+    if number > last {
+        faults.add(path, format!("there are links 0 to {last}: link and more_links"));
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::hosts::HostRole;
 use super::placeholder::{fill_placeholders, is_placeholder_name, placeholders};
-use super::spec::HostRole;
 use super::trials::hex;
 
 /// The placeholder for the directory of the scenario file.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::client_link::check_link_number;
 use super::faults::Faults;
 use super::spec::Scenario;
 use super::value::TimeSpan;
@@ -32,12 +33,8 @@ pub enum DeviceChange {
 
 /// Reports events of links that there are not, and those that are not in order of time.
 pub(super) fn check_events(scenario: &Scenario, faults: &mut Faults) {
-    let links = scenario.more_links.len();
     for (number, event) in scenario.events.iter().enumerate() {
-        if event.link > links {
-            let what = format!("there are links 0 to {links}: link and more_links");
-            faults.add(&format!("events.{number}.link"), what);
-        }
+        check_link_number(&format!("events.{number}.link"), event.link, scenario, faults);
     }
     let pairs = scenario.events.windows(2);
     if let Some(number) = pairs.into_iter().position(|pair| pair[0].at > pair[1].at) {

@@ -36,6 +36,7 @@ mod command;
 mod device_event;
 mod faults;
 mod fraction;
+mod hosts;
 mod load;
 mod page;
 mod placeholder;
@@ -53,6 +54,7 @@ pub use client_link::ClientLink;
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
 pub use device_event::{DeviceChange, DeviceEvent};
 pub use fraction::Cell;
+pub use hosts::{HostRole, HostSettings, Hosts, Starvation};
 pub use load::{SettingsCheck, load, parse};
 pub(crate) use page::{DOCUMENT_HEAD_BYTES, TILE_ELEMENT_BYTES};
 pub use page::{Discovery, Page, PageHost, Resource, ResourceKind, ResourceSpec};
@@ -61,8 +63,8 @@ pub use recorded::{RecordedResource, Recording, RecordingSource};
 pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     ArrivalProcess, Assignment, Cancel, CancelScope, ClientKind, ClientMigration, ClientSpec,
-    HostRole, HostSettings, Hosts, Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec,
-    SizeClass, Sizes, Starvation, Subflows, Transfer, TransferDirection, ValidityBounds, Workload,
+    Priorities, RecordingOptions, Scenario, ServerKind, ServerSpec, SizeClass, Sizes, Transfer,
+    TransferDirection, ValidityBounds, Workload,
 };
 pub use tiles::{TileSizes, Tiles};
 pub use trials::{Campaign, Condition, ConditionName, Filter, Shard, Trial, TrialId};

@@ -12,9 +12,7 @@ use std::time::{Instant, SystemTime};
 use smig_link::LinkReport;
 use smig_testbed::bpf::{self, BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
-use smig_testbed::netns::{
-    Host, HostSpec, LinkSetup, Privilege, SubflowUse, Testbed, TestbedError,
-};
+use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
 use super::device_events::DeviceEvents;
 use super::duration::time_limit;
@@ -25,7 +23,6 @@ use crate::recording::{TIMELINES_DIR, TrialRecorder};
 use crate::replay::ReplayIndex;
 use crate::scenario::{
     AddressPlan, ClientLink, DeviceEvent, HostRole, HostSettings, Scenario, ServerKind, ServerSpec,
-    Subflows,
 };
 use crate::servers::{RunAs, ServerEnv, ServerError, ServerProcess, resolver_rules};
 use crate::workload::{
@@ -252,10 +249,7 @@ fn host_spec(host: &HostSettings) -> HostSpec {
         spec = spec.sysctl("ipv4/tcp_notsent_lowat", &size.0.to_string());
     }
     if let Some(subflows) = host.subflows {
-        spec = spec.subflows(match subflows {
-            Subflows::Always => SubflowUse::Always,
-            Subflows::Backup => SubflowUse::Backup,
-        });
+        spec = spec.subflows(subflows);
     }
     host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
 }

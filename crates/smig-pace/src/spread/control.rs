@@ -55,13 +55,13 @@ pub struct SpreadSample {
 pub enum SpreadDecision {
     /// Spread the streams over several connections.
     Spread(WindowEvidence),
-    /// Let those that run return to one.
-    Return(ReturnReason),
+    /// Spread no more streams, and let those that run end where they are.
+    End(EndReason),
 }
 
 /// Why streams are no longer spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReturnReason {
+pub enum EndReason {
     /// Several connections carry no more than one did.
     NoGain,
     /// The peer has opened no other connection.
@@ -70,7 +70,7 @@ pub enum ReturnReason {
     Complete,
 }
 
-impl ReturnReason {
+impl EndReason {
     /// Returns the text for logs and users.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -156,7 +156,7 @@ impl SpreadControl {
 
     /// Records that nothing is left to send. What was spread has ended, and what it has confirmed is kept.
     pub fn on_complete(&mut self, now: Instant) {
-        self.end(now, ReturnReason::Complete);
+        self.end(now, EndReason::Complete);
     }
 
     /// Records a sample, and decides.
@@ -166,7 +166,7 @@ impl SpreadControl {
             SpreadState::Spread(spread) => {
                 let reason = spread.on_sample(now, sample)?;
                 self.end(now, reason);
-                Some(SpreadDecision::Return(reason))
+                Some(SpreadDecision::End(reason))
             }
         }
     }
@@ -203,18 +203,18 @@ impl SpreadControl {
         Some(SpreadDecision::Spread(evidence))
     }
 
-    fn end(&mut self, now: Instant, reason: ReturnReason) {
+    fn end(&mut self, now: Instant, reason: EndReason) {
         let SpreadState::Spread(spread) = core::mem::take(&mut self.state) else { return };
         self.watch = WindowWatch::default();
         match reason {
-            ReturnReason::Complete => {
+            EndReason::Complete => {
                 if spread.is_confirmed || spread.has_carried_more() {
                     let Spread { since, evidence, reference_rate, .. } = *spread;
                     self.confirmed = Some(Confirmed { since, evidence, reference_rate });
                     self.failures = 0;
                 }
             }
-            ReturnReason::NoGain | ReturnReason::NoConnection => {
+            EndReason::NoGain | EndReason::NoConnection => {
                 self.confirmed = None;
                 self.retry_at =
                     Some(now + MIN_RETRY * (1 << self.failures.min(MAX_RETRY_DOUBLINGS)));
@@ -225,7 +225,7 @@ impl SpreadControl {
 }
 
 impl Spread {
-    fn on_sample(&mut self, now: Instant, sample: &SpreadSample) -> Option<ReturnReason> {
+    fn on_sample(&mut self, now: Instant, sample: &SpreadSample) -> Option<EndReason> {
         let round = self.rounds.on_sample(now, &sample.all, sample.backlog)?;
         self.note_queue(&round);
         self.opening_rounds = self.opening_rounds.saturating_add(1);
@@ -246,7 +246,7 @@ impl Spread {
         }
         self.fruitless_rounds += 1;
         let is_over = !self.is_confirmed || self.fruitless_rounds >= FRUITLESS_ROUNDS;
-        is_over.then_some(ReturnReason::NoGain)
+        is_over.then_some(EndReason::NoGain)
     }
 
     /// Returns whether all rounds together carried more, for what has ended before it was judged.
@@ -256,11 +256,11 @@ impl Spread {
     }
 
     /// Before the first other connection, or when there is only one stream left: what is not spread must be paced again.
-    fn on_single_lane(&mut self) -> Option<ReturnReason> {
+    fn on_single_lane(&mut self) -> Option<EndReason> {
         self.waiting_rounds += 1;
         let (max_rounds, reason) = match self.most_lanes {
-            0 | 1 => (MAX_WAITING_ROUNDS, ReturnReason::NoConnection),
-            _ => (TRIAL_ROUNDS, ReturnReason::Complete),
+            0 | 1 => (MAX_WAITING_ROUNDS, EndReason::NoConnection),
+            _ => (TRIAL_ROUNDS, EndReason::Complete),
         };
         (self.waiting_rounds >= max_rounds).then_some(reason)
     }
@@ -411,7 +411,7 @@ mod tests {
         for _ in 0..3 {
             simulation.spread();
             let ended = (0..20).find_map(|_| simulation.run(4, WINDOW, 1, RTT));
-            assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::NoGain)));
+            assert_eq!(ended, Some(SpreadDecision::End(EndReason::NoGain)));
             let ended_at = simulation.now;
             let mut rounds = 0_u32;
             while simulation.run(1, WINDOW, u64::from(rounds.is_multiple_of(4)), RTT).is_none() {
@@ -419,7 +419,7 @@ mod tests {
             }
             trials.push(simulation.now.saturating_duration_since(ended_at));
             let ended = (0..20).find_map(|_| simulation.run(4, WINDOW, 1, RTT));
-            assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::NoGain)));
+            assert_eq!(ended, Some(SpreadDecision::End(EndReason::NoGain)));
             simulation.now = simulation.now + Duration::from_secs(200);
         }
         assert!(trials[0] >= MIN_RETRY && trials[1] > trials[0] * 2, "{trials:?}");
@@ -445,7 +445,7 @@ mod tests {
         let mut simulation = Simulation::new();
         simulation.spread();
         let ended = (0..60).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
-        assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::NoConnection)));
+        assert_eq!(ended, Some(SpreadDecision::End(EndReason::NoConnection)));
     }
 
     #[test]
@@ -483,7 +483,7 @@ mod tests {
             simulation.run(4, 3 * WINDOW, 1, RTT);
         }
         let ended = (0..20).find_map(|_| simulation.run(1, WINDOW, 0, RTT));
-        assert_eq!(ended, Some(SpreadDecision::Return(ReturnReason::Complete)));
+        assert_eq!(ended, Some(SpreadDecision::End(EndReason::Complete)));
         assert!(!simulation.control.lifts_pacing());
     }
 

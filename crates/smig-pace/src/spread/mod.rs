@@ -14,6 +14,6 @@ mod control;
 mod evidence;
 mod round;
 
-pub use control::{ReturnReason, SpreadControl, SpreadDecision, SpreadSample};
+pub use control::{EndReason, SpreadControl, SpreadDecision, SpreadSample};
 pub use evidence::{WindowEvidence, WindowLimit};
 pub use round::{Backlog, WindowRound};

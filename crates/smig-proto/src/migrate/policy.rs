@@ -181,7 +181,7 @@ pub enum MigrationReason {
     Loss,
     /// It is paced, but [`Interference::LateProcess`].
     LateProcess,
-    /// The window of one connection is too small for the path, and several share the streams; or they no longer do.
+    /// The window of one connection is too small for the path, and several share the streams.
     SmallWindow,
 }
 

@@ -6,11 +6,13 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use rustix::net::netlink;
+use serde::{Deserialize, Serialize};
 
 use super::netlink::{NLM_F_ACK, attribute, exchange, interface_index, parse_ack};
 
 /// When the kernel sends over a subflow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SubflowUse {
     /// Whenever its scheduler likes to.
     Always,

@@ -6,7 +6,7 @@
 //! the initial network namespace, that sysctl rejects every algorithm that is not in
 //! `tcp_allowed_congestion_control`, and that list is global.
 //!
-//! No crate is used: three requests need less code than a crate for all of netlink.
+//! No crate is used: these requests need less code than a crate for all of netlink.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -138,7 +138,7 @@ where
                 self.spread.has_declined = false;
                 turn.session.set_carrier_role(ConnectionRole::Interactive);
             }
-            Some(SpreadDecision::Return(why)) => {
+            Some(SpreadDecision::End(why)) => {
                 tracing::debug!(why = why.as_str(), "streams are no longer spread");
                 return self.end_spread(turn);
             }
