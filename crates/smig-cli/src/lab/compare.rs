@@ -15,6 +15,7 @@ use smig_lab::compare::{
 use smig_lab::trial::TrialResult;
 use smig_stats::Bootstrap;
 
+use super::run::DisturbedRuns;
 use crate::exit::{CliError, Exit};
 use crate::stdout::{out, outln};
 
@@ -23,7 +24,7 @@ use crate::stdout::{out, outln};
 #[command(
     long_about = "Compare results of `smig lab run`.\n\nA side is a directory or file with results, \
         optionally followed by a colon and the levels to select. If the sides have several settings (of the other axes), \
-        each setting of B is compared with the same setting of A. Disturbed runs are ignored.\n\nEach \
+        each setting of B is compared with the same setting of A. Disturbed runs do not count, unless `--disturbed keep` is given.\n\nEach \
         metric has the number of values and runs, median and 95th percentile of both sides, the ratio \
         of the medians with its 95 % confidence interval (a bootstrap that resamples whole runs, in \
         pairs where both sides were measured with the same seeds), Cliff's delta, and the p value of \
@@ -48,6 +49,9 @@ pub(crate) struct CompareArgs {
     /// Only metrics whose name contains this; may be repeated
     #[arg(long, value_name = "TEXT")]
     metric: Vec<String>,
+    /// Whether disturbed runs, which `smig lab run --disturbed keep` leaves among the results, count
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = DisturbedRuns::Drop)]
+    disturbed: DisturbedRuns,
     /// Print everything as JSON, with summaries of the samples
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -155,10 +159,11 @@ fn build_comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, CliError> {
     })?;
     let a_results = read(a_path)?;
     let b_results = args.b.path.as_deref().map(read).transpose()?;
-    let b_results = b_results.as_deref().unwrap_or(&a_results);
-    let groups = pair_by_setting((&args.a, &a_results), (&args.b, b_results));
+    let a = Side::new(&args.a, &a_results, args.disturbed);
+    let b = Side::new(&args.b, b_results.as_ref().unwrap_or(&a_results), args.disturbed);
+    let groups = pair_by_setting((a.selector, &a.results), (b.selector, &b.results));
     if groups.is_empty() {
-        return Err(nothing_to_compare(args, &a_results, b_results));
+        return Err(nothing_to_compare(&a, &b));
     }
     let bootstrap = Bootstrap { seed: args.seed, ..Bootstrap::default() };
     let (a_label, b_label) = labels(args);
@@ -195,6 +200,47 @@ fn read(path: &Path) -> Result<Vec<TrialResult>, CliError> {
     })
 }
 
+/// What is known of one side.
+struct Side<'a> {
+    selector: &'a Selector,
+    /// Results that count, whether the selector matches them or not.
+    results: Vec<&'a TrialResult>,
+    /// Number of results that the selector matches, and that do not count.
+    dropped_count: usize,
+}
+
+impl<'a> Side<'a> {
+    fn new(selector: &'a Selector, all: &'a [TrialResult], disturbed: DisturbedRuns) -> Self {
+        let (results, dropped): (Vec<_>, Vec<_>) = all
+            .iter()
+            .partition(|result| disturbed == DisturbedRuns::Keep || result.disturbed.is_empty());
+        let dropped_count =
+            dropped.iter().filter(|result| selector.matches(&result.id.condition)).count();
+        Self { selector, results, dropped_count }
+    }
+
+    /// Explains why nothing of this side can be compared; none if something can.
+    fn explain_absence(&self) -> Option<String> {
+        let selector = self.selector;
+        let conditions = || self.results.iter().map(|result| &result.id.condition);
+        if conditions().any(|condition| selector.matches(condition)) {
+            return None;
+        }
+        if self.dropped_count > 0 {
+            return Some(format!(
+                "all runs of {selector} ({}) were disturbed; `--disturbed keep` compares them all \
+                 the same",
+                self.dropped_count
+            ));
+        }
+        let mut names: Vec<String> = conditions().map(ToString::to_string).collect();
+        names.sort_unstable();
+        names.dedup();
+        let text = if names.is_empty() { "no results".to_owned() } else { names.join("; ") };
+        Some(format!("nothing matches {selector}; found: {text}"))
+    }
+}
+
 /// Returns short labels of the two sides, or long ones if the short ones are equal.
 fn labels(args: &CompareArgs) -> (String, String) {
     let (a, b) = (args.a.label(), args.b.label());
@@ -202,23 +248,17 @@ fn labels(args: &CompareArgs) -> (String, String) {
 }
 
 /// Explains why there is nothing to compare.
-fn nothing_to_compare(args: &CompareArgs, a: &[TrialResult], b: &[TrialResult]) -> CliError {
-    let side = |selector: &Selector, results: &[TrialResult]| {
-        let match_count = results.iter().filter(|one| selector.matches(&one.id.condition)).count();
-        (match_count == 0).then(|| {
-            let mut conditions: Vec<String> =
-                results.iter().map(|one| one.id.condition.to_string()).collect();
-            conditions.sort_unstable();
-            conditions.dedup();
-            let text =
-                if conditions.is_empty() { "no results".to_owned() } else { conditions.join("; ") };
-            format!("nothing matches {selector}; found: {text}")
-        })
-    };
-    let text = side(&args.a, a).or_else(|| side(&args.b, b)).unwrap_or_else(|| {
-        "no setting is on both sides; name the level that differs on each side, such as \
-         DIR:scheme=NoMig :scheme=MigSW"
-            .to_owned()
+fn nothing_to_compare(a: &Side<'_>, b: &Side<'_>) -> CliError {
+    let text = a.explain_absence().or_else(|| b.explain_absence()).unwrap_or_else(|| {
+        let mut text =
+            "no setting is on both sides; name the level that differs on each side, such as \
+             DIR:scheme=NoMig :scheme=MigSW"
+                .to_owned();
+        let dropped_count = a.dropped_count + b.dropped_count;
+        if dropped_count > 0 {
+            text += &format!("; {dropped_count} disturbed runs do not count (`--disturbed keep`)");
+        }
+        text
     });
     CliError::new(Exit::Usage, text)
 }

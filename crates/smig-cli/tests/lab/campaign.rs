@@ -176,6 +176,14 @@ fn a_run_that_stays_disturbed_has_no_result() {
     assert_exit(&kept_output, 0);
     let results = sandbox.results("out");
     assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));
+    // It counts in comparisons only on request.
+    let refused_output = sandbox.run(&["compare", "out", "out"]);
+    assert_exit(&refused_output, 2);
+    let stderr = text(&refused_output.stderr);
+    assert!(stderr.contains("all runs of out (1) were disturbed; `--disturbed keep`"), "{stderr}");
+    let compared_output = sandbox.run(&["compare", "out", "out", "--disturbed", "keep"]);
+    assert_exit(&compared_output, 0);
+    assert!(text(&compared_output.stdout).contains("median"), "{}", text(&compared_output.stdout));
 }
 
 /// Waits for the process that runs a trial of this campaign, and returns its ID.

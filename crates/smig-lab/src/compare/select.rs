@@ -104,16 +104,15 @@ pub struct SettingRuns<'a> {
     pub b: Vec<&'a TrialResult>,
 }
 
-/// Groups the results of both sides by the factor levels that they have in common. Omits disturbed
-/// runs, and levels that only one side has.
+/// Groups the results of both sides by the factor levels that they have in common. Omits levels
+/// that only one side has. Whether disturbed runs count is the caller's choice.
 #[must_use]
 pub fn pair_by_setting<'a>(
-    (a, a_results): (&Selector, &'a [TrialResult]),
-    (b, b_results): (&Selector, &'a [TrialResult]),
+    (a, a_results): (&Selector, &[&'a TrialResult]),
+    (b, b_results): (&Selector, &[&'a TrialResult]),
 ) -> Vec<SettingRuns<'a>> {
-    let is_valid = |result: &&TrialResult| result.disturbed.is_empty();
     let mut groups: Vec<(Vec<(String, String)>, SettingRuns<'a>)> = Vec::new();
-    for result in a_results.iter().filter(is_valid).filter(|one| a.matches(&one.id.condition)) {
+    for &result in a_results.iter().filter(|one| a.matches(&one.id.condition)) {
         let factors = a.remaining_factors(&result.id.condition, b);
         match groups.iter_mut().find(|(known, _)| *known == factors) {
             Some((_, group)) => group.a.push(result),
@@ -123,7 +122,7 @@ pub fn pair_by_setting<'a>(
             }
         }
     }
-    for result in b_results.iter().filter(is_valid).filter(|one| b.matches(&one.id.condition)) {
+    for &result in b_results.iter().filter(|one| b.matches(&one.id.condition)) {
         let factors = b.remaining_factors(&result.id.condition, a);
         if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == factors) {
             group.b.push(result);
