@@ -17,6 +17,10 @@ pub(crate) enum Action {
     Send(Side),
     Credit(Side),
     DeclineOffer,
+    /// The client resumes a stream that is adrift.
+    Resume(Conn),
+    /// `linger`, while no connection is left.
+    GiveUp(Side),
     /// `unbound_timeout`, while nothing is in flight.
     TimeOutWhenQuiet(Side, StreamAddr),
 
@@ -25,6 +29,9 @@ pub(crate) enum Action {
     Reset(Side),
     Stop,
     CancelByClose(Side, Conn),
+    /// The client resumes a stream whose connection lives.
+    Pull(Conn),
+    Receipt(Side, Conn),
     Lose(Conn),
     GoAway(Side, Conn),
     ChangeSettings(Side, i8),
@@ -65,9 +72,16 @@ pub(crate) fn add_required_actions(scenario: &Scenario, world: &World, actions: 
                 .extend(endpoint.unbound_carriers().map(|at| Action::TimeOutWhenQuiet(side, at)));
         }
     }
-    if world.endpoint(Side::Client).has_unanswered_offer() {
+    let client = world.endpoint(Side::Client);
+    if client.has_unanswered_offer() {
         actions.push(Action::DeclineOffer);
     }
+    if client.is_adrift() {
+        let targets = Conn::every().filter(|conn| client.can_resume_on(*conn));
+        actions.extend(targets.map(Action::Resume));
+    }
+    let idle = Side::BOTH.into_iter().filter(|side| world.endpoint(*side).must_give_up());
+    actions.extend(idle.map(Action::GiveUp));
 }
 
 /// Adds the actions of applications, policies and failures, within the budget.
@@ -111,6 +125,17 @@ pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: 
             if budget.declines > 0 && declinable {
                 actions.push(Action::Deliver(conn, side, Choice::Decline));
             }
+        }
+    }
+    if budget.pulls > 0 && !world.endpoint(Side::Client).is_adrift() {
+        let client = world.endpoint(Side::Client);
+        let targets = Conn::every().filter(|conn| client.can_resume_on(*conn));
+        actions.extend(targets.map(Action::Pull));
+    }
+    if budget.receipts > 0 {
+        for side in Side::BOTH {
+            let read = Conn::every().filter(|conn| world.endpoint(side).can_send_receipt(*conn));
+            actions.extend(read.map(|conn| Action::Receipt(side, conn)));
         }
     }
     if budget.stops > 0 && world.endpoint(Side::Server).can_stop() {

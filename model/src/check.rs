@@ -57,7 +57,7 @@ pub fn check(scenario: Scenario, threads: usize) -> ExplorationResult {
 type Discovery = (&'static str, Path<World, Action>);
 
 fn first_violation(checker: &impl Checker<Machine>) -> Option<Discovery> {
-    checker.discoveries().into_iter().min_by_key(|(_, path)| count_steps(path))
+    checker.discoveries().into_iter().min_by_key(|(name, path)| (count_steps(path), *name))
 }
 
 fn count_steps(path: &Path<World, Action>) -> usize {
@@ -109,6 +109,10 @@ fn describe(world: &World, action: Action) -> String {
         Action::Send(side) => format!("{side} sends data"),
         Action::Credit(side) => format!("{side} gives credit"),
         Action::DeclineOffer => "client declines the offer".to_owned(),
+        Action::Resume(conn) => format!("client resumes on {conn}"),
+        Action::Pull(conn) => format!("client resumes on {conn}, though its connection lives"),
+        Action::GiveUp(side) => format!("{side} gives the stream up: no connection is left"),
+        Action::Receipt(side, conn) => format!("{side} sends a receipt on {conn}"),
         Action::TimeOutWhenQuiet(side, at) | Action::TimeOutInFlight(side, at) => {
             format!("{side} drops the unbound carrier {at} after its timeout")
         }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::id::StreamAddr;
+use crate::id::{Conn, StreamAddr};
 
 /// DATA, or HEADERS with END_STREAM: one numbered unit, or none if there is only the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,30 @@ pub(crate) struct Answer {
     pub(crate) end: EndStream,
 }
 
+/// Where a stream goes on: the content of RESUME, apart from its attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ResumePoint {
+    /// The first unit that the sender of this frame has not received.
+    pub(crate) next_unit: u8,
+    /// Credit behind that unit, in units.
+    pub(crate) window: i8,
+    /// WHOLE: the peer's direction was received up to its end.
+    pub(crate) whole: EndStream,
+}
+
+/// Why a RESUME is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Refusal {
+    /// The request was not processed, and never will be.
+    NeverProcessed,
+    /// What the client lacks is no longer kept.
+    Gone,
+    /// The server has reset the stream.
+    WasReset,
+    /// A later attempt is in force.
+    OlderAttempt,
+}
+
 /// A frame with its stream ID; its connection is that of its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Frame {
@@ -64,6 +88,19 @@ pub(crate) enum Frame {
     SettingsAck,
     /// The server's accepting answer to JOIN.
     JoinAck,
+    /// The HEADERS of the request, on its original ID.
+    Request,
+    Resume {
+        id: u8,
+        attempt: u8,
+        point: ResumePoint,
+    },
+    Resumed(u8, ResumePoint),
+    Refused(u8, Refusal),
+    /// The client has given this connection up, and what it has not resumed there.
+    Lost(Conn),
+    /// The number of frames that were read on this connection.
+    Receipt(u8),
 }
 
 impl fmt::Display for Data {
@@ -72,6 +109,13 @@ impl fmt::Display for Data {
             Some(unit) => write!(f, "DATA {unit}{}", self.end),
             None => write!(f, "DATA (empty){}", self.end),
         }
+    }
+}
+
+impl fmt::Display for ResumePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.whole.is_set() { ", whole" } else { "" };
+        write!(f, "from {}{whole}, window {}", self.next_unit, self.window)
     }
 }
 
@@ -102,6 +146,14 @@ impl fmt::Display for Frame {
             Self::Settings(by) => write!(f, "SETTINGS(INITIAL_WINDOW_SIZE {by:+})"),
             Self::SettingsAck => f.write_str("SETTINGS(ACK)"),
             Self::JoinAck => f.write_str("JOIN(ACK)"),
+            Self::Request => f.write_str("HEADERS: the request"),
+            Self::Resume { id, attempt, point } => {
+                write!(f, "[{id}] RESUME(attempt {attempt}, {point})")
+            }
+            Self::Resumed(id, point) => write!(f, "[{id}] RESUME(ACK, {point})"),
+            Self::Refused(id, refusal) => write!(f, "[{id}] RESUME(REFUSED, {refusal:?})"),
+            Self::Lost(conn) => write!(f, "LOST({conn})"),
+            Self::Receipt(count) => write!(f, "RECEIPT({count} frames)"),
         }
     }
 }

@@ -53,6 +53,11 @@ impl Conn {
         usize::from(self.0)
     }
 
+    /// Returns all that a scenario may have.
+    pub(crate) fn every() -> impl Iterator<Item = Self> {
+        (0..).take(MAX_CONNS).map(Self)
+    }
+
     pub(crate) fn all(count: u8) -> impl Iterator<Item = Self> {
         (0..count).map(Self)
     }

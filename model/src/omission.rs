@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One rule of `spec/smig.md` that the endpoints do not follow.
+/// One rule of `spec/` that the endpoints do not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Omission {
     /// The server ignores a MIGRATE's END_STREAM in a collision, and a decline does not repeat it
@@ -54,11 +54,41 @@ pub enum Omission {
     AcceptanceAssumed,
     /// GOAWAY excludes an accepted carrier (SMIG-8.16/bound-is-processed).
     GoAwayExcludesBound,
+    /// A client whose accepting answer was lost with its connection stays where the answer bound it (SMIG-13.2/adrift).
+    LostAnswerUnnoticed,
+    /// A server obeys a RESUME that a later one has overtaken (SMIG-13.3/attempts).
+    OlderAttemptTaken,
+    /// A unit is let go as soon as it was read, though one before it was not (SMIG-13.5/no-gap).
+    FreedAcrossGap,
+    /// What was sent behind an accepting answer is let go though the answer was not read (SMIG-13.5/no-gap).
+    FreedBehindAnswer,
+    /// A client sends receipts for frames that it drops, before the answer to RESUME (SMIG-13.6/no-receipts-now).
+    ReceiptWhileResuming,
+    /// A server that has read RESUME still takes what comes on the stream's earlier IDs (SMIG-13.7/earlier-void).
+    EarlierIdServed,
+    /// A client that resumes delivers what it kept for the answer to its MIGRATE (SMIG-13.7/earlier-void).
+    EarlyUsedAfterResume,
+    /// RESUME adds its window to the credit that its sender gave before (SMIG-13.8/absolute).
+    OldCreditKept,
+    /// A server processes a request that it has refused to resume (SMIG-13.9/never-processed).
+    TombstoneForgotten,
+    /// A server takes a stream that it has reset for one that it never processed (SMIG-13.9/never-processed).
+    ResetTakenForUnknown,
+    /// A client lets go of what it has kept, before the answer to RESUME (SMIG-13.10/kept-until-answer).
+    KeptFreedWhileResuming,
+    /// A client resets a stream only on the ID of a RESUME that was lost (SMIG-13.11/reset-earlier).
+    ResetEarlierForgotten,
+    /// A client that has lost or closed a connection does not tell the server (SMIG-13.12/lost-behind).
+    CancelNotTold,
+    /// LOST is sent on another connection than the RESUME that it has to follow (SMIG-13.12/lost-behind).
+    LostOvertakes,
+    /// A server forgets a stream that it has sent whole, though it was not read whole (SMIG-13.14/kept-to-the-end).
+    ForgottenWhenSent,
 }
 
 impl Omission {
     /// All rules that can be left out.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 37] = [
         Self::EndLostInCollision,
         Self::ClientSendsBeforeAnswer,
         Self::ForgetAtEnd,
@@ -81,6 +111,21 @@ impl Omission {
         Self::StopBeforeAnswer,
         Self::StopProcessedAtOnce,
         Self::CrossingStopFailsStream,
+        Self::LostAnswerUnnoticed,
+        Self::OlderAttemptTaken,
+        Self::FreedAcrossGap,
+        Self::FreedBehindAnswer,
+        Self::ReceiptWhileResuming,
+        Self::EarlierIdServed,
+        Self::EarlyUsedAfterResume,
+        Self::OldCreditKept,
+        Self::TombstoneForgotten,
+        Self::ResetTakenForUnknown,
+        Self::KeptFreedWhileResuming,
+        Self::ResetEarlierForgotten,
+        Self::CancelNotTold,
+        Self::LostOvertakes,
+        Self::ForgottenWhenSent,
     ];
 
     /// Returns the rule's ID in `spec/smig.md`.
@@ -108,6 +153,17 @@ impl Omission {
             Self::StopBeforeAnswer => "SMIG-8.19/stop-after-answer",
             Self::StopProcessedAtOnce => "SMIG-5.30/stop-kept",
             Self::CrossingStopFailsStream => "SMIG-8.20/stop-crosses",
+            Self::LostAnswerUnnoticed => "SMIG-13.2/adrift",
+            Self::OlderAttemptTaken => "SMIG-13.3/attempts",
+            Self::FreedAcrossGap | Self::FreedBehindAnswer => "SMIG-13.5/no-gap",
+            Self::ReceiptWhileResuming => "SMIG-13.6/no-receipts-now",
+            Self::EarlierIdServed | Self::EarlyUsedAfterResume => "SMIG-13.7/earlier-void",
+            Self::OldCreditKept => "SMIG-13.8/absolute",
+            Self::TombstoneForgotten | Self::ResetTakenForUnknown => "SMIG-13.9/never-processed",
+            Self::KeptFreedWhileResuming => "SMIG-13.10/kept-until-answer",
+            Self::ResetEarlierForgotten => "SMIG-13.11/reset-earlier",
+            Self::CancelNotTold | Self::LostOvertakes => "SMIG-13.12/lost-behind",
+            Self::ForgottenWhenSent => "SMIG-13.14/kept-to-the-end",
         }
     }
 }

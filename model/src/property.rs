@@ -6,7 +6,7 @@ use stateright::Property;
 
 use crate::action::is_at_rest;
 use crate::endpoint::StreamState;
-use crate::id::Side;
+use crate::id::{Conn, Side};
 use crate::world::{Machine, World};
 
 pub(crate) fn all_properties() -> Vec<Property<Machine>> {
@@ -16,6 +16,8 @@ pub(crate) fn all_properties() -> Vec<Property<Machine>> {
         Property::always("at rest no state is pending", nothing_pending),
         Property::always("a stream fails only for a cause", no_failure_without_cause),
         Property::always("the windows of both ends agree", windows_agree),
+        Property::always("a request that was refused is never processed", refused_never_processed),
+        Property::always("with a connection left, a loss fails no stream", losses_are_survived),
     ]
 }
 
@@ -51,6 +53,26 @@ fn no_failure_without_cause(machine: &Machine, world: &World) -> bool {
         || initial.client_resets != current.client_resets
         || initial.server_resets != current.server_resets;
     has_cause || holds_for_both_sides(|side| world.endpoint(side).state() != StreamState::Failed)
+}
+
+/// SMIG-13.9/never-processed: the client may send the request again, of any method.
+fn refused_never_processed(_: &Machine, world: &World) -> bool {
+    world.endpoint(Side::Client).state() != StreamState::Refused
+        || world.endpoint(Side::Server).state() == StreamState::Idle
+}
+
+/// SMIG-13.2/adrift, SMIG-13.14/kept-to-the-end: also the last bytes arrive, of either end.
+fn losses_are_survived(machine: &Machine, world: &World) -> bool {
+    let (initial, current) = (&machine.0.budget, &world.budget);
+    let has_other_cause = initial.timeouts != current.timeouts
+        || initial.goaways != current.goaways
+        || initial.client_resets != current.client_resets
+        || initial.server_resets != current.server_resets;
+    let has_connection = Conn::all(machine.0.conns).any(|conn| !world.network.is_lost(conn));
+    !machine.0.has_resumption
+        || has_other_cause
+        || !has_connection
+        || holds_for_both_sides(|side| world.endpoint(side).state() != StreamState::Failed)
 }
 
 /// With nothing in flight, each sender's window is equal to its receiver's.

@@ -30,6 +30,10 @@ pub struct Budget {
     pub timeouts: u8,
     /// RST_STREAM(NO_ERROR) of the server, after the complete response (RFC 9113 section 8.1).
     pub stops: u8,
+    /// Resumptions of a stream whose connection lives.
+    pub pulls: u8,
+    /// Receipts, by either side on any connection.
+    pub receipts: u8,
     /// Changes of SETTINGS_INITIAL_WINDOW_SIZE on the first connection, up or down, by either side.
     pub settings_changes: u8,
 }
@@ -48,6 +52,8 @@ impl fmt::Display for Budget {
             (self.goaways, "a GOAWAY", "GOAWAYs"),
             (self.timeouts, "a timeout", "timeouts"),
             (self.stops, "a stop", "stops"),
+            (self.pulls, "a pull", "pulls"),
+            (self.receipts, "a receipt", "receipts"),
             (self.settings_changes, "SETTINGS", "SETTINGS"),
         ] {
             match count {
@@ -89,6 +95,10 @@ pub struct Scenario {
     pub end_at: EndAt,
     /// Whether the answer to the second connection's JOIN is in flight to the client.
     pub has_joining_conn: bool,
+    /// Whether the request is in flight to the server.
+    pub is_request_in_flight: bool,
+    /// Whether streams are resumed.
+    pub has_resumption: bool,
     /// The possible events.
     pub budget: Budget,
     /// The rule that the endpoints leave out, if any.
@@ -118,7 +128,7 @@ impl Scenario {
             budget.server_resets = 0;
         }
         if migrations > 1 || self.has_joining_conn {
-            budget.losses = 0;
+            budget.losses = if self.has_resumption { budget.losses.min(1) } else { 0 };
         }
         if migrations > 1 {
             budget.client_migrations = budget.client_migrations.min(1);
@@ -138,6 +148,12 @@ impl fmt::Display for Scenario {
         }
         if self.has_joining_conn {
             f.write_str(" to a joining connection")?;
+        }
+        if self.is_request_in_flight {
+            f.write_str(" whose request is in flight")?;
+        }
+        if self.has_resumption {
+            f.write_str(", resumed")?;
         }
         write!(f, "{}", self.budget)?;
         if let Some(omission) = self.omission {

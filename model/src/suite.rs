@@ -3,6 +3,8 @@
 //! There are several small ones: each combines a few kinds of events, and together they combine
 //! every pair that matters.
 
+mod resumption;
+
 use crate::omission::Omission;
 use crate::scenario::{Budget, EndAt, Scenario};
 
@@ -27,6 +29,8 @@ const NO_EVENTS: Budget = Budget {
     goaways: 0,
     timeouts: 0,
     stops: 0,
+    pulls: 0,
+    receipts: 0,
     settings_changes: 0,
 };
 
@@ -40,6 +44,8 @@ const DOWNLOAD: Scenario = Scenario {
     window: 1,
     end_at: EndAt::LastUnit,
     has_joining_conn: false,
+    is_request_in_flight: false,
+    has_resumption: false,
     budget: NO_EVENTS,
     omission: None,
 };
@@ -62,6 +68,7 @@ pub fn suite(size: Size) -> Vec<Scenario> {
     scenarios.extend(offers());
     scenarios.extend(repeated_migrations());
     scenarios.extend(stopped_uploads());
+    scenarios.extend(resumption::suite());
     if size == Size::Small {
         scenarios.iter_mut().for_each(Scenario::narrow);
     }
@@ -135,6 +142,7 @@ pub fn witness(omission: Omission) -> Scenario {
         Omission::StopProcessedAtOnce | Omission::CrossingStopFailsStream => {
             Scenario { budget: Budget { stops: 1, ..client_budget }, ..upload }
         }
+        _ => resumption::witness(omission),
     }
 }
 

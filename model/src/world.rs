@@ -26,6 +26,9 @@ impl World {
         if scenario.has_joining_conn {
             network.send(Conn(1), Side::Client, Frame::JoinAck);
         }
+        if scenario.is_request_in_flight {
+            network.send(Conn(0), Side::Server, Frame::Request);
+        }
         Self {
             endpoints: Side::BOTH.map(|side| Endpoint::new(side, scenario)),
             network,
@@ -60,6 +63,10 @@ impl World {
             self.budget.declines -= 1;
         }
         if let Some(frame) = self.network.deliver(conn, side) {
+            if let Frame::Lost(lost) = frame {
+                self.network.lose_connection(lost); // the server closes it
+                self.network.notice_end(lost, side);
+            }
             self.apply_to(side, |endpoint| endpoint.receive(conn, frame, choice));
         }
     }
@@ -90,8 +97,18 @@ impl World {
             Action::Send(side) => self.apply_to(side, Endpoint::send_data),
             Action::Credit(side) => self.apply_to(side, Endpoint::send_credit),
             Action::DeclineOffer => self.apply_to(Side::Client, Endpoint::decline_offer),
+            Action::Resume(conn) => self.apply_to(Side::Client, |client| client.resume(conn)),
+            Action::GiveUp(side) => self.apply_to(side, Endpoint::give_up),
             Action::TimeOutWhenQuiet(side, at) => {
                 self.apply_to(side, |endpoint| endpoint.time_out(at))
+            }
+            Action::Pull(conn) => {
+                self.budget.pulls -= 1;
+                self.apply_to(Side::Client, |client| client.resume(conn));
+            }
+            Action::Receipt(side, conn) => {
+                self.budget.receipts -= 1;
+                self.apply_to(side, |endpoint| endpoint.send_receipt(conn));
             }
             Action::Migrate(side, conn) => {
                 self.spend(

@@ -12,6 +12,7 @@ impl Endpoint {
 
     /// Resets the stream for the application.
     pub(crate) fn reset(&mut self) {
+        let is_adrift = self.is_adrift();
         self.state = StreamState::Failed;
         if let Some(open) = &mut self.open_migration {
             open.reset = Some(ResetOn::Carrier); // SMIG-8.2/reset-on-s2
@@ -19,11 +20,15 @@ impl Endpoint {
             self.queue_frame(to, Frame::Reset);
         } else {
             self.queue_frame(self.addr, Frame::Reset);
+            if is_adrift {
+                self.reset_earlier();
+            }
             self.closed_addrs.insert(self.addr);
             if let Some(deferred) = self.deferred_migrate.take() {
                 self.decline(self.addr, MigrateKind::Move { to: deferred.to, end: EndStream::No });
             }
         }
+        self.tell_all_lost();
         self.finish_if_ended();
     }
 
@@ -142,19 +147,25 @@ impl Endpoint {
     pub(crate) fn on_connection_ended(&mut self, conn: Conn) {
         self.conns[conn.index()].has_ended = true;
         self.unbound_carriers.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11/ids-go-along
-        if self.addr.conn == conn {
+        if self.can_resume() {
+            match self.side {
+                Side::Client => self.on_client_connection_ended(conn),
+                Side::Server => _ = self.void_unanswered_migration(conn),
+            }
+        } else if self.addr.conn == conn {
             match self.open_migration.take() {
                 Some(open) => self.on_ended_before_answer(open),
                 None => self.on_current_connection_ended(),
             }
-        } else if let Some(deferred) = self.deferred_migrate.take_if(|kept| kept.to.conn == conn) {
+        }
+        if let Some(deferred) = self.deferred_migrate.take_if(|kept| kept.to.conn == conn) {
             self.answer_deferred_migrate(&deferred);
         }
         self.finish_if_ended();
     }
 
     /// The stream's connection ended: SMIG-8.6/c1-ends-unanswered, SMIG-8.10/c2-ends-late.
-    fn on_current_connection_ended(&mut self) {
+    pub(super) fn on_current_connection_ended(&mut self) {
         if let Some(deferred) = self.deferred_migrate.take() {
             self.abandon(deferred.to);
         }
@@ -193,12 +204,15 @@ impl Endpoint {
             processed.max(request_id)
         };
         self.conns[conn.index()].goaway_sent = Some(last);
-        self.outbox.push((conn, Frame::GoAway { last }));
+        self.push_frame(conn, Frame::GoAway { last });
     }
 
     pub(super) fn on_goaway(&mut self, conn: Conn, last: u8) {
         self.conns[conn.index()].goaway_received = Some(last);
         let is_own_id = self.addr.conn == conn && self.addr.owner() == self.side;
+        if self.is_resume_excluded(conn, last) {
+            return self.on_resume_excluded();
+        }
         if is_own_id && self.addr.id > last {
             self.report_fault(ProtocolError::AcceptedButExcluded);
         }

@@ -1,5 +1,6 @@
 //! The follower: sections 5 ("The follower", "Unbound carriers") and 6 ("Offers").
 
+use super::resume::Item;
 use super::{
     Choice, DeferredMigrate, EarlyFrame, Endpoint, OfferState, ProtocolError, StreamState,
     UnboundCarrier,
@@ -108,6 +109,7 @@ impl Endpoint {
     fn accept(&mut self, to: StreamAddr) {
         let end = self.end_for_migrate();
         self.queue_frame(self.addr, |id| Frame::Answer(id, Answer { to: Some(to), end }));
+        self.keep(Item::Answer, self.addr.conn);
         self.closed_addrs.insert(self.addr);
         self.addr = to;
         if let Some(index) = self.unbound_carriers.iter().position(|unbound| unbound.at == to) {

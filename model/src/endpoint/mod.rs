@@ -7,11 +7,15 @@
 //! - `mover`: the open migration, its answer, yielding (sections 5 and 6)
 //! - `follower`: MIGRATE, unbound carriers, offers (sections 5 and 6)
 //! - `ends`: resets, lost connections, GOAWAY (section 8)
+//! - `resume`: a stream goes on after the end of its connection (`spec/resumption.md`)
 
 mod ends;
 mod follower;
 mod mover;
+mod resume;
 mod stream;
+
+use resume::Resumption;
 
 use crate::frame::{Data, EndStream, Frame, MigrateKind};
 use crate::id::{Conn, MAX_CONNS, Side, StreamAddr, StreamAddrSet};
@@ -21,9 +25,13 @@ use crate::scenario::{EndAt, Scenario};
 /// The stream's state for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StreamState {
+    /// The request has not arrived.
+    Idle,
     Running,
     Complete,
     Failed,
+    /// The server has promised that it never processes the request: it may be sent again.
+    Refused,
 }
 
 /// Protocol errors, which a correct peer never causes: each violates a property.
@@ -45,6 +53,8 @@ pub(crate) enum ProtocolError {
     UnexpectedAnswer,
     /// GOAWAY excludes a carrier that the peer accepted.
     AcceptedButExcluded,
+    /// A unit that has to be sent again is kept no more.
+    NotKept,
 }
 
 /// Whether a follower declines when it has the choice.
@@ -157,6 +167,8 @@ pub(crate) struct Endpoint {
     next_id: [u8; MAX_CONNS],
     conns: [ConnView; MAX_CONNS],
     sent_window_change: Option<i8>,
+    /// None if resumption is off.
+    resumption: Option<Resumption>,
     fault: Option<ProtocolError>,
     outbox: Vec<(Conn, Frame)>,
 }
@@ -195,7 +207,10 @@ impl Endpoint {
                 window,
                 owed_credit: 0,
             },
-            state: StreamState::Running,
+            state: match (side, scenario.is_request_in_flight) {
+                (Side::Server, true) => StreamState::Idle,
+                _ => StreamState::Running,
+            },
             addr: StreamAddr::ORIGIN,
             open_migration: None,
             deferred_migrate: None,
@@ -206,6 +221,7 @@ impl Endpoint {
             next_id: [first_id; MAX_CONNS],
             conns,
             sent_window_change: None,
+            resumption: scenario.has_resumption.then(|| Resumption::new(side, scenario)),
             fault: None,
             outbox: Vec::new(),
         }
@@ -227,6 +243,7 @@ impl Endpoint {
     /// Processes one frame. `choice` matters only for a MIGRATE that this side may decline.
     pub(crate) fn receive(&mut self, conn: Conn, frame: Frame, choice: Choice) {
         let at = |id| StreamAddr { conn, id };
+        self.count_read(conn);
         match frame {
             Frame::Data(id, data) => self.on_data(at(id), data),
             Frame::WindowUpdate(id, by) => self.on_credit(at(id), by),
@@ -238,6 +255,12 @@ impl Endpoint {
             Frame::Settings(by) => self.on_settings(conn, by),
             Frame::SettingsAck => self.on_settings_ack(),
             Frame::JoinAck => self.on_joined(conn),
+            Frame::Request => self.on_request(),
+            Frame::Resume { id, attempt, point } => self.on_resume(at(id), attempt, point),
+            Frame::Resumed(id, point) => self.on_resumed(at(id), point),
+            Frame::Refused(id, refusal) => self.on_refused(at(id), refusal),
+            Frame::Lost(lost) => self.on_lost(lost),
+            Frame::Receipt(count) => self.on_receipt(conn, count),
         }
         self.finish_if_ended();
     }
@@ -257,6 +280,8 @@ impl Endpoint {
         self.open_migration.is_none()
             && self.deferred_migrate.is_none()
             && self.unbound_carriers.is_empty()
+            && !self.is_resuming()
+            && !self.view(self.addr.conn).has_ended
     }
 
     /// Returns the window of the direction in which this side sends.
@@ -273,7 +298,7 @@ impl Endpoint {
     pub(crate) fn summary(&self) -> String {
         let (send, recv) = (&self.send, &self.recv);
         format!(
-            "{:?} on {}; sent {}/{}{}, window {}; got {}/{}{}, window {}, owes {}; migration {:?}, deferred {:?}, offer {:?}, unbound {:?}, fault {:?}",
+            "{:?} on {}; sent {}/{}{}, window {}; got {}/{}{}, window {}, owes {}; migration {:?}, deferred {:?}, offer {:?}, unbound {:?}, fault {:?}, {:?}",
             self.state,
             self.addr,
             send.next_unit,
@@ -289,7 +314,8 @@ impl Endpoint {
             self.deferred_migrate,
             self.offer,
             self.unbound_carriers,
-            self.fault
+            self.fault,
+            self.resumption
         )
     }
 
@@ -299,8 +325,13 @@ impl Endpoint {
 
     fn queue_frame(&mut self, at: StreamAddr, frame: impl FnOnce(u8) -> Frame) {
         if !self.view(at.conn).has_ended {
-            self.outbox.push((at.conn, frame(at.id)));
+            self.push_frame(at.conn, frame(at.id));
         }
+    }
+
+    fn push_frame(&mut self, conn: Conn, frame: Frame) {
+        self.count_sent(conn);
+        self.outbox.push((conn, frame));
     }
 
     fn view(&self, conn: Conn) -> &ConnView {
@@ -322,7 +353,7 @@ impl Endpoint {
         if self.state == StreamState::Running && self.send.has_ended && self.recv.has_ended {
             self.state = StreamState::Complete;
         }
-        if self.state == StreamState::Running {
+        if matches!(self.state, StreamState::Idle | StreamState::Running) {
             return;
         }
         self.offer = OfferState::No;
@@ -332,7 +363,7 @@ impl Endpoint {
         {
             self.closed_addrs.insert(open.to);
         }
-        if self.open_migration.is_none() && self.deferred_migrate.is_none() {
+        if self.open_migration.is_none() && self.deferred_migrate.is_none() && !self.is_asking() {
             self.closed_addrs.insert(self.addr);
         }
     }

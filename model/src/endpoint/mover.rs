@@ -1,5 +1,6 @@
 //! The mover: sections 5 ("The mover") and 6 ("Collisions", "Declines").
 
+use super::resume::Item;
 use super::{EarlyFrame, Endpoint, OfferState, OpenMigration, ProtocolError, ResetOn, StreamState};
 use crate::frame::{Answer, Frame, MigrateKind};
 use crate::id::{Conn, Side, StreamAddr};
@@ -16,6 +17,8 @@ impl Endpoint {
             && self.deferred_migrate.is_none()
             && (!has_open_offer || self.omits(Omission::OfferWithdrawn))
             && conn != self.addr.conn
+            && !self.is_resuming()
+            && !(self.can_resume() && self.view(self.addr.conn).has_ended)
             && view.is_joined
             && !view.has_ended
             && !has_goaway // SMIG-5.1/choice-of-c2
@@ -28,6 +31,7 @@ impl Endpoint {
         let (from, to) = (self.addr, StreamAddr { conn, id: carrier_id });
         let end = self.end_for_migrate();
         self.queue_frame(from, |id| Frame::Migrate(id, MigrateKind::Move { to, end }));
+        self.keep(Item::Migrate, from.conn);
         self.offer = OfferState::No; // the client's MIGRATE answers an offer: SMIG-6.2/offer-answered
         self.open_migration = Some(OpenMigration {
             from,
@@ -69,6 +73,7 @@ impl Endpoint {
     fn on_accepted(&mut self, open: OpenMigration) {
         self.closed_addrs.insert(open.from);
         self.addr = open.to;
+        self.keep_accepted();
         let excluded =
             self.view(open.to.conn).goaway_received.is_some_and(|last| last < open.to.id);
         if excluded {
@@ -76,11 +81,15 @@ impl Endpoint {
         }
         if open.reset.is_some() {
             self.closed_addrs.insert(open.to);
+            self.tell_all_lost();
             return self.decline_early_migrates(&open);
         }
         for early in open.early_frames {
             match early {
                 EarlyFrame::Data(data) => self.deliver(data),
+                // Its sender forgets it with the connection: SMIG-13.2/adrift.
+                EarlyFrame::Migrate(_)
+                    if self.can_resume() && self.view(open.to.conn).has_ended => {}
                 EarlyFrame::Migrate(migrate) => {
                     self.on_migrate(open.to, migrate, super::Choice::Follow)
                 } // SMIG-5.16/next-move-kept
@@ -89,12 +98,13 @@ impl Endpoint {
         }
         self.finish_if_ended();
         if self.state == StreamState::Running && self.view(self.addr.conn).has_ended {
-            self.state = StreamState::Failed; // SMIG-8.10/c2-ends-late
+            self.on_bound_to_ended(); // SMIG-8.10/c2-ends-late
         }
     }
 
     fn on_declined(&mut self, open: &OpenMigration) {
         self.abandon(open.to);
+        self.tell_all_lost();
         match open.reset {
             None => {
                 self.undo_barrier(open);
@@ -128,6 +138,7 @@ impl Endpoint {
         if !self.omits(Omission::ResumeAfterDroppedBytes) {
             let dropped = self.send.next_unit - open.next_at_barrier;
             self.send.next_unit = open.next_at_barrier;
+            self.keep_undone(open.next_at_barrier);
             self.send.has_ended = open.ended_at_barrier;
             if !self.omits(Omission::DroppedBytesStayCounted) {
                 self.send.window += dropped.cast_signed();

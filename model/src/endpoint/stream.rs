@@ -1,5 +1,6 @@
 //! Data, credit and the initial window: section 5 ("Order") and section 7.
 
+use super::resume::Item;
 use super::{EarlyFrame, Endpoint, ProtocolError, StreamState};
 use crate::frame::{Data, EndStream, Frame};
 use crate::id::{Conn, Side, StreamAddr};
@@ -9,7 +10,10 @@ use crate::scenario::EndAt;
 impl Endpoint {
     /// Returns the address on which data may be sent now, if any.
     fn data_addr(&self) -> Option<StreamAddr> {
-        let Some(open) = &self.open_migration else { return Some(self.addr) };
+        let Some(open) = &self.open_migration else {
+            let waits = self.can_resume() && (self.is_resuming() || !self.can_reach(self.addr));
+            return (!waits).then_some(self.addr);
+        };
         // SMIG-5.6/client-holds
         let waits_for_answer =
             self.side == Side::Client && !self.omits(Omission::ClientSendsBeforeAnswer);
@@ -43,12 +47,16 @@ impl Endpoint {
         let ends = is_last && (unit.is_none() || self.end_at == EndAt::LastUnit);
         self.send.has_ended = ends;
         self.queue_frame(at, |id| Frame::Data(id, Data { unit, end: EndStream::from_bool(ends) }));
+        self.keep(unit.map_or(Item::End, Item::Unit), at.conn);
         self.mark_used(at);
         self.finish_if_ended();
     }
 
     fn credit_addr(&self) -> Option<StreamAddr> {
         match &self.open_migration {
+            None if self.can_resume() => {
+                (!self.is_adrift() && self.can_reach(self.addr)).then_some(self.addr)
+            }
             None => Some(self.addr),
             Some(open) => self.can_reach(open.to).then_some(open.to), // SMIG-7.2/credit-on-s2
         }
@@ -84,7 +92,7 @@ impl Endpoint {
             return; // SMIG-5.27/abandoned-dropped
         }
         if at == self.addr {
-            if self.deferred_migrate.is_some() {
+            if self.deferred_migrate.is_some() || self.is_asking() {
                 self.report_fault(ProtocolError::AfterBarrier);
             }
             return self.deliver(data);
@@ -168,13 +176,13 @@ impl Endpoint {
     /// Changes SETTINGS_INITIAL_WINDOW_SIZE on the first connection.
     pub(crate) fn change_settings(&mut self, by: i8) {
         self.sent_window_change = Some(by);
-        self.outbox.push((Conn(0), Frame::Settings(by)));
+        self.push_frame(Conn(0), Frame::Settings(by));
     }
 
     /// SMIG-7.4/initial-window for the sender of data. SMIG-7.5/undone-barrier: the change is
     /// stored in case the barrier is undone.
     pub(super) fn on_settings(&mut self, conn: Conn, by: i8) {
-        self.outbox.push((conn, Frame::SettingsAck));
+        self.push_frame(conn, Frame::SettingsAck);
         if self.addr == StreamAddr::ORIGIN {
             match &mut self.open_migration {
                 Some(open) => open.window_change += by,

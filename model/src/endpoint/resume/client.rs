@@ -1,0 +1,179 @@
+//! The client resumes.
+
+use super::{Endpoint, Phase, StreamState};
+use crate::frame::{Frame, Refusal, ResumePoint};
+use crate::id::{Conn, Side, StreamAddr};
+use crate::omission::Omission;
+
+impl Endpoint {
+    /// Returns whether the stream is adrift, so that the client has to resume it or to give it up.
+    pub(crate) fn is_adrift(&self) -> bool {
+        self.has_unfinished()
+            && self.resumption.as_ref().is_some_and(|resumption| resumption.phase == Phase::Adrift)
+    }
+
+    /// Returns whether the client may resume the stream on this connection (SMIG-13.1/who-resumes).
+    pub(crate) fn can_resume_on(&self, conn: Conn) -> bool {
+        let view = self.view(conn);
+        let is_elsewhere =
+            self.is_adrift() || !self.is_resuming() && self.can_resume() && self.addr.conn != conn;
+        self.side == Side::Client
+            && self.has_unfinished()
+            && is_elsewhere
+            && view.is_joined
+            && !view.has_ended
+            && view.goaway_sent.is_none()
+            && view.goaway_received.is_none()
+    }
+
+    pub(crate) fn resume(&mut self, conn: Conn) {
+        self.void_earlier_ids();
+        let to = StreamAddr { conn, id: self.next_id[conn.index()] };
+        self.next_id[conn.index()] += 2;
+        self.addr = to;
+        let point = self.resume_point();
+        let Some(resumption) = &mut self.resumption else { return };
+        resumption.attempt += 1;
+        resumption.phase = Phase::Asked;
+        let attempt = resumption.attempt;
+        self.queue_frame(to, |id| Frame::Resume { id, attempt, point });
+        // SMIG-13.12/lost-behind: on the same connection, so that it cannot overtake.
+        let ended = Conn::every().filter(|conn| self.view(*conn).has_ended).collect::<Vec<_>>();
+        for lost in ended {
+            self.push_frame(conn, Frame::Lost(lost));
+        }
+    }
+
+    pub(in crate::endpoint) fn on_resumed(&mut self, at: StreamAddr, point: ResumePoint) {
+        if self.closed_addrs.contains(at) {
+            return; // of an earlier attempt, or reset
+        }
+        if let Some(resumption) = &mut self.resumption {
+            resumption.phase = Phase::Bound;
+            resumption.earlier.clear();
+        }
+        if !self.send_from(point) {
+            self.reset();
+        }
+    }
+
+    pub(in crate::endpoint) fn on_refused(&mut self, at: StreamAddr, refusal: Refusal) {
+        if self.closed_addrs.contains(at) {
+            return;
+        }
+        self.closed_addrs.insert(at);
+        self.state = match refusal {
+            _ if self.state == StreamState::Complete => return, // the server has all
+            Refusal::NeverProcessed => StreamState::Refused,
+            Refusal::Gone | Refusal::WasReset | Refusal::OlderAttempt => StreamState::Failed,
+        };
+    }
+
+    /// Handles the end of a connection at the client: SMIG-13.2/adrift.
+    pub(in crate::endpoint) fn on_client_connection_ended(&mut self, conn: Conn) {
+        let was_moving = self.void_unanswered_migration(conn);
+        let was_current = was_moving || self.open_migration.is_none() && self.addr.conn == conn;
+        if was_current && let Some(deferred) = self.deferred_migrate.take() {
+            self.abandon(deferred.to);
+        }
+        let ended = self.ended_conns();
+        let is_unfinished = self.has_unfinished();
+        let addr = self.addr;
+        let Some(resumption) = &mut self.resumption else { return };
+        let lacks_answer = resumption.keep.lacks_answer_on(ended)
+            && self.omission != Some(Omission::LostAnswerUnnoticed);
+        let phase = resumption.phase;
+        if is_unfinished {
+            if was_current || phase == Phase::Bound && lacks_answer {
+                resumption.phase = Phase::Adrift;
+            }
+        } else if phase == Phase::Asked && addr.conn == conn {
+            resumption.phase = Phase::Bound;
+            self.reset_earlier();
+        }
+        self.tell_all_lost();
+    }
+
+    /// Resets the stream on each ID on which the server may have it (SMIG-13.11/reset-earlier).
+    pub(in crate::endpoint) fn reset_earlier(&mut self) {
+        if self.omits(Omission::ResetEarlierForgotten) {
+            return;
+        }
+        let Some(resumption) = &mut self.resumption else { return };
+        for at in std::mem::take(&mut resumption.earlier) {
+            self.queue_frame(at, Frame::Reset);
+        }
+    }
+
+    /// The answer has bound the stream to a connection that has ended meanwhile.
+    pub(in crate::endpoint) fn on_bound_to_ended(&mut self) {
+        match &mut self.resumption {
+            Some(resumption) if self.side == Side::Client => resumption.phase = Phase::Adrift,
+            Some(_) => {}
+            None => self.state = StreamState::Failed,
+        }
+    }
+
+    /// Returns whether a GOAWAY excludes the ID of the RESUME.
+    pub(in crate::endpoint) fn is_resume_excluded(&self, conn: Conn, last: u8) -> bool {
+        self.is_asking() && self.addr.conn == conn && self.addr.id > last
+    }
+
+    pub(in crate::endpoint) fn on_resume_excluded(&mut self) {
+        if let Some(resumption) = &mut self.resumption {
+            resumption.phase = Phase::Adrift;
+        }
+    }
+
+    /// Sends LOST for all connections that have ended.
+    pub(in crate::endpoint) fn tell_all_lost(&mut self) {
+        if self.side == Side::Client && self.can_resume() {
+            for lost in Conn::every() {
+                if self.view(lost).has_ended {
+                    self.tell_lost(lost);
+                }
+            }
+        }
+    }
+
+    /// Sends LOST, unless the stream has to be resumed first, or may turn out to be bound there.
+    fn tell_lost(&mut self, lost: Conn) {
+        let may_bind = self.has_unfinished()
+            && self.open_migration.as_ref().is_some_and(|open| open.to.conn == lost);
+        if self.omits(Omission::CancelNotTold) || self.is_adrift() || may_bind {
+            return;
+        }
+        let usable = Conn::every().find(|conn| {
+            let view = self.view(*conn);
+            view.is_joined && !view.has_ended
+        });
+        let on = if self.is_asking() && !self.omits(Omission::LostOvertakes) {
+            Some(self.addr.conn)
+        } else {
+            usable
+        };
+        if let Some(on) = on {
+            self.push_frame(on, Frame::Lost(lost));
+        }
+    }
+
+    /// Returns whether no connection is left on which the client could resume.
+    pub(crate) fn must_give_up(&self) -> bool {
+        match self.side {
+            Side::Client => self.is_adrift() && !Conn::every().any(|conn| self.can_resume_on(conn)),
+            Side::Server => self.server_must_give_up(),
+        }
+    }
+
+    /// `linger` has passed without a connection (SMIG-13.13/linger).
+    pub(crate) fn give_up(&mut self) {
+        match self.side {
+            Side::Client => {
+                self.state = StreamState::Failed;
+                self.void_earlier_ids();
+                self.tell_all_lost();
+            }
+            Side::Server => self.server_gives_up(),
+        }
+    }
+}
