@@ -12,8 +12,19 @@ pub(super) struct Sending {
     pub(super) key: StreamKey,
     pub(super) view: StreamView,
     pub(super) left_bytes: u64,
+    /// Whether it may move at all.
     pub(super) mobility: Mobility,
     pub(super) flow: Flow,
+}
+
+impl Sending {
+    /// Returns whether it may move now.
+    pub(super) fn mobility_now(&self) -> Mobility {
+        match self.flow {
+            Flow::Open if !self.view.is_migrating => self.mobility,
+            _ => Mobility::Fixed,
+        }
+    }
 }
 
 /// Whether HTTP/2's flow control lets a stream send. What it holds back sends no more on another connection.
@@ -25,8 +36,8 @@ pub(super) enum Flow {
 
 impl Flow {
     /// Returns whether a stream may send, by its own window and that of its connection.
-    pub(super) const fn of(stream_window: i64, conn_window: i64) -> Self {
-        if stream_window > 0 && conn_window > 0 { Self::Open } else { Self::Stalled }
+    pub(super) const fn of(view: &StreamView, conn_window: i64) -> Self {
+        if view.send_window > 0 && conn_window > 0 { Self::Open } else { Self::Stalled }
     }
 }
 
@@ -56,14 +67,14 @@ pub(super) fn open_lanes(turn: &TurnCx<'_>, sending: &[Sending], max_lanes: usiz
 }
 
 /// Measures the connections of streams that send, of which `watched` was the busiest before; `None` if no stream does.
-/// Streams may be spread over `max_lanes` connections.
+/// There may be `max_lanes` connections for them.
 pub(super) fn measure(
     turn: &mut TurnCx<'_>,
     sending: &[Sending],
     watched: Option<ConnId>,
     max_lanes: usize,
 ) -> Option<Measured> {
-    let SendLoad { conns: loads, lanes, streams, left_bytes } = SendLoad::of(sending);
+    let SendLoad { conns: loads, lanes, streams, left_bytes, is_mobile } = SendLoad::of(sending);
     let busiest_conn = busiest_of(&loads, watched)?;
     let busiest = turn.conns.sample(busiest_conn).conn_sample();
     let mut all = ConnSample { acknowledged: 0, in_flight: 0, retransmitted: 0, ..busiest };
@@ -85,6 +96,8 @@ pub(super) fn measure(
         // The service or the peer's flow control are what it waits for.
         (false, false) => Backlog::None,
     };
+    // Where no stream may ever move, one is all.
+    let max_lanes = if is_mobile { max_lanes } else { 1 };
     let sample = SpreadSample { busiest, backlog, all, left_bytes, streams, lanes, max_lanes };
     Some(Measured { sample, busiest: busiest_conn, conns })
 }
@@ -99,12 +112,16 @@ struct SendLoad {
     /// Such streams.
     streams: usize,
     left_bytes: u64,
+    /// Whether any stream may move, now or later.
+    is_mobile: bool,
 }
 
 impl SendLoad {
     fn of(sending: &[Sending]) -> Self {
         let may_send = |stream: &&Sending| stream.flow == Flow::Open;
-        let mut load = Self::default();
+        let is_mobile =
+            |stream: &Sending| stream.mobility == Mobility::Mobile || stream.view.is_migrating;
+        let mut load = Self { is_mobile: sending.iter().any(is_mobile), ..Self::default() };
         for stream in sending.iter().filter(may_send) {
             load.add(stream);
             load.streams += 1;
@@ -173,16 +190,36 @@ mod tests {
 
     #[test]
     fn what_flow_control_holds_back_cannot_send() {
-        assert_eq!(Flow::of(1, 1), Flow::Open);
-        for (stream_window, conn_window) in [(0, 1), (-5, 1), (1, 0)] {
-            assert_eq!(Flow::of(stream_window, conn_window), Flow::Stalled);
-        }
         let [open, other] = sending([500, 700]);
+        let flow = |send_window, conn_window| {
+            Flow::of(&StreamView { send_window, ..open.view }, conn_window)
+        };
+        assert_eq!(flow(1, 1), Flow::Open);
+        for (stream_window, conn_window) in [(0, 1), (-5, 1), (1, 0)] {
+            assert_eq!(flow(stream_window, conn_window), Flow::Stalled);
+        }
         let stalled = Sending { flow: Flow::Stalled, ..other };
         let load = SendLoad::of(&[open, stalled]);
         assert_eq!((load.streams, load.lanes, load.left_bytes), (1, 1, 500));
         let load = SendLoad::of(&[stalled]);
         assert_eq!((load.streams, load.lanes, load.left_bytes), (0, 0, 0));
         assert_eq!(load.conns.len(), 1, "it is not complete");
+        assert!(load.is_mobile, "it may move later");
+        assert_eq!(
+            [open, stalled].map(|it| it.mobility_now()),
+            [Mobility::Mobile, Mobility::Fixed]
+        );
+    }
+
+    #[test]
+    fn streams_that_may_never_move_are_not_spread() {
+        let [stream] = sending([500]);
+        let fixed = Sending { mobility: Mobility::Fixed, ..stream };
+        assert!(SendLoad::of(&[fixed, stream]).is_mobile);
+        assert!(!SendLoad::of(&[fixed]).is_mobile);
+        let view = StreamView { is_migrating: true, ..stream.view };
+        let offered = Sending { view, ..fixed };
+        assert!(SendLoad::of(&[offered]).is_mobile, "the client may move it");
+        assert_eq!(offered.mobility_now(), Mobility::Fixed);
     }
 }

@@ -87,6 +87,21 @@ impl SpreadStreams {
         }
     }
 
+    /// Returns whether a stream may move, unless something holds it back for the moment.
+    fn mobility(
+        &self,
+        key: StreamKey,
+        view: &StreamView,
+        hint: MigrationHint,
+        max_moves: u8,
+    ) -> Mobility {
+        let may_move = hint != MigrationHint::Stay
+            && !view.is_tunnel
+            && view.migrations < max_moves
+            && !self.moves.has_declined(key);
+        if may_move { Mobility::Mobile } else { Mobility::Fixed }
+    }
+
     /// Records what was measured, until the next sample is due.
     fn record(&mut self, now: Instant, measured: Measured) -> Option<SpreadDecision> {
         let Measured { sample, busiest, conns } = measured;
@@ -129,16 +144,6 @@ fn max_lanes(smig: &SmigConfig) -> usize {
     smig.max_connections.min(MAX_LANES)
 }
 
-/// Returns whether a stream may move now.
-fn mobility(view: &StreamView, hint: MigrationHint, flow: Flow, max_moves: u8) -> Mobility {
-    let may_move = hint != MigrationHint::Stay
-        && flow == Flow::Open
-        && !view.is_migrating
-        && !view.is_tunnel
-        && view.migrations < max_moves;
-    if may_move { Mobility::Mobile } else { Mobility::Fixed }
-}
-
 impl<S, B> ServerSession<S, B>
 where
     S: HttpService<B>,
@@ -163,7 +168,9 @@ where
         let sending = self.sending_streams(turn, max_moves);
         let open = open_lanes(turn, &sending, max_lanes);
         let may_spread = sending.len() >= 2 || self.spread.control.is_spread();
-        let reachable = self.reachable_lanes(&sending, &open, max_lanes);
+        let offers = shared.migration.offers;
+        let may_grow = self.spread.moves.may_offer(offers) || self.spread.moves.has_open_offers();
+        let reachable = if may_grow { max_lanes } else { open.len() };
         let measured = match may_spread {
             true => measure(turn, &sending, self.spread.busiest, reachable),
             false => None,
@@ -215,29 +222,11 @@ where
                 return None;
             }
             let conn_window = turn.session.connection(view.connection)?.send_window;
-            let flow = Flow::of(view.send_window, conn_window);
-            let mobility = match exchange {
-                Some(exchange) if !self.spread.moves.has_declined(key) => {
-                    mobility(&view, exchange.hint, flow, max_moves)
-                }
-                _ => Mobility::Fixed,
-            };
-            Some(Sending { key, view, left_bytes, mobility, flow })
+            let hint = exchange.map_or(MigrationHint::Stay, |exchange| exchange.hint);
+            let mobility = self.spread.mobility(key, &view, hint, max_moves);
+            Some(Sending { key, view, left_bytes, mobility, flow: Flow::of(&view, conn_window) })
         };
         turn.session.streams().filter_map(sending).collect()
-    }
-
-    /// Returns over how many connections streams can be spread: those that are there, and those that the client may be offered to
-    /// open; one if no stream may move.
-    fn reachable_lanes(&self, sending: &[Sending], open: &[ConnId], max_lanes: usize) -> usize {
-        let moves = &self.spread.moves;
-        let may_move =
-            |stream: &Sending| stream.mobility == Mobility::Mobile || stream.view.is_migrating;
-        if !sending.iter().any(may_move) {
-            return 1;
-        }
-        let may_offer = moves.may_offer(self.worker.shared.migration.offers);
-        if may_offer || moves.has_open_offers() { max_lanes } else { open.len() }
     }
 
     /// Moves streams from the busiest connection to the others, and offers some where there are too few.
@@ -257,7 +246,7 @@ where
                     0 => SendState::Waiting,
                     _ => SendState::Started,
                 },
-                mobility: stream.mobility,
+                mobility: stream.mobility_now(),
             })
         };
         let streams: Vec<BalancedStream> = sending.iter().filter_map(balanced).collect();
@@ -366,16 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_move_is_not_moved() {
+    fn what_may_not_move_is_fixed() {
         let (session, keys) = samples::session(1);
-        let view = session.stream(keys[0]).unwrap();
+        let (key, view) = (keys[0], session.stream(keys[0]).unwrap());
+        let mut spread = SpreadStreams::new(at(0));
         let none = MigrationHint::None;
-        assert_eq!(mobility(&view, none, Flow::Open, 2), Mobility::Mobile);
-        assert_eq!(mobility(&view, MigrationHint::Stay, Flow::Open, 2), Mobility::Fixed);
-        assert_eq!(mobility(&view, none, Flow::Stalled, 2), Mobility::Fixed);
+        assert_eq!(spread.mobility(key, &view, none, 2), Mobility::Mobile);
+        assert_eq!(spread.mobility(key, &view, MigrationHint::Stay, 2), Mobility::Fixed);
         let moved = StreamView { migrations: 1, ..view };
-        assert_eq!(mobility(&moved, none, Flow::Open, 1), Mobility::Fixed);
-        let offered = StreamView { is_migrating: true, ..view };
-        assert_eq!(mobility(&offered, none, Flow::Open, 2), Mobility::Fixed);
+        assert_eq!(spread.mobility(key, &moved, none, 1), Mobility::Fixed);
+        spread.moves.on_declined(key);
+        assert_eq!(spread.mobility(key, &view, none, 2), Mobility::Fixed);
     }
 }
