@@ -59,7 +59,7 @@ pub struct SmigConfig {
     pub max_connections: usize,
     /// Maximum number of migrations of one stream.
     pub max_migrations_per_stream: u8,
-    /// Sustained number of migrations per second that a session follows.
+    /// Sustained number of migrations per second that a session follows; at once, as many as in [`MIGRATION_BURST_SECONDS`].
     pub migrations_per_second: u32,
     /// How long a client waits for the answer to a JOIN before it closes the connection. A server
     /// answers immediately, or after a request to another of its workers.
@@ -81,7 +81,7 @@ impl Default for SmigConfig {
             max_open_migrations: 16,
             max_connections: 4,
             max_migrations_per_stream: 4,
-            migrations_per_second: 10,
+            migrations_per_second: DEFAULT_MIGRATIONS_PER_SECOND,
             join_timeout: Duration::from_secs(10),
             unbound_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
@@ -90,6 +90,12 @@ impl Default for SmigConfig {
         }
     }
 }
+
+/// The default of [`SmigConfig::migrations_per_second`]. A server that moves many streams stays below it.
+pub const DEFAULT_MIGRATIONS_PER_SECOND: u32 = 10;
+
+/// A session follows as many migrations at once as in this time in the long run, in seconds.
+pub const MIGRATION_BURST_SECONDS: u32 = 4;
 
 /// Upper bound for [`SmigConfig::max_connections`], whatever the configuration says.
 pub const MAX_CONNECTIONS: usize = 16;

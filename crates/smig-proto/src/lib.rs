@@ -32,10 +32,14 @@ mod priority;
 mod session;
 mod stream;
 mod time;
+mod token_bucket;
 mod wire;
 
 pub use bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
-pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
+pub use config::{
+    Config, ConnectProtocol, DEFAULT_MIGRATIONS_PER_SECOND, Limits, MAX_CONNECTIONS,
+    MIGRATION_BURST_SECONDS, Push, SmigConfig,
+};
 pub use conn::{ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 pub use head::{Protocol, RequestHead, ResponseHead, SharedHead};
@@ -50,4 +54,5 @@ pub use session::{
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;
+pub use token_bucket::TokenBucket;
 pub use wire::{CodePoints, EndStream, JoinRefusal};

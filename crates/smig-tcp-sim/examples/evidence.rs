@@ -22,8 +22,15 @@ fn evidence(cell: &Cell, limit: BulkLimit, seed: u64) -> Option<(Duration, Strin
         }
         next = at + (busiest.rtt / 4).clamp(Duration::from_millis(5), Duration::from_millis(50));
         let left_bytes = 1 << 40;
-        let sample =
-            SpreadSample { busiest, backlog, all: busiest, left_bytes, streams: 6, lanes: 1 };
+        let sample = SpreadSample {
+            busiest,
+            backlog,
+            all: busiest,
+            left_bytes,
+            streams: 6,
+            lanes: 1,
+            max_lanes: 4,
+        };
         let now = Instant::from_nanos(at.as_nanos() as u64);
         if let Some(SpreadDecision::Spread(evidence)) = control.on_sample(now, &sample) {
             found = Some((at.saturating_sub(cell.bulk_start), evidence.to_string()));

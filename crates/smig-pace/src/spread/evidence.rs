@@ -127,7 +127,7 @@ impl WindowWatch {
         Some(round)
     }
 
-    /// Forgets the round that has begun.
+    /// Forgets the round that has begun: its counters have changed by more than what it sent.
     pub(super) const fn forget_round(&mut self) {
         self.meter = RoundMeter::new();
     }
@@ -139,9 +139,11 @@ impl WindowWatch {
         self.rounds.push_back(round);
     }
 
-    /// Returns the mean rate of the last `count` rounds, bytes per second.
+    /// Returns the mean rate of the last `count` rounds with deliveries, bytes per second: a path that was dead carries as much
+    /// as before when it returns.
     pub(super) fn rate(&self, count: usize) -> f64 {
-        let last = self.rounds.iter().rev().take(count);
+        let has_delivered = |round: &&WindowRound| round.delivered > 0;
+        let last = self.rounds.iter().rev().filter(has_delivered).take(count);
         let (bytes, seconds) = last.fold((0.0, 0.0), |(bytes, seconds), round| {
             (bytes + round.delivered as f64, seconds + round.duration.as_secs_f64())
         });
@@ -418,6 +420,15 @@ mod tests {
         let paced: Vec<_> =
             growing(6).into_iter().map(|round| WindowRound { is_paced: true, ..round }).collect();
         assert_eq!(limit(&paced), None);
+    }
+
+    #[test]
+    fn rounds_without_deliveries_are_no_rate_to_exceed() {
+        let dead = WindowRound { delivered: 0, is_limited: false, ..ROUND };
+        let mut watch = WindowWatch::default();
+        assert_eq!(watch.rate(4), 0.0);
+        [ROUND, ROUND, dead, dead, dead].iter().for_each(|&round| watch.push(round));
+        assert_eq!(watch.rate(4), ROUND.rate());
     }
 
     #[test]

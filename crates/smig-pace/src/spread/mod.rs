@@ -8,12 +8,17 @@
 //! |---|---|
 //! | `round` | [`WindowRound`]: what a round trip showed |
 //! | `evidence` | [`WindowEvidence`]: two rounds that show that a window is the limit |
-//! | `control` | [`SpreadControl`]: from evidence to a trial, and back when it does not help |
+//! | `trial` | what is spread, until it ends |
+//! | `control` | [`SpreadControl`]: from evidence to a trial, and when the next one may begin |
 
 mod control;
 mod evidence;
 mod round;
+#[cfg(test)]
+mod tests;
+mod trial;
 
-pub use control::{EndReason, SpreadControl, SpreadDecision, SpreadSample};
+pub use control::{SpreadControl, SpreadDecision};
 pub use evidence::{WindowEvidence, WindowLimit};
 pub use round::{Backlog, WindowRound};
+pub use trial::{EndReason, SpreadSample};

@@ -51,7 +51,7 @@ pub struct WindowRound {
     pub base: Duration,
     /// The most bytes in flight.
     pub in_flight: u64,
-    /// Whether there was more to send all the time, and window or pacing were what prevented it.
+    /// Whether something arrived, there was more to send all the time, and window or pacing were what prevented it.
     pub is_limited: bool,
     /// Whether what bounds bulk prevented it, at any time, and the congestion window is larger than what is in flight.
     pub is_paced: bool,
@@ -182,15 +182,18 @@ impl RoundMeter {
         if !is_over || elapsed.is_zero() {
             return None;
         }
+        let delivered = sample.acknowledged.saturating_sub(current.acknowledged);
+        let is_full = !current.has_paused && current.full_samples * 2 >= current.samples;
         let round = WindowRound {
             duration: elapsed,
-            delivered: sample.acknowledged.saturating_sub(current.acknowledged),
+            delivered,
             retransmitted: sample.retransmitted.saturating_sub(current.retransmitted),
             rtt: sample.rtt,
             max_queue: current.max_queue,
             base: sample.min_rtt,
             in_flight: current.in_flight,
-            is_limited: !current.has_paused && current.full_samples * 2 >= current.samples,
+            // A dead path limits by no window.
+            is_limited: is_full && delivered > 0,
             is_paced: current.is_paced,
         };
         self.current = Some(Current::new(now, sample));
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(meter.on_sample(at(1), &SAMPLE, Backlog::Window), None);
         assert_eq!(meter.on_sample(at(100), &SAMPLE, Backlog::Window), None);
         let round = meter.on_sample(at(121), &SAMPLE, Backlog::Window).unwrap();
-        assert_eq!(round.delivered, 0);
+        assert!(round.delivered == 0 && !round.is_limited, "a dead path is no small window");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
-pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
+pub(crate) use budget::{Charge, Counter, Offence, ResetBudget};
 pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;

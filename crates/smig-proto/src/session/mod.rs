@@ -35,12 +35,14 @@ pub use read::ReadResult;
 pub use transmit::{TransmitDemand, TransmitLimits, Transmitted};
 pub use view::{ConnectionView, StreamView};
 
-use crate::config::Config;
-use crate::conn::ConnectionRole;
-use crate::conn::{ConnState, Connection, ConnectionSpec, Connections, ResetBudget, TokenBucket};
+use crate::config::{Config, MIGRATION_BURST_SECONDS};
+use crate::conn::{
+    ConnState, Connection, ConnectionRole, ConnectionSpec, Connections, ResetBudget,
+};
 use crate::ids::{AppId, Cid, ConnId, Side};
 use crate::stream::Arena;
 use crate::time::Instant;
+use crate::token_bucket::TokenBucket;
 use crate::wire::{self, Setting};
 use conn_numbers::ConnNumbers;
 use join::SessionKey;
@@ -116,7 +118,7 @@ impl Session {
                 Side::Server => ResetBudget::of_client(reset_bucket),
             },
             migration_budget: TokenBucket::new(
-                migrations_per_second.saturating_mul(4),
+                migrations_per_second.saturating_mul(MIGRATION_BURST_SECONDS),
                 migrations_per_second,
                 now,
             ),

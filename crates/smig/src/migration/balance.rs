@@ -54,7 +54,9 @@ pub(crate) fn plan(
 /// Returns the index of the stream that moves next, and where to.
 fn next_move(lane_count: usize, streams: &[BalancedStream]) -> Option<(usize, usize)> {
     let load = |lane: usize| -> u64 {
-        streams.iter().filter(|stream| stream.lane == lane).map(|stream| stream.left_bytes).sum()
+        let on_lane = streams.iter().filter(|stream| stream.lane == lane);
+        // An origin may announce any length.
+        on_lane.fold(0, |sum: u64, stream| sum.saturating_add(stream.left_bytes))
     };
     let loads: Vec<u64> = (0..lane_count).map(load).collect();
     let (to, least) = loads.iter().copied().enumerate().min_by_key(|&(_, load)| load)?;
@@ -74,22 +76,42 @@ fn next_move(lane_count: usize, streams: &[BalancedStream]) -> Option<(usize, us
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use smig_proto::{AppId, Config, ConnectionSpec, EndStream, Identity, Instant, RequestHead};
+    use smig_proto::{
+        AppId, Config, ConnId, ConnectionSpec, EndStream, Identity, Instant, RequestHead,
+    };
     use smig_proto::{Security, Session};
 
-    /// Keys of so many streams: only a session makes them.
-    pub(crate) fn keys(count: usize) -> Vec<StreamKey> {
-        let now = Instant::from_nanos(1);
-        let mut session = Session::client(Config::client(), AppId::new(1), now);
+    const NOW: Instant = Instant::from_nanos(1);
+
+    fn add_connection(session: &mut Session) -> ConnId {
         let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
-        let conn = session.add_connection(now, spec);
+        session.add_connection(NOW, spec)
+    }
+
+    /// Handles of so many connections: only a session makes them.
+    pub(crate) fn conns(count: usize) -> Vec<ConnId> {
+        let mut session = Session::client(Config::client(), AppId::new(1), NOW);
+        (0..count).map(|_| add_connection(&mut session)).collect()
+    }
+
+    /// Keys of so many streams.
+    pub(crate) fn keys(count: usize) -> Vec<StreamKey> {
+        session(count).1
+    }
+
+    /// A session with so many streams on one connection.
+    pub(crate) fn session(count: usize) -> (Session, Vec<StreamKey>) {
+        let mut session = Session::client(Config::client(), AppId::new(1), NOW);
+        let conn = add_connection(&mut session);
         let head = RequestHead {
             method: http::Method::GET,
             uri: "https://localhost/".parse().unwrap(),
             protocol: None,
             headers: http::HeaderMap::new(),
         };
-        (0..count).map(|_| session.open(now, Some(conn), &head, EndStream::Yes).unwrap()).collect()
+        let mut open = || session.open(NOW, Some(conn), &head, EndStream::Yes).unwrap();
+        let keys = (0..count).map(|_| open()).collect();
+        (session, keys)
     }
 
     /// Streams with so many kilobytes left, all on the first connection; the first has begun.
@@ -122,6 +144,13 @@ pub(crate) mod tests {
         assert_eq!(loads(4, &streams(&[60; 48])), (vec![720; 4], 36));
         let (loads, moves) = loads(4, &streams(&[500; 6]));
         assert_eq!((loads.iter().max(), moves), (Some(&1000), 4));
+    }
+
+    #[test]
+    fn sums_of_announced_lengths_do_not_overflow() {
+        let huge = BalancedStream { left_bytes: u64::MAX - 7, ..streams(&[1])[0] };
+        let others = streams(&[500, 500]);
+        assert_eq!(plan(2, &[huge, others[0], others[1]], 9).len(), 2);
     }
 
     #[test]

@@ -108,6 +108,7 @@ where
     pub(super) fn new(worker: Rc<Worker<S>>) -> Self {
         let mailbox = Mailbox::new();
         let list_number = worker.register(&mailbox);
+        let now = crate::clock::now();
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
@@ -120,14 +121,14 @@ where
             rules_context: RulesContext::default(),
             candidates: Vec::new(),
             list_number,
-            session_record: SessionRecord::new(crate::clock::now()),
+            session_record: SessionRecord::new(now),
             idle_since: None,
             has_burst_memory: false,
             state: SessionState::Open,
             undecided_joins: 0,
             next_upload_check: None,
             bulk_uploads: BulkUploads::default(),
-            spread: SpreadStreams::default(),
+            spread: SpreadStreams::new(now),
         }
     }
 
@@ -283,7 +284,7 @@ where
         self.reset_slow_uploads(turn);
         self.pace_uploads(turn);
         self.spread_streams(turn);
-        if !self.candidates.is_empty() && self.app_id.is_some() && !self.spread.is_spread() {
+        if !self.candidates.is_empty() && self.app_id.is_some() && !self.spread.is_active() {
             self.evaluate_candidates(turn);
         }
     }

@@ -40,18 +40,53 @@ where
         let stream_ref = shared.events.stream_ref(turn, &self.session_record, key);
         shared.events.on_event(&ObserverEvent::StreamOpened { stream: stream_ref });
         let label = RequestLabel::of(&head.method, &head.uri, shared.request_label_limit);
-        let kind = heads::request_kind(&head.method);
-        let is_checked_here = self.worker.shared.authority_check == AuthorityCheck::Server;
-        let is_covered = !is_checked_here
-            || head.uri.authority().is_none_or(|authority| {
-                turn.conns.info(conn).is_none_or(|info| info.serves(authority))
-            });
-        if !is_covered && kind != RequestKind::Connect {
+        if self.is_misdirected(turn, conn, &head) {
             heads::send_misdirected(turn, key);
             let record = StreamRecord::new(turn.now, label);
             shared.events.on_stream_completed(turn, &self.session_record, key, &record);
             return turn.session.release(key);
         }
+        let record = StreamRecord::new(turn.now, label);
+        let slot = self.insert_exchange(turn, conn, key, (&head, end), record);
+        let body = self.request_body(turn, slot, conn, (&head, end));
+        let mut request = heads::build_request(*head, body);
+        if self.worker.shared.request_extensions == RequestExtensions::All {
+            let informational_sender =
+                InformationalSender::stream(Arc::clone(&self.pending_informational), key, slot);
+            request.extensions_mut().insert(informational_sender);
+            if let Some(info) = turn.conns.info(conn) {
+                request.extensions_mut().insert(Arc::clone(info));
+            }
+            if let Some(stream_ref) = stream_ref {
+                request.extensions_mut().insert(stream_ref);
+            }
+        }
+        self.call_service(slot, request);
+        self.advance(turn, slot);
+    }
+
+    /// Returns whether the request is for a host that its connection does not serve, and this server checks that.
+    fn is_misdirected(&self, turn: &TurnCx<'_>, conn: ConnId, head: &RequestHead) -> bool {
+        if self.worker.shared.authority_check != AuthorityCheck::Server
+            || heads::request_kind(&head.method) == RequestKind::Connect
+        {
+            return false;
+        }
+        head.uri.authority().is_some_and(|authority| {
+            turn.conns.info(conn).is_some_and(|info| !info.serves(authority))
+        })
+    }
+
+    /// Starts to keep a stream.
+    fn insert_exchange(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        conn: ConnId,
+        key: StreamKey,
+        (head, end): (&RequestHead, EndStream),
+        record: StreamRecord,
+    ) -> Slot {
+        let kind = heads::request_kind(&head.method);
         let time_limits = &self.worker.shared.time_limits;
         let (continue_expectation, upload_clock, upload_watch) = match end {
             EndStream::Yes => (ContinueExpectation::NotExpected, None, None),
@@ -82,41 +117,37 @@ where
             upload_watch,
             candidate: None,
             hint: MigrationHint::None,
-            record: StreamRecord::new(turn.now, label),
+            record,
         });
         self.stream_slots.insert(key, slot);
         // The stream may be closed before idleness is checked again.
-        (self.idle_since, self.has_burst_memory) = (None, true);
+        self.idle_since = None;
+        self.has_burst_memory = true;
         self.rules_context.on_open(turn.now);
         self.on_stream_opened(turn, slot);
-        let body = match end {
-            EndStream::Yes => Incoming::empty(),
-            EndStream::No => {
-                self.schedule_upload_check(turn.now);
-                let announced = content_length(&head.headers);
-                let notifier = Arc::clone(self.slots.notifier());
-                let shared = SharedStream::with_slot(notifier, slot, announced);
-                shared.set_connection(conn, 0);
-                if let Some((exchange, _)) = self.slots.entry(slot) {
-                    exchange.shared = Some(Arc::clone(&shared));
-                }
-                Incoming::stream(shared)
-            }
-        };
-        let mut request = heads::build_request(*head, body);
-        if self.worker.shared.request_extensions == RequestExtensions::All {
-            let informational_sender =
-                InformationalSender::stream(Arc::clone(&self.pending_informational), key, slot);
-            request.extensions_mut().insert(informational_sender);
-            if let Some(info) = turn.conns.info(conn) {
-                request.extensions_mut().insert(Arc::clone(info));
-            }
-            if let Some(stream_ref) = stream_ref {
-                request.extensions_mut().insert(stream_ref);
-            }
+        slot
+    }
+
+    /// Returns the body of a request, and starts to watch its upload.
+    fn request_body(
+        &mut self,
+        turn: &TurnCx<'_>,
+        slot: Slot,
+        conn: ConnId,
+        (head, end): (&RequestHead, EndStream),
+    ) -> Incoming {
+        if end == EndStream::Yes {
+            return Incoming::empty();
         }
-        self.call_service(slot, request);
-        self.advance(turn, slot);
+        self.schedule_upload_check(turn.now);
+        let announced = content_length(&head.headers);
+        let notifier = Arc::clone(self.slots.notifier());
+        let shared = SharedStream::with_slot(notifier, slot, announced);
+        shared.set_connection(conn, 0);
+        if let Some((exchange, _)) = self.slots.entry(slot) {
+            exchange.shared = Some(Arc::clone(&shared));
+        }
+        Incoming::stream(shared)
     }
 
     /// Passes the request to the service, or stores it until the service is ready.
