@@ -195,6 +195,40 @@ fn to_lab(light: [f64; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
+/// A faint bar of the text's colour stands out from the paper. One of the palette's slate would not in the dark style.
+#[test]
+fn faint_bars_of_ink_are_seen_in_both_styles() {
+    let (light, dark) = STYLE.split_once("@media").expect("two schemes");
+    for scheme in [light, dark] {
+        let value_of = |name: &str| {
+            let (_, rest) = scheme.split_once(&format!("{name}:")).unwrap();
+            let value = rest.split(';').next().unwrap();
+            if value == "#fff" { "#ffffff" } else { value }
+        };
+        let byte = |hex: &str, at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let lightness = |hex: &str| to_lab(linear(hex))[0];
+        let paper = value_of("--paper");
+        let faint_distance = |name: &str| {
+            let mixed =
+                |at| 0.3 * f64::from(byte(value_of(name), at)) + 0.7 * f64::from(byte(paper, at));
+            let mixed: String = [1, 3, 5].map(|at| format!("{:02x}", mixed(at) as u8)).concat();
+            (lightness(&format!("#{mixed}")) - lightness(paper)).abs()
+        };
+        assert!(faint_distance("--ink") > 20.0, "{scheme}: {}", faint_distance("--ink"));
+    }
+}
+
+#[test]
+fn a_reference_that_changes_is_dotted_as_a_rule() {
+    let mut figure = figure();
+    let points = vec![(0.0, 1.0), (5.0, 2.0), (9.0, 2.0)];
+    figure.panels[1].layers[0].shape = Shape::Reference(points);
+    let svg = figure.to_element();
+    assert_balanced(&svg);
+    let before = self::figure().to_element().matches("class=\"rule\"").count();
+    assert_eq!(svg.matches("class=\"rule\"").count(), before + 1);
+}
+
 #[test]
 fn only_files_include_the_style() {
     let figure = figure();
