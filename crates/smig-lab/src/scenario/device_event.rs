@@ -25,7 +25,7 @@ pub struct DeviceEvent {
 }
 
 /// A later event has a unit that is not meant.
-const MAX_AT: Duration = Duration::from_hours(24);
+const MAX_AT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Reports events of links that there are not, those that are not in order of time, and those that no run lasts long enough for.
 pub(super) fn check_events(scenario: &Scenario, faults: &mut Faults) {

@@ -180,7 +180,7 @@ pub(crate) fn hold_bpf_control(smig: &Path, control: BpfControl) -> Result<BpfGu
 }
 
 /// Returns the congestion controls of hosts and servers.
-fn congestion_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
+pub(crate) fn congestion_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
     let hosts = [&scenario.hosts.server, &scenario.hosts.client];
     let of_hosts = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
     let servers = scenario.servers.values();
@@ -203,11 +203,6 @@ pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
         ["interactive", "bulk"].into_iter().filter_map(of_role)
     });
     congestion_controls(scenario).chain(of_roles).filter_map(BpfControl::needed_for).collect()
-}
-
-/// Returns the congestion controls of a scenario's hosts and servers that the kernel has to have.
-pub(crate) fn kernel_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
-    congestion_controls(scenario).filter(|name| BpfControl::needed_for(name).is_none())
 }
 
 fn start_testbed(
