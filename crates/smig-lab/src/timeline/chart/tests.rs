@@ -334,7 +334,7 @@ fn as_many_rows_have_names_as_fit() {
     for count in [2, 24, 25, 49, 50, 51, 234, 2_000] {
         let (named, distance, title) = of(count);
         assert!(named > 1 && distance >= 12.0, "{count}: {named}, {distance}");
-        assert_eq!(title.contains("has its name"), named < count, "{title}");
+        assert_eq!(title.contains("named"), named < count, "{title}");
     }
 }
 

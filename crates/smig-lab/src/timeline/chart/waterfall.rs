@@ -130,7 +130,7 @@ fn shifted(mut panel: Panel, from_us: u64) -> Panel {
 
 const fn style(phase: Phase) -> (&'static str, Colour, Tint) {
     match phase {
-        Phase::Queued => ("queued in the client", Colour::Ink, Tint::Faint),
+        Phase::Queued => ("queued in the client", Colour::Brown, Tint::Half),
         Phase::Connecting => ("connecting", Colour::Amber, Tint::Full),
         Phase::Waiting => ("waiting for the response", Colour::Blue, Tint::Half),
         Phase::Receiving => ("receiving", Colour::Blue, Tint::Full),
@@ -190,17 +190,13 @@ fn waterfall_panel(
     };
     let mut names: Vec<String> = requests.iter().enumerate().map(name).collect();
     names.reverse();
-    let mut hints = Vec::new();
-    if names_step > 1 {
-        hints.push(format!("one of {names_step} has its name"));
-    }
-    if connections.used_connections().count() > 1 {
-        hints.push("in brackets: connection".to_owned());
-    }
-    let mut title = format!("Requests, in their order: {count}");
-    if !hints.is_empty() {
-        title = format!("{title} ({})", hints.join("; "));
-    }
+    // Short enough for a narrow chart.
+    let title = match (names_step, connections.used_connections().count() > 1) {
+        (1, false) => format!("Requests, in their order: {count}"),
+        (1, true) => format!("Requests: {count} (in brackets: connection)"),
+        (step, false) => format!("Requests: {count}, one of {step} named"),
+        (step, true) => format!("Requests: {count}, one of {step} named (connection)"),
+    };
     Some(Panel {
         title,
         y: Axis::categorical(names),
