@@ -21,8 +21,8 @@ pub(super) const PHONE_WIDTH: f64 = 360.0;
 const CHART_CAPTION: &str = "The load that took the median time (of an even number, the faster one in the middle). All panels share one clock, which begins with the \
     navigation. Requests: each row is one, in the order in which they were made; the black line is the critical path, what \
     the page waited for at each instant. Received, queue and send buffers are those of the server's TCP connections and of \
-    the emulated link. Received is what the client's kernel had in order: where a lost packet is sent again, what came after it counts then, and \
-    may exceed the link's rate.";
+    the emulated link. Received is what the client's kernel had in order, which exceeds the link's rate where a lost packet closes a gap, or \
+    where the link's delay falls. The idle round trip is that of the path without a queue: its mean if delays are random.";
 
 /// Renders the report as one page that needs neither network access nor scripts.
 #[must_use]

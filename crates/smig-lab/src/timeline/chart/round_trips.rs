@@ -53,16 +53,16 @@ pub(super) fn round_trips_panel(
     })
 }
 
-/// Returns what is known of the round-trip time of the link without a queue.
+/// Returns what is known of the round-trip time of the link without a queue, shortly: titles of narrow charts have no second line.
 fn about_idle_round_trip(link: &LinkFacts) -> String {
     let idle = format_number(link.round_trip_ms);
     match link.added_delay {
         AddedDelay::None => format!("idle, {idle}"),
         AddedDelay::Ramp { up_to_us, .. } => {
             let grown = format_number(link.round_trip_ms + up_to_us as f64 / 1e3);
-            format!("idle, growing from {idle} to {grown}")
+            format!("idle, {idle} to {grown}")
         }
-        AddedDelay::Random => format!("idle, {idle} on average: the link's delay is random"),
+        AddedDelay::Random => format!("idle, {idle} on average"),
     }
 }
 
@@ -110,14 +110,14 @@ mod tests {
             added_delay,
         };
         let ramp = of(added_delay);
-        assert_eq!(about_idle_round_trip(&ramp), "idle, growing from 50 to 200");
+        assert_eq!(about_idle_round_trip(&ramp), "idle, 50 to 200");
         let points = idle_round_trips(&ramp, &view);
         let values: Vec<_> = points.iter().map(|(_, ms)| *ms).collect();
         assert_eq!(values, [125.0, 140.0, 155.0, 170.0, 185.0, 200.0, 200.0]);
         assert!((points[5].0 - 1.0).abs() < 0.002, "{points:?}");
         let random = of(AddedDelay::Random);
         let about = about_idle_round_trip(&random);
-        assert_eq!(about, "idle, 50 on average: the link's delay is random");
+        assert_eq!(about, "idle, 50 on average");
         assert_eq!(idle_round_trips(&random, &view), [(0.5, 50.0), (2.0, 50.0)]);
     }
 }
