@@ -57,8 +57,16 @@ impl BrowserContext {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Navigation {
     loader_id: String,
-    /// Whether the document has replaced the one before it.
-    has_begun: bool,
+    shown: Shown,
+}
+
+/// What a tab shows during a navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// The document before it.
+    Previous,
+    /// The document, which has replaced the one before it.
+    Document,
 }
 
 impl Navigation {
@@ -191,11 +199,11 @@ impl Tab {
             return Ok(());
         }
         if frame["loaderId"] == navigation.loader_id {
-            navigation.has_begun = true;
+            navigation.shown = Shown::Document;
             return Ok(());
         }
         // The empty page before it has such an event, too.
-        if !navigation.has_begun {
+        if navigation.shown == Shown::Previous {
             return Ok(());
         }
         // Where a document cannot be loaded, the frame has the URL of an error page.
@@ -226,7 +234,8 @@ impl Tab {
         })?;
         match response["errorText"].as_str() {
             None | Some("") => {
-                Ok(Navigation { loader_id: string_field(&response, "loaderId")?, has_begun: false })
+                let loader_id = string_field(&response, "loaderId")?;
+                Ok(Navigation { loader_id, shown: Shown::Previous })
             }
             Some(error) => Err(BrowserError::Incomplete(format!("{url}: {error}"))),
         }

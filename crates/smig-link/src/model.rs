@@ -124,6 +124,11 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.free_at = self.transmitter.earliest_start(self.now.max(self.busy_until));
     }
 
+    /// Lets no outage begin until the next [`start_at`](Self::start_at): what sets up a run is not what an outage is to hit.
+    pub const fn hold_back_outages(&mut self) {
+        self.outages.hold_back();
+    }
+
     /// Offers a packet to the link at `now`.
     pub fn enqueue(&mut self, now: Time, packet: P) -> EnqueueResult<P> {
         self.advance(now);

@@ -11,7 +11,7 @@ use crate::millis;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// Time since the start of the link.
+    /// Time since the origin of the link's clock: of a trial, the start of the measured run.
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
     /// How long it lasts; for ever if absent.
@@ -25,7 +25,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Returns its end, since the start of the link; `None` if it lasts for ever.
+    /// Returns its end, since the origin of the link's clock; `None` if it lasts for ever.
     fn end(&self) -> Option<Duration> {
         self.lasts.map(|lasts| self.at.saturating_add(lasts))
     }
@@ -48,16 +48,21 @@ impl Outage {
 #[derive(Debug)]
 pub(super) struct Outages {
     outages: Vec<Outage>,
-    origin: Time,
+    /// `None` while they are held back: there is none then.
+    origin: Option<Time>,
 }
 
 impl Outages {
     pub(super) const fn new(outages: Vec<Outage>) -> Self {
-        Self { outages, origin: Time::ZERO }
+        Self { outages, origin: Some(Time::ZERO) }
     }
 
     pub(super) const fn start_at(&mut self, origin: Time) {
-        self.origin = origin;
+        self.origin = Some(origin);
+    }
+
+    pub(super) const fn hold_back(&mut self) {
+        self.origin = None;
     }
 
     /// Returns whether what leaves the wire at this time is lost.
@@ -66,7 +71,8 @@ impl Outages {
         if self.outages.is_empty() {
             return false;
         }
-        let elapsed = at.since(self.origin);
+        let Some(origin) = self.origin else { return false };
+        let elapsed = at.since(origin);
         let begun = self.outages.partition_point(|outage| outage.at <= elapsed);
         let last = begun.checked_sub(1).map(|index| &self.outages[index]);
         last.is_some_and(|outage| outage.end().is_none_or(|end| elapsed < end))

@@ -207,6 +207,17 @@ impl LinkSpec {
         self.to_client.delay + self.to_server.delay
     }
 
+    /// Returns the same once delays that grow with time have grown.
+    #[must_use]
+    pub fn grown_round_trip(&self) -> Duration {
+        let growth = |direction: &DirectionSpec| match direction.jitter {
+            Some(JitterSpec::Ramp(ramp)) => ramp.max_added,
+            _ => Duration::ZERO,
+        };
+        let growth = growth(&self.to_client).saturating_add(growth(&self.to_server));
+        self.round_trip().saturating_add(growth)
+    }
+
     /// Resolves relative paths of trace files against `directory`.
     #[must_use]
     pub fn resolve_trace_paths(mut self, directory: &Path) -> Self {

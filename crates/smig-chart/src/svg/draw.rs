@@ -61,11 +61,15 @@ impl Figure {
         self.areas().last().map_or(0.0, |area| area.top + area.height) + X_AXIS_HEIGHT
     }
 
-    /// Returns the space left of the plots, enough for the longest number of a y axis.
+    /// Returns the space left of the plots, enough for the longest number or name of a y axis.
     fn left_margin(&self) -> f64 {
-        let ticks = self.panels.iter().flat_map(|panel| panel.y.ticks(8));
-        let longest = ticks.map(|(_, text)| text.chars().count()).max().unwrap_or(0);
-        MIN_LEFT_MARGIN.max(longest as f64 * 7.2 + 8.0)
+        let width = |panel: &Panel| {
+            let texts = panel.y.ticks(8).into_iter();
+            let longest = texts.map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+            // Letters are wider than digits in some fonts.
+            longest as f64 * 7.2 + if panel.y.is_categorical() { 12.0 } else { 8.0 }
+        };
+        self.panels.iter().map(width).fold(MIN_LEFT_MARGIN, f64::max)
     }
 
     /// Lays out the panels' plots.

@@ -54,6 +54,8 @@ pub enum Shape {
     Line(Vec<(f64, f64)>),
     /// A step function, where each value holds until the next: distributions.
     Steps(Vec<(f64, f64)>),
+    /// The same for a reference value that changes: drawn as a [`Rule`].
+    Reference(Vec<(f64, f64)>),
     /// Filled rectangles: quantities per interval, stacked by the caller.
     Blocks(Vec<Block>),
     /// Rectangles with tooltips, and a gap between neighbours.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hasher as _};
 
 /// Proportions of a window, as most pictures have them; another one keeps its own within. librsvg draws no picture in a symbol without a size.
 const VIEW_WIDTH: u32 = 4;
@@ -27,7 +28,7 @@ impl PictureSet {
         if jpeg_base64.is_empty() || !is_base64(jpeg_base64) {
             return None;
         }
-        let digest = fnv1a(jpeg_base64.as_bytes());
+        let digest = digest_of(jpeg_base64.as_bytes());
         self.jpegs.entry(digest).or_insert_with(|| jpeg_base64.to_owned());
         Some(element_name(digest))
     }
@@ -64,8 +65,9 @@ fn element_name(digest: u64) -> String {
     format!("picture-{digest:016x}")
 }
 
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
-        (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+/// The same for the same bytes in each run of one build, which is all that names need.
+fn digest_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }

@@ -35,15 +35,12 @@ pub(super) fn draw_shape(
             draw_polyline(out, colour, points.iter().map(|(x, y)| to_position(*x, *y)))
         }
         Shape::Steps(points) => {
-            let mut corners = Vec::new();
-            for (x, y) in points {
-                let (x, y) = to_position(*x, *y);
-                if let Some((_, previous_y)) = corners.last().copied() {
-                    corners.push((x, previous_y));
-                }
-                corners.push((x, y));
-            }
-            draw_polyline(out, colour, corners.into_iter());
+            draw_polyline(out, colour, corners(points, to_position).into_iter());
+        }
+        Shape::Reference(points) => {
+            out.push_str("<path class=\"rule\" d=\"");
+            append_polyline(out, corners(points, to_position).into_iter());
+            out.push_str("\"/>");
         }
         Shape::Blocks(blocks) => {
             let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill_style(colour));
@@ -75,6 +72,19 @@ pub(super) fn draw_shape(
             draw_rug(out, colour, top, positions.iter().map(|x| to_position(*x, 0.0).0));
         }
     }
+}
+
+/// Returns the corners of a step function.
+fn corners(points: &[(f64, f64)], to_position: &dyn Fn(f64, f64) -> (f64, f64)) -> Vec<(f64, f64)> {
+    let mut corners = Vec::new();
+    for (x, y) in points {
+        let (x, y) = to_position(*x, *y);
+        if let Some((_, previous_y)) = corners.last().copied() {
+            corners.push((x, previous_y));
+        }
+        corners.push((x, y));
+    }
+    corners
 }
 
 fn draw_rug(out: &mut String, colour: Colour, top: f64, positions: impl Iterator<Item = f64>) {
@@ -242,8 +252,8 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
             draw_rect_swatch(out, layer.colour, bar_tint_style(tint), x, y);
         }
         Shape::Area(tint, _) => draw_rect_swatch(out, layer.colour, tint_style(*tint), x, y),
-        // Text and pictures need no symbol.
-        Shape::Labels(_) | Shape::Pictures(_) => {}
+        // Text and pictures need no symbol, and a reference is named by its panel's title.
+        Shape::Labels(_) | Shape::Pictures(_) | Shape::Reference(_) => {}
         Shape::Whiskers(_) => {
             let identity = |x: f64, y: f64| (x, y);
             draw_whiskers(
@@ -300,6 +310,11 @@ fn draw_marker(out: &mut String, marker: Marker, x: f64, y: f64, colour: Colour,
 
 fn draw_polyline(out: &mut String, colour: Colour, points: impl Iterator<Item = (f64, f64)>) {
     let _ = write!(out, "<path class=\"line\" style=\"stroke:var({})\" d=\"", colour.variable());
+    append_polyline(out, points);
+    out.push_str("\"/>");
+}
+
+fn append_polyline(out: &mut String, points: impl Iterator<Item = (f64, f64)>) {
     for (index, (x, y)) in points.enumerate() {
         let _ = write!(
             out,
@@ -309,7 +324,6 @@ fn draw_polyline(out: &mut String, colour: Colour, points: impl Iterator<Item = 
             round_to_tenth(y)
         );
     }
-    out.push_str("\"/>");
 }
 
 fn fill_style(colour: Colour) -> String {

@@ -195,6 +195,43 @@ fn to_lab(light: [f64; 3]) -> [f64; 3] {
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
 }
 
+/// What waits in a report of a page is a half-tinted brown: it is neither taken for the paper, as a faint slate was in the dark style, nor for
+/// the slate beside it.
+#[test]
+fn half_tinted_brown_is_told_from_paper_and_slate_in_both_styles() {
+    let (light, dark) = STYLE.split_once("@media").expect("two schemes");
+    for scheme in [light, dark] {
+        let bytes_of = |name: &str| -> [u8; 3] {
+            let (_, rest) = scheme.split_once(&format!("{name}:")).unwrap();
+            let value = rest.split(';').next().unwrap();
+            let value = if value == "#fff" { "#ffffff" } else { value };
+            [1, 3, 5].map(|at| u8::from_str_radix(&value[at..at + 2], 16).unwrap())
+        };
+        let lab_of = |bytes: [u8; 3]| {
+            let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
+            to_lab(linear(&format!("#{hex}")))
+        };
+        let (brown, paper) = (bytes_of("--brown"), bytes_of("--paper"));
+        let half: [u8; 3] = std::array::from_fn(|at| brown[at].midpoint(paper[at]));
+        for other in [paper, bytes_of("--slate")] {
+            let (x, y) = (lab_of(half), lab_of(other));
+            let distance = (0..3).map(|i| (x[i] - y[i]).powi(2)).sum::<f64>().sqrt();
+            assert!(distance > 20.0, "{scheme}: {distance}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_changes_is_dotted_as_a_rule() {
+    let mut figure = figure();
+    let points = vec![(0.0, 1.0), (5.0, 2.0), (9.0, 2.0)];
+    figure.panels[1].layers[0].shape = Shape::Reference(points);
+    let svg = figure.to_element();
+    assert_balanced(&svg);
+    let before = self::figure().to_element().matches("class=\"rule\"").count();
+    assert_eq!(svg.matches("class=\"rule\"").count(), before + 1);
+}
+
 #[test]
 fn only_files_include_the_style() {
     let figure = figure();

@@ -1,20 +1,14 @@
 //! Names of congestion controls on the command line, checked before anything runs.
 
-use smig_testbed::bpf::BpfControl;
-use smig_testbed::netns::check_congestion_control;
+use smig_testbed::bpf::check_control_name;
 
 use crate::exit::{CliError, Exit};
 
 /// Checks whether servers can have a congestion control: one of this kernel, or one of the lab. `option` is what names it.
 pub(super) fn check_control(option: &str, name: &str) -> Result<(), CliError> {
     // Whether this machine can have one of the lab's shows when the runs are planned, with what is missing.
-    if name.parse::<BpfControl>().is_ok() {
-        return Ok(());
-    }
-    check_congestion_control(name).map_err(|error| {
-        let own = BpfControl::ALL.map(BpfControl::as_str).join(", ");
-        CliError::new(Exit::Usage, format!("{option}: {error}. The lab has also (as root): {own}"))
-    })
+    check_control_name(name)
+        .map_err(|error| CliError::new(Exit::Usage, format!("{option}: {error}")))
 }
 
 #[cfg(test)]

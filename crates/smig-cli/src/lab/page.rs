@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{self, CampaignError, CampaignOptions, plan, read_results};
+use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
 use smig_lab::page_study::{
     Budget, BudgetCheck, HostPlan, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary,
     Protocol, keep_recordings, render_filmstrips, render_html, render_svg, results_of, summarize,
@@ -19,7 +19,6 @@ use smig_lab::page_study::{
 use smig_lab::scenario::{Campaign, Filter};
 use smig_lab::timeline::Timeline;
 use smig_lab::trial::TrialResult;
-use smig_testbed::netns::TestbedError;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
@@ -158,14 +157,7 @@ pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCo
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         on_disturbed: DisturbedRuns::Keep.into(),
     };
-    let plan = plan(&campaign, &options).map_err(|error| match error {
-        CampaignError::Control(TestbedError::CongestionControl { ref name, .. }) => {
-            let is_of_host = study.hosts.controls.values().any(|control| control == name);
-            let option = if is_of_host { "--host-control" } else { "--control" };
-            CliError::new(Exit::Usage, format!("{option} {name}: {error}")).into()
-        }
-        error => plan_error(error),
-    })?;
+    let plan = plan(&campaign, &options).map_err(plan_error)?;
     let stop = CancellationToken::default();
     interrupt::cancel_on_interrupt(stop.clone())?;
     let view = CampaignProgress::new(&study.page.name, &plan, options.jobs);

@@ -89,6 +89,8 @@ fn a_download_waits_while_the_clients_device_is_down() {
     let [result] = &results[..] else { panic!("{} results", results.len()) };
     let [object] = &result.observation.objects[..] else { panic!("{:?}", result.observation) };
     assert_eq!((&object.outcome, object.bytes), (&Outcome::Complete, 500_000));
+    // What arrived meanwhile was dropped, as the scenario asks for.
+    assert_eq!(result.device_drops, 0);
     // At 5 Mbit/s it takes 0.8 s: the device was down before it was complete.
     assert!(Duration::from_nanos(object.ended_ns) > up, "{object:?}");
     assert!(sandbox.is_clean());

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
+use smig_testbed::bpf::{UnknownControlError, check_control_name};
 use smig_testbed::hystart;
-use smig_testbed::netns::{TestbedError, check_congestion_control};
 
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
@@ -18,7 +18,7 @@ use crate::servers::{
     build_http3_peer, command_version, find_browser, find_command, find_server_tool,
     install_command, server_version,
 };
-use crate::trial::{AcceptedBuilds, Build, bpf_controls, kernel_controls};
+use crate::trial::{AcceptedBuilds, Build, bpf_controls, congestion_controls};
 
 /// Options for planning and running a campaign.
 #[derive(Debug, Clone)]
@@ -141,9 +141,9 @@ pub enum CampaignError {
         /// The program, as the scenario names it.
         program: String,
     },
-    /// The kernel does not have a congestion control of a host or server.
+    /// Neither the kernel nor the lab has a congestion control of a host or server.
     #[error(transparent)]
-    Control(TestbedError),
+    Control(UnknownControlError),
     /// The machine lacks a prerequisite; the text explains what to do.
     #[error("{0}")]
     Machine(String),
@@ -209,8 +209,8 @@ pub fn plan_trials(
         control.check().map_err(|error| CampaignError::Machine(error.to_string()))?;
     }
     let scenarios = plan.trials.iter().map(|trial| &trial.scenario);
-    for control in scenarios.flat_map(kernel_controls).collect::<BTreeSet<_>>() {
-        check_congestion_control(control).map_err(CampaignError::Control)?;
+    for control in scenarios.flat_map(congestion_controls).collect::<BTreeSet<_>>() {
+        check_control_name(control).map_err(CampaignError::Control)?;
     }
     plan.versions.insert("smig".into(), options.version.clone());
     plan.find_browser()?;

@@ -132,7 +132,7 @@ fn row_bottom(summaries: &[PageSummary], index: usize) -> f64 {
 const fn cause_style(cause: Cause) -> (Colour, Tint) {
     match cause {
         Cause::Client => (Colour::Teal, Tint::Full),
-        Cause::Queue => (Colour::Slate, Tint::Faint),
+        Cause::Queue => (Colour::Brown, Tint::Half),
         Cause::Connect => (Colour::Amber, Tint::Full),
         Cause::RoundTrip => (Colour::Slate, Tint::Full),
         Cause::Server => (Colour::Purple, Tint::Half),

@@ -3,12 +3,14 @@
 use smig_chart::format_ms;
 use smig_chart::html::{Align, Page, Table};
 use smig_chart::svg::Figure;
+use url::Url;
 
 use super::comparison::{LOADS_CAPTION, SUM_CAPTION, loads_figure, sum_figure};
 use super::protocol::Protocol;
 use super::screen::add_screens;
 use super::summary::{MAX_PICTURE_BYTES, MeasuredLoad, PageSummary, links, load_of, median_load};
-use crate::har::Instant;
+use crate::har::{Instant, host_of};
+use crate::replay::is_replayable_host;
 use crate::timeline::chart::page_figure;
 use crate::timeline::page_load::{Cause, Lateness};
 use crate::workload::PageMetric;
@@ -19,7 +21,8 @@ pub(super) const PHONE_WIDTH: f64 = 360.0;
 const CHART_CAPTION: &str = "The load that took the median time (of an even number, the faster one in the middle). All panels share one clock, which begins with the \
     navigation. Requests: each row is one, in the order in which they were made; the black line is the critical path, what \
     the page waited for at each instant. Received, queue and send buffers are those of the server's TCP connections and of \
-    the emulated link.";
+    the emulated link. Received is what the client's kernel had in order, which exceeds the link's rate where a lost packet closes a gap, or \
+    where the link's delay falls. The idle round trip is that of the path without a queue: its mean if delays are random.";
 
 /// Renders the report as one page that needs neither network access nor scripts.
 #[must_use]
@@ -173,22 +176,27 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
         warnings
             .push(format!("{name}: {} of {} loads failed: {why}", summary.failed, summary.loads));
     }
-    if let Some(first) = summary.unknown.first() {
-        let others = match summary.unknown.len() {
-            1 => String::new(),
-            count => format!(", and {} more", count - 1),
-        };
-        let first = first.chars().take(MAX_URL_CHARS).collect::<String>();
-        warnings.push(format!("{name}: the page asked for what was not recorded: {first}{others}"));
+    let (served, unserved): (Vec<_>, Vec<_>) =
+        summary.unknown.iter().map(String::as_str).partition(|url| can_be_served(url));
+    if let Some(urls) = first_of(&served) {
+        warnings.push(format!("{name}: the page asked for what was not recorded: {urls}"));
+    }
+    if let Some(urls) = first_of(&unserved) {
+        warnings.push(format!(
+            "{name}: the page asked hosts for which the lab cannot answer, recorded or not (an IPv6 address, or one of the lab's own): {urls}"
+        ));
     }
     if summary.not_requested > 0 {
         let count = summary.not_requested;
-        warnings.push(format!("{name}: {count} recorded responses were not asked for"));
+        let were = if count == 1 { "response was" } else { "responses were" };
+        warnings.push(format!("{name}: {count} recorded {were} not asked for"));
     }
     if summary.without_body > 0 {
         let count = summary.without_body;
+        let (have, were) =
+            if count == 1 { ("response has", "was") } else { ("responses have", "were") };
         warnings.push(format!(
-            "{name}: {count} responses have no body in the recording, and were as many bytes without meaning"
+            "{name}: {count} {have} no body in the recording, and {were} as many bytes without meaning"
         ));
     }
     if summary.without_frames > 0 {
@@ -208,6 +216,20 @@ pub fn warnings(summary: &PageSummary) -> Vec<String> {
         warnings.push(format!("{name}: the machine disturbed {disturbed} of {loads} loads"));
     }
     warnings
+}
+
+/// Returns whether a browser can be sent to the lab's servers for a URL's host.
+fn can_be_served(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| is_replayable_host(&host_of(&url)))
+}
+
+/// Returns the first URL, and how many more there are; `None` without one.
+fn first_of(urls: &[&str]) -> Option<String> {
+    let first: String = urls.first()?.chars().take(MAX_URL_CHARS).collect();
+    Some(match urls.len() {
+        1 => first,
+        count => format!("{first}, and {} more", count - 1),
+    })
 }
 
 pub(super) fn seconds_text(time_s: Option<f64>) -> String {

@@ -118,7 +118,7 @@ pub struct PageSummary {
     pub loaded_range_s: Option<(f64, f64)>,
     /// What the load that took the median time waited for, in microseconds by cause; of an even number, the faster one in the middle.
     pub lateness_us: Lateness,
-    /// What a recorded page asked for in a browser that is not in the recording.
+    /// What a recorded page asked for in a browser and had no recorded answer: none was recorded, or its host cannot be served.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unknown: BTreeSet<String>,
     /// Most recorded responses that a load did not ask for.

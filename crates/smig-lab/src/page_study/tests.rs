@@ -13,7 +13,7 @@ use super::*;
 use crate::scenario::Campaign;
 use crate::timeline::{PagePart, PageSpan, ScreenFrame, Span, SpanOutcome, Timeline};
 use crate::trial::{Machine, TrialResult};
-use crate::workload::{Observation, Outcome, PageLoad};
+use crate::workload::{Observation, Outcome, PageLoad, ReplayNotes};
 
 fn study(page: &str, loader: Loader) -> PageStudy {
     PageStudy {
@@ -413,4 +413,24 @@ fn a_recording_is_a_page_of_its_hosts() {
     std::fs::write(&file, "no JSON").unwrap();
     let faults = study(file.to_str().unwrap(), Loader::Player).campaign(&|_| Ok(())).unwrap_err();
     assert!(faults.iter().any(|fault| fault.to_string().contains("page.har")), "{faults:?}");
+}
+
+#[test]
+fn what_cannot_be_served_is_not_said_to_be_missing_in_the_recording() {
+    let campaign = campaign(&study("12x60kB", Loader::Browser { frames: false }));
+    let mut result = result(&campaign, 0, 100, Outcome::Complete);
+    let urls = ["https://a.example/new", "https://[2001:db8::1]/a", "https://[2001:db8::1]/b"];
+    result.observation.pages[0].replay = Some(ReplayNotes {
+        unknown: urls.map(str::to_owned).to_vec(),
+        not_requested: 0,
+        without_body: 0,
+    });
+    let loads = [MeasuredLoad::new(&result, None)];
+    let summaries = summarize(&campaign, &loads);
+    let summary = summaries.iter().find(|summary| summary.loads > 0).unwrap();
+    let about = warnings(summary);
+    let of = |what: &str| about.iter().find(|text| text.contains(what)).unwrap();
+    assert!(of("not recorded").ends_with("not recorded: https://a.example/new"), "{about:?}");
+    let unserved = of("cannot answer");
+    assert!(unserved.ends_with("https://[2001:db8::1]/a, and 1 more"), "{about:?}");
 }

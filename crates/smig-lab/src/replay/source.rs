@@ -207,7 +207,7 @@ impl ReplaySource {
     ) -> Result<Option<u64>, HarError> {
         let bytes = match &entry.response.content {
             Some(Content { text: None, file: Some(file), .. }) if request.bytes > 0 => {
-                self.open(file).map_err(|what| self.content_fault(request, what))?.1
+                open_beside(&self.dir, file).map_err(|what| self.content_fault(request, what))?.1
             }
             _ => self.body(request)?.map_or(0, |body| body.len() as u64),
         };
@@ -227,7 +227,7 @@ impl ReplaySource {
                 _ => text.clone().into_bytes(),
             },
             Some(Content { file: Some(file), .. }) => {
-                let (mut opened, bytes) = self.open(file).map_err(fail)?;
+                let (mut opened, bytes) = open_beside(&self.dir, file).map_err(fail)?;
                 let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
                 opened.read_to_end(&mut body).map_err(|error| fail(cannot_read(file, &error)))?;
                 body
@@ -236,29 +236,29 @@ impl ReplaySource {
         };
         Ok(Some(decoded).filter(|body| !body.is_empty()))
     }
+}
 
-    /// Opens a file beside the recording; returns its size, too.
-    fn open(&self, file: &str) -> Result<(File, u64), String> {
-        let path = Path::new(file);
-        let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
-        if !is_below {
-            return Err(format!(
-                "{file:?} is not a file below the recording's directory: record the page anew"
-            ));
-        }
-        let cannot = |error: io::Error| cannot_read(file, &error);
-        // Where links lead, too.
-        let real = self.dir.join(path).canonicalize().map_err(cannot)?;
-        let dir = self.dir.canonicalize().map_err(cannot)?;
-        let metadata = real.metadata().map_err(cannot)?;
-        if !real.starts_with(dir) || !metadata.is_file() || metadata.len() > MAX_BODIES_BYTES {
-            return Err(format!(
-                "{file:?} is not a file below the recording's directory, of {} MB at most: record the page anew",
-                MAX_BODIES_BYTES >> 20
-            ));
-        }
-        Ok((File::open(&real).map_err(cannot)?, metadata.len()))
+/// Opens a regular file below the recording's directory; returns its size, too. Its name comes out of the recording.
+fn open_beside(recording_dir: &Path, file: &str) -> Result<(File, u64), String> {
+    let path = Path::new(file);
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_below {
+        return Err(format!(
+            "{file:?} is not a file below the recording's directory: record the page anew"
+        ));
     }
+    let cannot = |error: io::Error| cannot_read(file, &error);
+    // Where links lead, too.
+    let real = recording_dir.join(path).canonicalize().map_err(cannot)?;
+    let dir = recording_dir.canonicalize().map_err(cannot)?;
+    let metadata = real.metadata().map_err(cannot)?;
+    if !real.starts_with(dir) || !metadata.is_file() || metadata.len() > MAX_BODIES_BYTES {
+        return Err(format!(
+            "{file:?} is not a file below the recording's directory, of {} MB at most: record the page anew",
+            MAX_BODIES_BYTES >> 20
+        ));
+    }
+    Ok((File::open(&real).map_err(cannot)?, metadata.len()))
 }
 
 fn cannot_read(file: &str, error: &io::Error) -> String {
@@ -312,18 +312,19 @@ fn digest_of(har: &[u8], dir: &Path, entries: &[Entry]) -> [u8; 32] {
     for file in contents.filter_map(|content| content.file.as_ref()) {
         // So that no file's end passes for the next one's beginning.
         hash.update([0; 16]);
-        if let Err(error) = add_file(&mut hash, &dir.join(file)) {
-            hash.update(error.to_string());
+        if let Err(error) = add_file(&mut hash, dir, file) {
+            hash.update(error);
         }
     }
     hash.finalize().into()
 }
 
-fn add_file(hash: &mut Sha256, path: &Path) -> io::Result<()> {
-    let mut file = File::open(path)?.take(har::MAX_FILE_BYTES);
+fn add_file(hash: &mut Sha256, dir: &Path, file: &str) -> Result<(), String> {
+    let (opened, bytes) = open_beside(dir, file)?;
+    let mut opened = opened.take(bytes);
     let mut block = vec![0; 64 << 10];
     loop {
-        match file.read(&mut block)? {
+        match opened.read(&mut block).map_err(|error| cannot_read(file, &error))? {
             0 => return Ok(()),
             count => hash.update(&block[..count]),
         }

@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -400,4 +401,20 @@ fn faults_of_bodies_are_known_before_anything_is_written() {
     let what = source.fault().unwrap().to_string();
     assert!(what.contains("log.entries: all bodies together have more than 512 MB"), "{what}");
     assert!(source.prepare(&dir.path().join("out")).is_err() && !dir.path().join("out").exists());
+}
+
+#[test]
+fn a_body_that_is_a_pipe_is_a_fault_and_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let har = dir.path().join("page.har");
+    let entries = [entry("https://a.example/", &json!([]), &json!({"_file": "pipe"}))];
+    std::fs::write(&har, json!({"log": {"entries": entries}}).to_string()).unwrap();
+    let (read, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || read.send(ReplaySource::read(&har, "page.har")).is_ok());
+    let source = result.recv_timeout(Duration::from_secs(20)).expect("it is read at once");
+    let fault = source.unwrap().fault().map(ToString::to_string).unwrap_or_default();
+    assert!(fault.contains("\"pipe\" is not a file below the recording's directory"), "{fault}");
 }

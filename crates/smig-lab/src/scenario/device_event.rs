@@ -1,6 +1,9 @@
 //! Changes of the client's devices during a run, as when a laptop leaves its Wi-Fi.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use smig_testbed::netns::DeviceState;
 
 use super::client_link::check_link_number;
 use super::faults::Faults;
@@ -16,25 +19,22 @@ pub struct DeviceEvent {
     /// The link: 0 is `link`, the others are those of `more_links`.
     #[serde(default)]
     pub link: usize,
-    /// What happens to the device.
+    /// The state that the device comes to have.
     #[serde(rename = "do")]
-    pub change: DeviceChange,
+    pub state: DeviceState,
 }
 
-/// The state that a device comes to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeviceChange {
-    /// It loses its carrier and its routes.
-    Down,
-    /// It has them again.
-    Up,
-}
+/// A later event has a unit that is not meant.
+const MAX_AT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Reports events of links that there are not, and those that are not in order of time.
+/// Reports events of links that there are not, those that are not in order of time, and those that no run lasts long enough for.
 pub(super) fn check_events(scenario: &Scenario, faults: &mut Faults) {
     for (number, event) in scenario.events.iter().enumerate() {
         check_link_number(&format!("events.{number}.link"), event.link, scenario, faults);
+        if event.at.0 > MAX_AT {
+            let what = "an event is at most 24h after the start of the run: choose an earlier time";
+            faults.add(&format!("events.{number}.at"), what);
+        }
     }
     let pairs = scenario.events.windows(2);
     if let Some(number) = pairs.into_iter().position(|pair| pair[0].at > pair[1].at) {

@@ -52,7 +52,7 @@ mod value;
 pub use address_plan::{AddressPlan, FurtherAddress};
 pub use client_link::ClientLink;
 pub use command::{ClientCommand, Readiness, ResultFormat, ServerCommand, StopSignal};
-pub use device_event::{DeviceChange, DeviceEvent};
+pub use device_event::DeviceEvent;
 pub use fraction::Cell;
 pub use hosts::{HostRole, HostSettings, Hosts, Starvation};
 pub use load::{SettingsCheck, load, parse};

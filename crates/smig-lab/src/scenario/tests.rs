@@ -106,6 +106,11 @@ const INVALID_LINES: &[(&str, &str, &[&str])] = &[
         "test.toml:12: events.1.at: ",
         &["order of time"],
     ),
+    (
+        "[[events]]\nat = \"5000000000000000h\"\ndo = \"down\"\n",
+        "test.toml:9: events.0.at: ",
+        &["24h", "choose an earlier time"],
+    ),
     ("[[events]]\nat = \"1s\"\ndo = \"fail\"\n", "test.toml:10: events.0.do: ", &["`down`"]),
     (
         "[hosts.client]\nsubflows = \"always\"\n",

@@ -33,7 +33,7 @@ pub fn estimated_duration(scenario: &Scenario) -> Duration {
     let starts = transfers().map(|transfer| transfer.start.0);
     let first_start = starts.chain(pages().map(|page| page.start.0)).min().unwrap_or_default();
     let of_pages: Duration = pages()
-        .map(|page| page_time(page, scenario.link.round_trip()))
+        .map(|page| page_time(page, scenario.link.grown_round_trip()))
         .fold(Duration::ZERO, Duration::saturating_add);
     let end_by_rate = first_start
         .saturating_add(Duration::from_secs_f64(seconds.min(1e6)))
@@ -154,9 +154,11 @@ mod tests {
         assert_eq!(seconds(&until), 40);
         let page =
             "pages.p = { tiles = { objects = 10, total = '1MB' }, count = 10, pause = '1s' }\n";
-        // 10 MB, ten pauses, and seven round trips of 50 ms for each.
+        // 10 MB, ten pauses, and six round trips of 50 ms for each.
         assert_eq!(seconds(page), 8 + 10 + 3);
         assert_eq!(seconds(&format!("{big}{page}")), 40 + 21);
+        // 5 ms that grow to 305: a load has six round trips.
+        assert_eq!(seconds_on("slowdown", page), 1 + 10 + 18);
         let endless = "transfers.x = { size = 1, count = 9, every = '5000000000000000h' }\n";
         assert_eq!(seconds(endless), Duration::MAX.as_secs() - 1);
     }

@@ -27,5 +27,5 @@ pub use duration::estimated_duration;
 pub use origin::{AcceptedBuilds, Build, BuildsError, Origin, build_inconsistency};
 pub use result::{FORMAT_VERSION, Machine, TrialResult};
 pub use run::{TrialError, check_testbed, run};
-pub(crate) use run::{bpf_controls, hold_bpf_control, kernel_controls};
+pub(crate) use run::{bpf_controls, congestion_controls, hold_bpf_control};
 pub use setup::{Programs, TrialRequest, TrialSetup};

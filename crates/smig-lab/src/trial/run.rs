@@ -14,7 +14,7 @@ use smig_testbed::bpf::{self, BpfControl, BpfError, BpfGuard};
 use smig_testbed::hystart::{self, HystartError, HystartGuard};
 use smig_testbed::netns::{Host, HostSpec, LinkSetup, Privilege, Testbed, TestbedError};
 
-use super::device_events::DeviceEvents;
+use super::device_events::{DeviceEvents, DropsWhileDown};
 use super::duration::time_limit;
 use super::origin::{Origin, load_average};
 use super::result::{FORMAT_VERSION, Machine, TrialResult, disturbances};
@@ -109,15 +109,19 @@ pub fn run(
         recorder,
         events: scenario.events.clone(),
         running_events: None,
+        drops_while_down: DropsWhileDown::default(),
     };
     let observe_result = trial_run.observe(request, &addresses, clients);
-    let recorder = trial_run.recorder;
+    let TrialRun { recorder, drops_while_down, .. } = trial_run;
     // Check the servers before the clients' error: clients fail when their server has exited.
     for server in &servers {
         server.check_running().map_err(TrialError::ServerExited)?;
     }
     let (observation, links) = observe_result?;
     let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    let excused_drops = drops_while_down
+        .count(|link| testbed.client().device_drops_on(link))
+        .map_err(io_error("reading the devices' counters"))?;
     // Proxies are stopped before the servers behind them.
     servers.into_iter().rev().for_each(drop);
     drop(testbed);
@@ -131,7 +135,7 @@ pub fn run(
     if let Some(recorder) = recorder {
         recorder.write(&observation, &request.scratch).map_err(io_error("writing the timeline"))?;
     }
-    let device_drops = drops - drops_before;
+    let device_drops = (drops - drops_before).saturating_sub(excused_drops);
     let mut disturbance_reasons = disturbances(scenario, &observation, &links, device_drops);
     disturbance_reasons.extend(removed);
     let mut links = links.into_iter();
@@ -176,7 +180,7 @@ pub(crate) fn hold_bpf_control(smig: &Path, control: BpfControl) -> Result<BpfGu
 }
 
 /// Returns the congestion controls of hosts and servers.
-fn congestion_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
+pub(crate) fn congestion_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
     let hosts = [&scenario.hosts.server, &scenario.hosts.client];
     let of_hosts = hosts.into_iter().filter_map(|host| host.congestion_control.as_deref());
     let servers = scenario.servers.values();
@@ -201,11 +205,6 @@ pub(crate) fn bpf_controls(scenario: &Scenario) -> BTreeSet<BpfControl> {
     congestion_controls(scenario).chain(of_roles).filter_map(BpfControl::needed_for).collect()
 }
 
-/// Returns the congestion controls of a scenario's hosts and servers that the kernel has to have.
-pub(crate) fn kernel_controls(scenario: &Scenario) -> impl Iterator<Item = &str> {
-    congestion_controls(scenario).filter(|name| BpfControl::needed_for(name).is_none())
-}
-
 fn start_testbed(
     request: &TrialRequest,
     plan: &AddressPlan,
@@ -218,7 +217,9 @@ fn start_testbed(
     let mut builder = Testbed::builder(scenario.link.clone())
         .seed(request.trial.seed)
         .server(server)
-        .client(host_spec(&scenario.hosts.client));
+        .client(host_spec(&scenario.hosts.client))
+        // The set-up is no part of the run.
+        .hold_back_outages();
     for link in &scenario.more_links {
         builder = builder.add_link(LinkSetup::new(link.clone()));
     }
@@ -303,6 +304,7 @@ struct TrialRun<'a> {
     recorder: Option<TrialRecorder>,
     events: Vec<DeviceEvent>,
     running_events: Option<DeviceEvents>,
+    drops_while_down: DropsWhileDown,
 }
 
 impl TrialRun<'_> {
@@ -377,7 +379,9 @@ impl TrialRun<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.stop_samplers().map_err(io_error("sampling TCP"))?;
         }
-        self.running_events.take().map_or(Ok(()), DeviceEvents::stop)?;
+        if let Some(events) = self.running_events.take() {
+            self.drops_while_down = events.stop()?;
+        }
         Ok(self.testbed.reports())
     }
 }

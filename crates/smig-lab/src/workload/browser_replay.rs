@@ -20,6 +20,8 @@ use crate::scenario::{Page, Recording, Resource, ResourceKind};
 
 /// As many requests that were not recorded are named.
 const MAX_UNKNOWN: usize = 20;
+/// What a browser asks for, or not, whatever the page says.
+const FAVICON_PATH: &str = "/favicon.ico";
 /// As much is kept of a URL.
 const MAX_URL_CHARS: usize = 300;
 /// The browser's words for what servers or connections did wrong; others are of the page, or of what was not recorded.
@@ -86,7 +88,7 @@ impl WorkloadRun {
         load.clock_error_ns = u64::try_from(loaded.clock_error.as_nanos()).ok();
         load.replay = Some(ReplayNotes {
             unknown,
-            not_requested: index.responses.len().saturating_sub(matched.len()),
+            not_requested: not_requested(index, &matched),
             without_body: index.without_body,
         });
         if let Some(taken) = &loaded.frames {
@@ -175,12 +177,18 @@ fn match_requests<'a>(
             Some(_) => {}
             // The check of another origin is answered whether it was recorded or not.
             None if request.method == "OPTIONS" || unknown.len() == MAX_UNKNOWN => {}
-            // The browser asks for it by itself.
-            None if url.path() == "/favicon.ico" => {}
+            None if url.path() == FAVICON_PATH => {}
             None => drop(unknown.insert(request.url.chars().take(MAX_URL_CHARS).collect())),
         }
     }
     (matched, unknown.into_iter().collect())
+}
+
+/// Returns how many recorded responses were not asked for.
+fn not_requested(index: &ReplayIndex, matched: &[Matched<'_>]) -> usize {
+    let resources: BTreeSet<_> = matched.iter().map(|matched| matched.response.resource).collect();
+    let left = index.responses.iter().filter(|response| !resources.contains(&response.resource));
+    left.filter(|response| response.path != FAVICON_PATH).count()
 }
 
 impl Matched<'_> {
@@ -298,6 +306,15 @@ mod tests {
             .collect();
         assert_eq!(pairs, [("https://a.example/", 0), ("https://a.example/a.js?1", 1)]);
         assert_eq!(unknown.len(), 3, "{unknown:?}");
+        assert_eq!(not_requested(&index, &matched), 0);
+        let mut larger = index.clone();
+        let extra = |resource, path: &str| RecordedResponse {
+            resource,
+            path: path.to_owned(),
+            ..index.responses[1].clone()
+        };
+        larger.responses.extend([extra(8, "/other.js"), extra(9, "/favicon.ico")]);
+        assert_eq!(not_requested(&larger, &matched), 1);
         assert!(unknown.iter().all(|url| url.len() <= MAX_URL_CHARS), "{unknown:?}");
         for url in ["https://b.example/", "https://[::1]/x"] {
             assert!(unknown.contains(&url.to_owned()), "{unknown:?}");

@@ -69,7 +69,7 @@ const fn is_zero(count: &usize) -> bool {
 /// How a load of a recorded page differs from the recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayNotes {
-    /// What the page asked for and was not recorded: URLs, some if there are many.
+    /// What the page asked for and had no recorded answer, since none was recorded or its host cannot be served: URLs, some if there are many.
     pub unknown: Vec<String>,
     /// Number of recorded responses that the page did not ask for.
     pub not_requested: usize,

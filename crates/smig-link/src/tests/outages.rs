@@ -41,6 +41,22 @@ fn what_leaves_the_wire_during_an_outage_is_lost() {
 }
 
 #[test]
+fn an_outage_that_is_held_back_begins_with_the_run() {
+    let outages = vec![outage(0, Some(3))];
+    let mut link = new_logged_link(DirectionSpec { outages, ..spec(Rate::mbit(12), 7, 100) });
+    link.start_at(micros(0));
+    link.hold_back_outages();
+    let during_set_up = offer(&mut link, [(micros(1_000), NumberedPacket(0, 1_500))]);
+    assert_eq!(during_set_up.len(), 1);
+    link.start_at(micros(50_000));
+    let at_ms =
+        |number: u32| (micros(50_000 + u64::from(number) * 1_000), NumberedPacket(number, 1_500));
+    let during_run = offer(&mut link, (0..5).map(at_ms));
+    let numbers: Vec<_> = during_run.iter().map(|delivery| delivery.packet.0).collect();
+    assert_eq!(numbers, [2, 3, 4]);
+}
+
+#[test]
 fn outages_are_read_and_checked() {
     let read = |outages: &str| {
         let direction = format!(

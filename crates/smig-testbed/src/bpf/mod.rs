@@ -16,6 +16,7 @@ use registration::Registration;
 pub use registration::is_available;
 
 use crate::keeper::{self, Keeper, KeeperError};
+use crate::netns::{TestbedError, check_congestion_control};
 
 /// A congestion control of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +71,26 @@ pub enum BpfError {
     /// The error message of the keeper process.
     #[error("{0}")]
     Keeper(String),
+}
+
+/// A name of no congestion control, neither of this kernel nor of this crate.
+#[derive(Debug, thiserror::Error)]
+#[error("{kernel}. The lab has also (as root): {}", BpfControl::ALL.map(BpfControl::as_str).join(", "))]
+pub struct UnknownControlError {
+    /// What the kernel has.
+    kernel: TestbedError,
+}
+
+/// Checks whether hosts can have a congestion control with this name: one of this kernel, which may load it, or of this crate. Whether this
+/// machine can have one of this crate says [`BpfControl::check`].
+///
+/// # Errors
+/// There is none, with those that there are.
+pub fn check_control_name(name: &str) -> Result<(), UnknownControlError> {
+    if name.parse::<BpfControl>().is_ok() {
+        return Ok(());
+    }
+    check_congestion_control(name).map_err(|kernel| UnknownControlError { kernel })
 }
 
 impl BpfControl {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use serde::{Deserialize, Serialize};
 
 use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::host_spec::{HostAddress, HostSpec};
@@ -85,14 +86,24 @@ pub(super) fn set_up(
     Ok(tuns)
 }
 
+/// The state of a host's device on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceState {
+    /// It has neither carrier nor routes, and programs on the host are told.
+    Down,
+    /// It has both.
+    Up,
+}
+
 /// Takes a device down in the calling thread's namespace, or brings it up again, with its routes to the peer.
 pub(super) fn set_state(
     endpoint: LinkEndpoint,
     spec: &HostSpec,
-    is_up: bool,
+    state: DeviceState,
 ) -> Result<(), TestbedError> {
     let (ioctl_socket, device) = (ioctl_socket()?, endpoint.device_name());
-    if !is_up {
+    if state == DeviceState::Down {
         return sys::take_down(&ioctl_socket, &device)
             .context(|| format!("cannot take down the device {device}"));
     }

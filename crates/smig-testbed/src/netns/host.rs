@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::child::Child;
-use super::device::{self, LinkEndpoint};
+use super::device::{self, DeviceState, LinkEndpoint};
 use super::error::{MissingRequirement, SetupContext, TestbedError};
 use super::host_spec::HostSpec;
 use super::net_dev::device_counts;
@@ -132,13 +132,11 @@ impl Host {
     ///
     /// # Errors
     /// When there is no such link, or the device cannot be changed.
-    pub fn set_link_state(&self, link: usize, is_up: bool) -> Result<(), TestbedError> {
-        let endpoint = self.endpoints.get(link).copied();
-        let endpoint = endpoint
-            .ok_or_else(|| io::Error::other(format!("there is no link {link}")))
-            .context(|| "cannot change a link's state".into())?;
+    pub fn set_device_state(&self, link: usize, state: DeviceState) -> Result<(), TestbedError> {
+        let endpoint =
+            self.endpoint(link).context(|| "cannot change the state of a device".into())?;
         let spec = Arc::clone(&self.spec);
-        self.run(move || device::set_state(endpoint, &spec, is_up))
+        self.run(move || device::set_state(endpoint, &spec, state))
             .context(|| "cannot enter the host".into())?
             .join()
             .expect("changing a device does not panic")
@@ -150,6 +148,18 @@ impl Host {
     /// # Errors
     /// When the kernel's counters cannot be read.
     pub fn device_drops(&self) -> io::Result<u64> {
+        self.drops_of(&self.endpoints)
+    }
+
+    /// Returns the number of packets that the host's device on a link, counted from 0, dropped in either direction.
+    ///
+    /// # Errors
+    /// When there is no such link, or the kernel's counters cannot be read.
+    pub fn device_drops_on(&self, link: usize) -> io::Result<u64> {
+        self.drops_of(&[self.endpoint(link)?])
+    }
+
+    fn drops_of(&self, endpoints: &[LinkEndpoint]) -> io::Result<u64> {
         let counts = self.run(device_counts)?.join().expect("reading a file does not panic")?;
         let drops = |endpoint: &LinkEndpoint| {
             let name = endpoint.device_name();
@@ -158,7 +168,12 @@ impl Host {
                 .map(|device| device.drops)
                 .ok_or_else(|| io::Error::other(format!("the host has lost its device {name}")))
         };
-        self.endpoints.iter().map(drops).sum()
+        endpoints.iter().map(drops).sum()
+    }
+
+    fn endpoint(&self, link: usize) -> io::Result<LinkEndpoint> {
+        let endpoint = self.endpoints.get(link).copied();
+        endpoint.ok_or_else(|| io::Error::other(format!("there is no link {link}")))
     }
 }
 

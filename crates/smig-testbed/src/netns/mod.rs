@@ -39,7 +39,7 @@ mod testbed;
 
 pub use child::Child;
 pub(crate) use device::available_congestion_controls;
-pub use device::{MAX_FURTHER_ADDRESSES, check_congestion_control};
+pub use device::{DeviceState, MAX_FURTHER_ADDRESSES, check_congestion_control};
 pub use error::{MissingRequirement, TestbedError};
 pub use forward::now;
 pub use host::{Host, HostThread};

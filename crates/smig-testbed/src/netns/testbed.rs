@@ -81,6 +81,7 @@ pub struct TestbedBuilder {
     client: HostSpec,
     capture: Option<CaptureSpec>,
     seed: u64,
+    holds_back_outages: bool,
 }
 
 impl fmt::Debug for TestbedBuilder {
@@ -92,6 +93,7 @@ impl fmt::Debug for TestbedBuilder {
             .field("client", &self.client)
             .field("capture", &self.capture)
             .field("seed", &self.seed)
+            .field("holds_back_outages", &self.holds_back_outages)
             .finish()
     }
 }
@@ -152,6 +154,13 @@ impl TestbedBuilder {
         self
     }
 
+    /// Lets no outage begin before [`Testbed::restart_clock`], for a run that starts some time after its hosts.
+    #[must_use]
+    pub const fn hold_back_outages(mut self) -> Self {
+        self.holds_back_outages = true;
+        self
+    }
+
     /// Creates the hosts and starts the links.
     ///
     /// # Errors
@@ -174,7 +183,7 @@ impl TestbedBuilder {
         };
         let (server, server_tuns) = Host::create("server", self.endpoints(1), server_spec)?;
         let (client, client_tuns) = Host::create("client", self.endpoints(2), client_spec)?;
-        let Self { links, capture, seed, .. } = self;
+        let Self { links, capture, seed, holds_back_outages, .. } = self;
         let origin = now();
         let mut capture_results = Vec::new();
         let mut forwarders = Vec::new();
@@ -185,8 +194,11 @@ impl TestbedBuilder {
                 None => Captures::default(),
             };
             let max_packet = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
-            let directions =
+            let mut directions =
                 build_directions(setup, tuns, origin, |direction| seed_of(seed, index, direction))?;
+            if holds_back_outages {
+                directions.iter_mut().for_each(|direction| direction.link.hold_back_outages());
+            }
             forwarders.push(Forwarder::start(directions, captures, max_packet)?);
         }
         Ok(Testbed { links: forwarders, server, client, capture_results, origin })
@@ -277,6 +289,7 @@ impl Testbed {
             client: HostSpec::default(),
             capture: None,
             seed: 1,
+            holds_back_outages: false,
         }
     }
 
@@ -321,14 +334,14 @@ impl Testbed {
         Ok(self.server.device_drops()? + self.client.device_drops()?)
     }
 
-    /// Returns the origin of rates in steps, traces and changing delays: the
+    /// Returns the origin of rates in steps, traces, outages and changing delays: the
     /// start, or the last [`restart_clock`](Self::restart_clock).
     #[must_use]
     pub const fn origin(&self) -> Time {
         self.origin
     }
 
-    /// Restarts rates in steps, traces and changing delays now, for a run that
+    /// Restarts rates in steps, traces, outages and changing delays now, for a run that
     /// starts some time after its hosts.
     pub fn restart_clock(&mut self) {
         self.origin = now();

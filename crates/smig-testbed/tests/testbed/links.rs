@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use smig_link::{
-    DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, PolicerSpec, Rate, RateSpec,
+    DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Outage, PolicerSpec, Rate, RateSpec,
 };
 use smig_testbed::check::{CheckOptions, check};
 use smig_testbed::netns::{CaptureSpec, LinkSetup, Testbed, TestbedError};
@@ -44,6 +44,20 @@ pub(crate) fn links_are_independent() -> Result<()> {
     ensure!(addresses == ["10.99.0.2", "10.99.1.2", "10.99.2.2"], "{addresses:?}");
     ensure!(testbed.client().device_name_on(2).as_deref() == Some("link2"));
     ensure!(testbed.device_drops()? == 0, "the devices dropped packets");
+    Ok(())
+}
+
+pub(crate) fn an_outage_waits_for_the_run() -> Result<()> {
+    let mut spec = link(Rate::mbit(20), 10, 100);
+    spec.to_client.outages =
+        vec![Outage { at: Duration::ZERO, lasts: Some(Duration::from_millis(500)) }];
+    let mut testbed = Testbed::builder(spec).hold_back_outages().start()?;
+    ensure!(download(&testbed, 10_000)?.correct_bytes == 10_000);
+    let outage_packets = || testbed.report().to_client.outage_packets;
+    ensure!(outage_packets() == 0, "lost before the run: {}", outage_packets());
+    testbed.restart_clock();
+    ensure!(download(&testbed, 10_000)?.correct_bytes == 10_000);
+    ensure!(testbed.report().to_client.outage_packets > 0, "there was no outage");
     Ok(())
 }
 

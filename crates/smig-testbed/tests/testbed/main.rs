@@ -70,8 +70,9 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 28] = [
+const TESTS: [(&str, Test); 29] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
+    ("an_outage_waits_for_the_run", links::an_outage_waits_for_the_run),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("access_networks_police_and_thin", tcp::access_networks_police_and_thin),
     ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),

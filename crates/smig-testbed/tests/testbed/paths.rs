@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use smig_link::Rate;
-use smig_testbed::netns::{HostSpec, LinkSetup, SubflowUse, Testbed};
+use smig_testbed::netns::{DeviceState, HostSpec, LinkSetup, SubflowUse, Testbed};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::tcp::link;
@@ -64,14 +64,16 @@ pub(crate) fn all_links_lead_to_one_address() -> Result<()> {
 
 pub(crate) fn a_link_goes_down_and_comes_back() -> Result<()> {
     let testbed = two_links()?;
-    testbed.client().set_link_state(0, false)?;
+    testbed.client().set_device_state(0, DeviceState::Down)?;
     let instead = connect(&testbed, None)?;
     ensure!(instead.to_string() == "10.99.1.2", "{instead}");
     ensure!(connect(&testbed, Some("link0".to_owned())).is_err(), "over a link that is down");
-    testbed.client().set_link_state(0, true)?;
+    ensure!(testbed.client().device_drops_on(1)? == 0, "the other link's device dropped packets");
+    ensure!(testbed.client().device_drops_on(2).is_err(), "of a link that there is not");
+    testbed.client().set_device_state(0, DeviceState::Up)?;
     let again = connect(&testbed, None)?;
     ensure!(again.to_string() == "10.99.0.2", "{again}");
-    let error = testbed.client().set_link_state(2, false).unwrap_err();
+    let error = testbed.client().set_device_state(2, DeviceState::Down).unwrap_err();
     ensure!(error.to_string().contains("there is no link 2"), "{error}");
     Ok(())
 }

@@ -8,7 +8,9 @@ mod connections;
 mod downsample;
 mod page;
 mod panels;
+mod received;
 mod requests;
+mod round_trips;
 mod screen;
 mod side_by_side;
 mod svg_file;
@@ -75,14 +77,14 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
         .chain(requests::requests_panel(timeline, &connections, view, 0))
         .chain(requests::durations_panel(timeline, &connections, view))
         .chain(panels::progress_panel(timeline, &connections, view))
-        .chain(panels::received_panel(timeline, &connections, view))
+        .chain(received::received_panel(timeline, &connections, view))
         .chain(panels::queue_panel(timeline, &connections, view))
         .chain(
             connections
                 .used_connections()
                 .filter_map(|one| panels::send_buffer_panel(timeline, one, view)),
         )
-        .chain(panels::round_trips_panel(timeline, &connections, view))
+        .chain(round_trips::round_trips_panel(timeline, &connections, view))
         .collect();
     Figure {
         title: timeline.head.title.clone(),

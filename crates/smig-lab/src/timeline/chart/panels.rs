@@ -1,6 +1,6 @@
 //! Panels of quantities over time.
 
-use smig_chart::svg::{Axis, Block, Colour, Label, Layer, Panel, Rule, Shape, Tint, VerticalRange};
+use smig_chart::svg::{Axis, Colour, Layer, Panel, Rule, Shape, Tint, VerticalRange};
 use smig_chart::{format_ms, format_number};
 
 use super::connections::{Connection, Connections};
@@ -9,9 +9,9 @@ use super::{View, seconds};
 use crate::timeline::{Column, ConnectionName, Direction, Subject, Timeline, Track};
 
 /// Height of a plot in pixels.
-const PLOT_HEIGHT: f64 = 80.0;
+pub(super) const PLOT_HEIGHT: f64 = 80.0;
 /// Upper end of an axis, relative to the highest value.
-const HEADROOM_FACTOR: f64 = 1.08;
+pub(super) const HEADROOM_FACTOR: f64 = 1.08;
 
 /// Prefix of a connection's name in a legend.
 pub(super) const CONNECTION_PREFIX: &str = "on connection ";
@@ -24,121 +24,6 @@ pub(super) fn mark_strip(view: &View) -> Panel {
         height: if view.width < 600.0 { 46.0 } else { 32.0 },
         layers: Vec::new(),
         rules: Vec::new(),
-    }
-}
-
-/// Data that arrived on each connection, stacked.
-pub(super) fn received_panel(
-    timeline: &Timeline,
-    connections: &Connections,
-    view: &View,
-) -> Option<Panel> {
-    let bin_length_us = choose_bin_length_us(view);
-    let bin_count = usize::try_from(view.length_us().div_ceil(bin_length_us)).unwrap_or(0);
-    let mut floors = vec![0.0; bin_count];
-    let mut layers = Vec::new();
-    for connection in connections.used_connections() {
-        let rates = rates(timeline, connections, &connection.name, view, bin_length_us, bin_count);
-        let mut blocks = Vec::new();
-        for (index, rate) in rates.into_iter().enumerate().filter(|(_, rate)| *rate > 0.0) {
-            let from = view.from_us + index as u64 * bin_length_us;
-            let to = (from + bin_length_us).min(view.to_us);
-            let floor = floors[index];
-            floors[index] = floor + rate;
-            blocks.push(Block { x: (seconds(from), seconds(to)), y: (floor, floor + rate) });
-        }
-        if !blocks.is_empty() {
-            let (name, shape) =
-                (format!("{CONNECTION_PREFIX}{}", connection.title()), Shape::Blocks(blocks));
-            layers.push(Layer { name, colour: connection.colour, shape });
-        }
-    }
-    let max_mbit_s = floors.into_iter().fold(0.0, f64::max);
-    let link_mbit_s = timeline.head.link.map(|link| link.bits_per_s as f64 / 1e6);
-    let rule = link_mbit_s.map(|rate| Rule { y: rate, label: String::new() });
-    (!layers.is_empty()).then(|| Panel {
-        title: "Received by the client, Mbit/s (dotted: link rate)".into(),
-        // A burst out of a full buffer may exceed the link's rate briefly.
-        y: Axis::linear_exact(max_mbit_s.max(link_mbit_s.unwrap_or(0.0)) * HEADROOM_FACTOR, ""),
-        height: PLOT_HEIGHT,
-        layers,
-        rules: rule.into_iter().collect(),
-    })
-}
-
-/// Returns a round bin length that gives about a hundred bins.
-fn choose_bin_length_us(view: &View) -> u64 {
-    let approximate_us = view.length_us() / 100;
-    let mut bin_length_us = 1_000;
-    for factor in [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000, 60_000] {
-        if approximate_us > bin_length_us {
-            bin_length_us = factor * 1_000;
-        }
-    }
-    bin_length_us
-}
-
-/// Returns the rate in Mbit/s that arrived on a connection, by bin: from the receiver's kernel, or
-/// from the bodies of streams if that was not sampled.
-fn rates(
-    timeline: &Timeline,
-    connections: &Connections,
-    connection: &ConnectionName,
-    view: &View,
-    bin_length_us: u64,
-    bin_count: usize,
-) -> Vec<f64> {
-    let kernel_track = timeline.tracks.iter().find(|track| {
-        matches!(&track.subject, Subject::Connection { host, connection: name }
-            if *host != connections.sender && name == connection)
-    });
-    let mut bytes = vec![0.0; bin_count];
-    match kernel_track {
-        Some(track) => {
-            distribute(track.points(Column::ReceivedBytes), view.from_us, bin_length_us, &mut bytes)
-        }
-        None => {
-            for track in &timeline.tracks {
-                let of = &track.subject;
-                if matches!(of, Subject::Stream { connection: by, .. } if by == connection) {
-                    distribute(
-                        track.points(Column::CarriedBytes),
-                        view.from_us,
-                        bin_length_us,
-                        &mut bytes,
-                    );
-                }
-            }
-        }
-    }
-    bytes.into_iter().map(|bytes| bytes * 8.0 / bin_length_us as f64).collect()
-}
-
-/// Adds a counter's growth to bins, distributed evenly between two samples.
-fn distribute(
-    counter: impl Iterator<Item = (u64, u64)>,
-    view_start_us: u64,
-    bin_length_us: u64,
-    bins: &mut [f64],
-) {
-    let mut previous: Option<(u64, u64)> = None;
-    for (at_us, total) in counter {
-        let (previous_at_us, previous_total) = previous.unwrap_or((at_us, 0));
-        previous = Some((at_us, total));
-        let growth = total.saturating_sub(previous_total) as f64;
-        let length_us = (at_us - previous_at_us).max(1) as f64;
-        let end_us = view_start_us + bins.len() as u64 * bin_length_us;
-        // The bins that the interval overlaps, within the view.
-        let mut begin_us = previous_at_us.max(view_start_us);
-        while growth > 0.0 && begin_us < at_us.max(previous_at_us + 1).min(end_us) {
-            let index = (begin_us - view_start_us) / bin_length_us;
-            let next_us =
-                (view_start_us + (index + 1) * bin_length_us).min(at_us.max(previous_at_us + 1));
-            if let Some(value) = bins.get_mut(index as usize) {
-                *value += growth * (next_us - begin_us) as f64 / length_us;
-            }
-            begin_us = next_us;
-        }
     }
 }
 
@@ -301,7 +186,7 @@ fn ranges_between(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<Ve
     ranges
 }
 
-fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
+pub(super) fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
     Layer { name: name.to_owned(), colour, shape }
 }
 
@@ -421,7 +306,7 @@ fn kilobytes(bytes: u64) -> f64 {
     bytes as f64 / 1e3
 }
 
-fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64)> {
+pub(super) fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64)> {
     downsample(track.points(column), view)
         .into_iter()
         .map(|(at, value)| (seconds(at), value as f64 * scale))
@@ -436,55 +321,4 @@ fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
         .filter(|pair| pair[1].1 > pair[0].1 && view.contains(pair[1].0))
         .map(|pair| seconds(pair[1].0))
         .collect()
-}
-
-/// Labels of lines that cross, with the numbers of their connections: each at another time, so that they do not overlap.
-fn number_labels(lines: &[Layer]) -> Option<Layer> {
-    let label = |(index, layer): (usize, &Layer)| {
-        let Shape::Line(points) = &layer.shape else { return None };
-        let (x, y) = *points.get(points.len() * (2 * index + 1) / (2 * lines.len()))?;
-        let number = layer.name.strip_prefix(CONNECTION)?.to_owned();
-        Some(Label { x, y, text: number })
-    };
-    let labels = lines.iter().enumerate().filter_map(label).collect();
-    (lines.len() > 1).then(|| layer("", Colour::Ink, Shape::Labels(labels)))
-}
-
-/// Beginning of a line's name.
-const CONNECTION: &str = "connection ";
-
-/// The smoothed round-trip time of each connection, as measured by its sender.
-pub(super) fn round_trips_panel(
-    timeline: &Timeline,
-    connections: &Connections,
-    view: &View,
-) -> Option<Panel> {
-    let mut layers: Vec<Layer> = connections
-        .used_connections()
-        .filter_map(|one| {
-            let points = line(one.track(timeline)?, Column::SrttUs, 1e-3, view);
-            let measured_points: Vec<_> = points.into_iter().filter(|(_, ms)| *ms > 0.0).collect();
-            let name = format!("{CONNECTION}{}", one.number);
-            (!measured_points.is_empty())
-                .then(|| layer(&name, one.colour, Shape::Line(measured_points)))
-        })
-        .collect();
-    let values = layers.iter().flat_map(|layer| match &layer.shape {
-        Shape::Line(points) => points.iter().map(|(_, y)| *y).collect(),
-        _ => Vec::new(),
-    });
-    let max_ms = values.fold(0.0, f64::max);
-    layers.extend(number_labels(&layers));
-    let idle_ms = timeline.head.link.map(|link| link.round_trip_ms);
-    let title = "Round-trip time, ms";
-    (!layers.is_empty()).then(|| Panel {
-        title: idle_ms.map_or_else(
-            || title.to_owned(),
-            |idle| format!("{title} (dotted: idle at the start, {})", format_number(idle)),
-        ),
-        y: Axis::linear_exact(max_ms.max(idle_ms.unwrap_or(0.0)) * HEADROOM_FACTOR, ""),
-        height: PLOT_HEIGHT,
-        layers,
-        rules: idle_ms.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
-    })
 }

@@ -8,7 +8,7 @@ use smig_chart::svg::{Axis, Figure, Panel, STYLE, with_colour_fallbacks};
 
 use super::connections::Connections;
 use super::svg_file::{HEAD_STYLE, LINE_HEIGHT, facts, wrap_facts};
-use super::{View, action_marks, panels, requests};
+use super::{View, action_marks, panels, received, requests, round_trips};
 use crate::timeline::Timeline;
 
 const MARGIN: f64 = 14.0;
@@ -75,14 +75,14 @@ fn run_panels(timeline: &Timeline, view: &View, min_rows: usize) -> RunPanels {
         Some(panels::mark_strip(view)),
         requests::requests_panel(timeline, &connections, view, min_rows).map(without_names),
         requests::durations_panel(timeline, &connections, view).map(without_names),
-        panels::received_panel(timeline, &connections, view)
+        received::received_panel(timeline, &connections, view)
             .map(with_short_names)
             .map(with_title("Received, Mbit/s, by connection")),
         panels::queue_panel(timeline, &connections, view)
             .map(without_names)
             .map(with_title("Queue of the link (red: dropped)")),
         panels::combined_send_buffers_panel(timeline, &connections, view),
-        panels::round_trips_panel(timeline, &connections, view).map(without_names),
+        round_trips::round_trips_panel(timeline, &connections, view).map(without_names),
     ]
 }
 

@@ -133,7 +133,7 @@ fn the_panels_and_their_order() {
             "Queue of the link, packets",
             "Connection 1 (cubic): send buffer, kB",
             "Connection 2: send buffer, kB",
-            "Round-trip time, ms (dotted: idle at the start, 50)",
+            "Round-trip time, ms (dotted: idle, 50)",
         ]
     );
 }
@@ -311,6 +311,31 @@ fn six_connections_are_told_apart_and_have_their_windows() {
     let texts: Vec<_> = labels.iter().map(|label| label.text.as_str()).collect();
     assert_eq!(texts, ["1", "2", "3", "4", "5", "6"]);
     assert!(labels.windows(2).all(|pair| pair[0].x < pair[1].x), "{labels:?}");
+}
+
+#[test]
+fn as_many_rows_have_names_as_fit() {
+    let timeline = page_over_six_connections();
+    let of = |count: usize| {
+        let mut timeline = timeline.clone();
+        let span = timeline.spans.pop().unwrap();
+        timeline.spans = (0..count)
+            .map(|number| Span { name: format!("page {number}"), ..span.clone() })
+            .collect();
+        let mut figure = page_figure(&timeline, &timeline.pages[0], 900_000, 1_000.0);
+        let panel = figure.panels.swap_remove(0);
+        let names: Vec<_> = panel.y.ticks(9).into_iter().map(|(_, name)| name).collect();
+        let named: Vec<_> = (0..count).filter(|row| !names[*row].is_empty()).collect();
+        let step = named.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+        assert_eq!(named.last(), Some(&(count - 1)), "the first request has its name");
+        (named.len(), step as f64 * panel.height / count as f64, panel.title)
+    };
+    assert_eq!(of(49).0, 49);
+    for count in [2, 24, 25, 49, 50, 51, 234, 2_000] {
+        let (named, distance, title) = of(count);
+        assert!(named > 1 && distance >= 12.0, "{count}: {named}, {distance}");
+        assert_eq!(title.contains("named"), named < count, "{title}");
+    }
 }
 
 #[test]

@@ -5,18 +5,18 @@ use smig_chart::{format_bytes, format_ms};
 
 use super::connections::Connections;
 use super::screen::{complete_us, filmstrip_panel, screen_panels};
-use super::{View, panels, seconds};
+use super::{View, panels, received, round_trips, seconds};
 use crate::timeline::page_load::{
     Phase, Step, StepKind, critical_path, end_us, phases, requests_of,
 };
 use crate::timeline::{PageSpan, Span, Timeline};
 
-/// Height of a row with a name.
-const NAMED_ROW_HEIGHT: f64 = 15.0;
-/// Number of rows up to which each has a name.
-const MAX_NAMED_ROWS: usize = 24;
-/// Height of the rows of larger pages together.
-const MAX_PANEL_HEIGHT: f64 = 420.0;
+/// Height of a row, if there are few.
+const MAX_ROW_HEIGHT: f64 = 15.0;
+/// Distance that the names of two rows need.
+const NAME_HEIGHT: f64 = 12.0;
+/// Height of all rows together: 50 can have names.
+const MAX_PANEL_HEIGHT: f64 = 600.0;
 /// Number of rows up to which each bar has a tooltip.
 const MAX_ROWS_WITH_TOOLTIPS: usize = 1_000;
 /// Gap between rows, as a share of a row.
@@ -45,10 +45,10 @@ pub fn page_figure(timeline: &Timeline, page: &PageSpan, to_us: u64, width: f64)
     let panels = waterfall_panel(&requests, &path, &connections)
         .into_iter()
         .chain(screen_panels(timeline, (page, &requests), &view))
-        .chain(panels::received_panel(timeline, &connections, &view))
+        .chain(received::received_panel(timeline, &connections, &view))
         .chain(panels::queue_panel(timeline, &connections, &view))
         .chain(single)
-        .chain(panels::round_trips_panel(timeline, &connections, &view))
+        .chain(round_trips::round_trips_panel(timeline, &connections, &view))
         .map(|panel| shifted(panel, page.from_us))
         .collect();
     Figure {
@@ -103,7 +103,7 @@ fn shifted(mut panel: Panel, from_us: u64) -> Panel {
     for layer in &mut panel.layers {
         match &mut layer.shape {
             Shape::Dots(_, points) => points.iter_mut().for_each(|point| point.x -= by),
-            Shape::Line(points) | Shape::Steps(points) => {
+            Shape::Line(points) | Shape::Steps(points) | Shape::Reference(points) => {
                 points.iter_mut().for_each(|(x, _)| *x -= by);
             }
             Shape::Blocks(blocks) => {
@@ -130,7 +130,7 @@ fn shifted(mut panel: Panel, from_us: u64) -> Panel {
 
 const fn style(phase: Phase) -> (&'static str, Colour, Tint) {
     match phase {
-        Phase::Queued => ("waiting for a connection", Colour::Slate, Tint::Faint),
+        Phase::Queued => ("queued in the client", Colour::Brown, Tint::Half),
         Phase::Connecting => ("connecting", Colour::Amber, Tint::Full),
         Phase::Waiting => ("waiting for the response", Colour::Blue, Tint::Half),
         Phase::Receiving => ("receiving", Colour::Blue, Tint::Full),
@@ -183,19 +183,23 @@ fn waterfall_panel(
         colour: Colour::Ink,
         shape: Shape::Line(line),
     });
-    let is_named = count <= MAX_NAMED_ROWS;
-    let name = |span: &&Span| if is_named { row_name(span, connections) } else { String::new() };
-    let names = requests.iter().rev().map(name);
-    let row_height = (MAX_PANEL_HEIGHT / count as f64).min(NAMED_ROW_HEIGHT);
-    let has_numbers = is_named && connections.used_connections().count() > 1;
-    let title = if has_numbers {
-        format!("Requests: {count} (in brackets: connection)")
-    } else {
-        format!("Requests, in their order: {count}")
+    let row_height = (MAX_PANEL_HEIGHT / count as f64).min(MAX_ROW_HEIGHT);
+    let names_step = (NAME_HEIGHT / row_height).ceil() as usize;
+    let name = |(index, span): (usize, &&Span)| {
+        if index.is_multiple_of(names_step) { row_name(span, connections) } else { String::new() }
+    };
+    let mut names: Vec<String> = requests.iter().enumerate().map(name).collect();
+    names.reverse();
+    // Short enough for a narrow chart.
+    let title = match (names_step, connections.used_connections().count() > 1) {
+        (1, false) => format!("Requests, in their order: {count}"),
+        (1, true) => format!("Requests: {count} (in brackets: connection)"),
+        (step, false) => format!("Requests: {count}, one of {step} named"),
+        (step, true) => format!("Requests: {count}, one of {step} named (connection)"),
     };
     Some(Panel {
         title,
-        y: Axis::categorical(names.collect()),
+        y: Axis::categorical(names),
         height: row_height * count as f64,
         layers,
         rules: Vec::new(),

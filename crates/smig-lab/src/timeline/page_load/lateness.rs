@@ -20,7 +20,7 @@ const MAX_PARTS: u64 = 100_000;
 pub enum Cause {
     /// The client: parsing, scripts, painting.
     Client,
-    /// A connection that other requests occupied.
+    /// Its turn: over HTTP/1.1 a connection that other requests occupied, over HTTP/2 a stream, or a browser's own order.
     Queue,
     /// The handshakes of a new connection.
     Connect,
@@ -66,7 +66,10 @@ impl Cause {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Client => "parsing, scripts and painting in the client",
-            Self::Queue => "every connection was busy with another request",
+            Self::Queue => {
+                "held back while others were on their way: every connection was busy (HTTP/1.1), or by the server's limit of streams \
+                 and a browser's own order (HTTP/2)"
+            }
             Self::Connect => "TCP and TLS handshakes of a new connection",
             Self::RoundTrip => "packets were on their way over an empty path",
             Self::Server => "the request was on its way, or the server had nothing in its socket",
@@ -87,7 +90,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Client => "client",
-            Self::Queue => "waiting for a connection",
+            Self::Queue => "queued in the client",
             Self::Connect => "opening connections",
             Self::RoundTrip => "round trips",
             Self::Server => "server",
