@@ -3,7 +3,7 @@
 //! Actions that must happen eventually are separate from those that the environment or an
 //! application may choose: in a state without an action of the first kind, the stream has ended.
 
-use crate::endpoint::{Choice, StreamState};
+use crate::endpoint::Choice;
 use crate::id::{Conn, Side, StreamAddr};
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -19,6 +19,8 @@ pub(crate) enum Action {
     DeclineOffer,
     /// The client resumes a stream that is adrift.
     Resume(Conn),
+    /// The client tells on one connection that another has ended.
+    TellLost(Conn, Conn),
     /// `linger`, while no connection is left.
     GiveUp(Side),
     /// `unbound_timeout`, while nothing is in flight.
@@ -80,15 +82,17 @@ pub(crate) fn add_required_actions(scenario: &Scenario, world: &World, actions: 
         let targets = Conn::every().filter(|conn| client.can_resume_on(*conn));
         actions.extend(targets.map(Action::Resume));
     }
+    if let Some(lost) = client.lost_to_tell() {
+        let usable = Conn::every().filter(|conn| client.can_tell_on(*conn));
+        actions.extend(usable.map(|on| Action::TellLost(lost, on)));
+    }
     let idle = Side::BOTH.into_iter().filter(|side| world.endpoint(*side).must_give_up());
     actions.extend(idle.map(Action::GiveUp));
 }
 
 /// Adds the actions of applications, policies and failures, within the budget.
 pub(crate) fn add_optional_actions(scenario: &Scenario, world: &World, actions: &mut Vec<Action>) {
-    if world.has_fault()
-        || Side::BOTH.iter().all(|side| world.endpoint(*side).state() != StreamState::Running)
-    {
+    if world.has_fault() || Side::BOTH.iter().all(|side| !world.endpoint(*side).has_unfinished()) {
         return; // the stream has ended, so no choice affects it
     }
     let budget = &world.budget;

@@ -111,6 +111,7 @@ fn describe(world: &World, action: Action) -> String {
         Action::DeclineOffer => "client declines the offer".to_owned(),
         Action::Resume(conn) => format!("client resumes on {conn}"),
         Action::Pull(conn) => format!("client resumes on {conn}, though its connection lives"),
+        Action::TellLost(lost, on) => format!("client tells on {on} that {lost} has ended"),
         Action::GiveUp(side) => format!("{side} gives the stream up: no connection is left"),
         Action::Receipt(side, conn) => format!("{side} sends a receipt on {conn}"),
         Action::TimeOutWhenQuiet(side, at) | Action::TimeOutInFlight(side, at) => {

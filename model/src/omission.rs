@@ -78,17 +78,20 @@ pub enum Omission {
     KeptFreedWhileResuming,
     /// A client resets a stream only on the ID of a RESUME that was lost (SMIG-13.11/reset-earlier).
     ResetEarlierForgotten,
-    /// A client that has lost or closed a connection does not tell the server (SMIG-13.12/lost-behind).
+    /// A client that has lost or closed a connection does not tell the server (SMIG-13.12/lost-last).
     CancelNotTold,
-    /// LOST is sent on another connection than the RESUME that it has to follow (SMIG-13.12/lost-behind).
+    /// LOST is sent on another connection than the RESUME that it has to follow (SMIG-13.12/lost-last).
     LostOvertakes,
+    /// A receipt for a unit's first copy, which the peer has dropped, lets go of the unit
+    /// (SMIG-13.15/copies).
+    EarlierCopyCovered,
     /// A server forgets a stream that it has sent whole, though it was not read whole (SMIG-13.14/kept-to-the-end).
     ForgottenWhenSent,
 }
 
 impl Omission {
     /// All rules that can be left out.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::EndLostInCollision,
         Self::ClientSendsBeforeAnswer,
         Self::ForgetAtEnd,
@@ -125,6 +128,7 @@ impl Omission {
         Self::ResetEarlierForgotten,
         Self::CancelNotTold,
         Self::LostOvertakes,
+        Self::EarlierCopyCovered,
         Self::ForgottenWhenSent,
     ];
 
@@ -162,7 +166,8 @@ impl Omission {
             Self::TombstoneForgotten | Self::ResetTakenForUnknown => "SMIG-13.9/never-processed",
             Self::KeptFreedWhileResuming => "SMIG-13.10/kept-until-answer",
             Self::ResetEarlierForgotten => "SMIG-13.11/reset-earlier",
-            Self::CancelNotTold | Self::LostOvertakes => "SMIG-13.12/lost-behind",
+            Self::CancelNotTold | Self::LostOvertakes => "SMIG-13.12/lost-last",
+            Self::EarlierCopyCovered => "SMIG-13.15/copies",
             Self::ForgottenWhenSent => "SMIG-13.14/kept-to-the-end",
         }
     }

@@ -65,10 +65,13 @@ fn refused_never_processed(_: &Machine, world: &World) -> bool {
 fn losses_are_survived(machine: &Machine, world: &World) -> bool {
     let (initial, current) = (&machine.0.budget, &world.budget);
     let has_other_cause = initial.timeouts != current.timeouts
-        || initial.goaways != current.goaways
         || initial.client_resets != current.client_resets
         || initial.server_resets != current.server_resets;
-    let has_connection = Conn::all(machine.0.conns).any(|conn| !world.network.is_lost(conn));
+    let is_usable = |conn| {
+        !world.network.is_lost(conn)
+            && holds_for_both_sides(|side| !world.endpoint(side).has_sent_goaway(conn))
+    };
+    let has_connection = Conn::all(machine.0.conns).any(is_usable);
     !machine.0.has_resumption
         || has_other_cause
         || !has_connection

@@ -98,6 +98,9 @@ impl World {
             Action::Credit(side) => self.apply_to(side, Endpoint::send_credit),
             Action::DeclineOffer => self.apply_to(Side::Client, Endpoint::decline_offer),
             Action::Resume(conn) => self.apply_to(Side::Client, |client| client.resume(conn)),
+            Action::TellLost(lost, on) => {
+                self.apply_to(Side::Client, |client| client.tell_lost(lost, on))
+            }
             Action::GiveUp(side) => self.apply_to(side, Endpoint::give_up),
             Action::TimeOutWhenQuiet(side, at) => {
                 self.apply_to(side, |endpoint| endpoint.time_out(at))

@@ -17,15 +17,16 @@ fn each_rule_prevents_what_it_is_there_for() {
         (Omission::FreedAcrossGap, SURVIVES),       // SMIG-13.4/receipts, SMIG-13.5/no-gap
         (Omission::FreedBehindAnswer, SURVIVES),    // SMIG-13.5/no-gap
         (Omission::ReceiptWhileResuming, NO_CAUSE), // SMIG-13.6/no-receipts-now
-        (Omission::EarlierIdServed, IN_ORDER),      // SMIG-13.7/earlier-void
+        (Omission::EarlierIdServed, WINDOWS),       // SMIG-13.7/earlier-void
         (Omission::EarlyUsedAfterResume, IN_ORDER), // SMIG-13.7/earlier-void
         (Omission::OldCreditKept, WINDOWS),         // SMIG-13.8/absolute
         (Omission::TombstoneForgotten, NOT_PROCESSED), // SMIG-13.9/never-processed
         (Omission::ResetTakenForUnknown, NOT_PROCESSED), // SMIG-13.9/never-processed
         (Omission::KeptFreedWhileResuming, NO_CAUSE), // SMIG-13.10/kept-until-answer
         (Omission::ResetEarlierForgotten, ENDS),    // SMIG-13.11/reset-earlier
-        (Omission::CancelNotTold, ENDS),            // SMIG-13.12/lost-behind
-        (Omission::LostOvertakes, SURVIVES),        // SMIG-13.12/lost-behind
+        (Omission::CancelNotTold, ENDS),            // SMIG-13.12/lost-last
+        (Omission::LostOvertakes, SURVIVES),        // SMIG-13.12/lost-last
+        (Omission::EarlierCopyCovered, SURVIVES),   // SMIG-13.15/copies
         (Omission::ForgottenWhenSent, SURVIVES),    // SMIG-13.14/kept-to-the-end
     ];
     for (omission, expected) in expectations {

@@ -12,7 +12,6 @@ impl Endpoint {
 
     /// Resets the stream for the application.
     pub(crate) fn reset(&mut self) {
-        let is_adrift = self.is_adrift();
         self.state = StreamState::Failed;
         if let Some(open) = &mut self.open_migration {
             open.reset = Some(ResetOn::Carrier); // SMIG-8.2/reset-on-s2
@@ -20,15 +19,12 @@ impl Endpoint {
             self.queue_frame(to, Frame::Reset);
         } else {
             self.queue_frame(self.addr, Frame::Reset);
-            if is_adrift {
-                self.reset_earlier();
-            }
+            self.reset_earlier();
             self.closed_addrs.insert(self.addr);
             if let Some(deferred) = self.deferred_migrate.take() {
                 self.decline(self.addr, MigrateKind::Move { to: deferred.to, end: EndStream::No });
             }
         }
-        self.tell_all_lost();
         self.finish_if_ended();
     }
 
@@ -49,6 +45,7 @@ impl Endpoint {
         if let Some(open) = &mut self.open_migration {
             open.reset = Some(ResetOn::Carrier);
         }
+        self.reset_earlier();
         self.on_connection_ended(conn);
     }
 
@@ -196,7 +193,8 @@ impl Endpoint {
     /// Sends GOAWAY with the lowest last stream ID that SMIG-8.16/bound-is-processed permits.
     pub(crate) fn send_goaway(&mut self, conn: Conn) {
         let bound = self.addr.conn == conn && self.addr.owner() != self.side;
-        let processed = if bound { self.addr.id } else { 0 };
+        // Also one that a RESUME has left since: SMIG-8.16/bound-is-processed.
+        let processed = self.accepted_ids[conn.index()].max(if bound { self.addr.id } else { 0 });
         let request_id = u8::from(conn == Conn(0) && self.side == Side::Server);
         let last = if self.omits(Omission::GoAwayExcludesBound) {
             request_id
@@ -213,7 +211,7 @@ impl Endpoint {
         if self.is_resume_excluded(conn, last) {
             return self.on_resume_excluded();
         }
-        if is_own_id && self.addr.id > last {
+        if is_own_id && self.addr.id > last && self.state == StreamState::Running {
             self.report_fault(ProtocolError::AcceptedButExcluded);
         }
     }

@@ -112,6 +112,7 @@ impl Endpoint {
         self.keep(Item::Answer, self.addr.conn);
         self.closed_addrs.insert(self.addr);
         self.addr = to;
+        self.note_accepted(to);
         if let Some(index) = self.unbound_carriers.iter().position(|unbound| unbound.at == to) {
             let unbound = self.unbound_carriers.swap_remove(index);
             if !self.omits(Omission::UnboundCreditDropped) {

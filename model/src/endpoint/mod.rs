@@ -165,6 +165,8 @@ pub(crate) struct Endpoint {
     unbound_carriers: Vec<UnboundCarrier>,
     closed_addrs: StreamAddrSet,
     next_id: [u8; MAX_CONNS],
+    /// The highest ID of the peer's that this side has accepted, if resumption is on.
+    accepted_ids: [u8; MAX_CONNS],
     conns: [ConnView; MAX_CONNS],
     sent_window_change: Option<i8>,
     /// None if resumption is off.
@@ -219,6 +221,7 @@ impl Endpoint {
             unbound_carriers: Vec::new(),
             closed_addrs: StreamAddrSet::default(),
             next_id: [first_id; MAX_CONNS],
+            accepted_ids: [0; MAX_CONNS],
             conns,
             sent_window_change: None,
             resumption: scenario.has_resumption.then(|| Resumption::new(side, scenario)),
@@ -282,6 +285,10 @@ impl Endpoint {
             && self.unbound_carriers.is_empty()
             && !self.is_resuming()
             && !self.view(self.addr.conn).has_ended
+    }
+
+    pub(crate) fn has_sent_goaway(&self, conn: Conn) -> bool {
+        self.view(conn).goaway_sent.is_some()
     }
 
     /// Returns the window of the direction in which this side sends.

@@ -81,7 +81,6 @@ impl Endpoint {
         }
         if open.reset.is_some() {
             self.closed_addrs.insert(open.to);
-            self.tell_all_lost();
             return self.decline_early_migrates(&open);
         }
         for early in open.early_frames {
@@ -104,7 +103,6 @@ impl Endpoint {
 
     fn on_declined(&mut self, open: &OpenMigration) {
         self.abandon(open.to);
-        self.tell_all_lost();
         match open.reset {
             None => {
                 self.undo_barrier(open);

@@ -89,6 +89,9 @@ impl Endpoint {
 
     pub(super) fn on_data(&mut self, at: StreamAddr, data: Data) {
         if self.closed_addrs.contains(at) {
+            if self.side == Side::Server && self.omits(Omission::EarlierIdServed) {
+                self.deliver(data);
+            }
             return; // SMIG-5.27/abandoned-dropped
         }
         if at == self.addr {

@@ -28,6 +28,7 @@ pub(super) fn suite() -> Vec<Scenario> {
     let one_pull = Budget { pulls: 1, ..losses_only };
     let settings = Budget { settings_changes: 1, pulls: 1, ..NO_EVENTS };
     let pulled = |base| Budget { pulls: 1, losses: 0, ..base };
+    let drained = |base| Budget { goaways: 1, receipts: 0, ..base };
     let resets = |base| Budget { client_resets: 1, server_resets: 1, ..base };
     let server_moves = Budget { server_migrations: 1, ..loss };
     let client_moves = Budget { client_migrations: 1, ..loss };
@@ -39,12 +40,18 @@ pub(super) fn suite() -> Vec<Scenario> {
         Scenario { budget: two_losses, ..SHORT },
         Scenario { budget: resets(loss), ..download },
         Scenario { budget: resets(losses_only), ..SHORT },
-        Scenario { budget: loss, ..upload },
+        Scenario { budget: loss, upload_units: 1, ..upload },
         Scenario { budget: loss, window: 2, ..tunnel },
         Scenario { budget: pulls, ..download },
         Scenario { budget: Budget { receipts: 0, ..pulls }, ..SHORT },
         Scenario { budget: resets(one_pull), ..SHORT },
         Scenario { budget: Budget { goaways: 1, ..loss }, ..SHORT },
+        Scenario {
+            budget: Budget { goaways: 1, client_resets: 1, pulls: 1, ..NO_EVENTS },
+            ..download
+        },
+        Scenario { mover: "server", budget: drained(server_moves), ..download },
+        Scenario { mover: "client", budget: drained(client_moves), ..download },
         Scenario { budget: settings, window: 2, ..download },
         Scenario { is_request_in_flight: true, budget: resets(one_pull), ..download },
         Scenario { is_request_in_flight: true, budget: one_pull, ..SHORT },
@@ -58,6 +65,12 @@ pub(super) fn suite() -> Vec<Scenario> {
         },
         Scenario { mover: "server", budget: pulled(server_moves), ..download },
         Scenario { mover: "server", has_joining_conn: true, budget: server_moves, ..download },
+        Scenario {
+            mover: "server",
+            has_joining_conn: true,
+            budget: Budget { client_resets: 1, ..pulled(Budget { receipts: 0, ..server_moves }) },
+            ..download
+        },
         Scenario { mover: "client", budget: client_moves, ..download },
         Scenario { mover: "client", budget: client_moves, ..SHORT },
         Scenario { mover: "client", budget: declines(client_moves), ..SHORT },
@@ -67,7 +80,11 @@ pub(super) fn suite() -> Vec<Scenario> {
             ..download
         },
         Scenario { mover: "client", budget: pulled(client_moves), ..download },
-        Scenario { mover: "client", budget: Budget { offers: 1, ..client_moves }, ..download },
+        Scenario {
+            mover: "client",
+            budget: Budget { offers: 1, receipts: 0, ..client_moves },
+            ..download
+        },
         Scenario { mover: "each side", budget: both_move, ..SHORT },
     ]
 }
@@ -92,6 +109,9 @@ pub(super) fn witness(omission: Omission) -> Scenario {
             ("nobody", SHORT, Budget { losses: 1, ..pull })
         }
         Omission::ReceiptWhileResuming => ("nobody", download, Budget { receipts: 1, ..pull }),
+        Omission::EarlierCopyCovered => {
+            ("nobody", SHORT, Budget { losses: 1, receipts: 1, ..pull })
+        }
         Omission::EarlierIdServed => ("nobody", SHORT, pull),
         Omission::KeptFreedWhileResuming => ("nobody", SHORT, Budget { receipts: 1, ..pull }),
         Omission::TombstoneForgotten => {

@@ -1,6 +1,6 @@
 //! The client resumes.
 
-use super::{Endpoint, Phase, StreamState};
+use super::{Endpoint, Keep, Phase, StreamState};
 use crate::frame::{Frame, Refusal, ResumePoint};
 use crate::id::{Conn, Side, StreamAddr};
 use crate::omission::Omission;
@@ -37,11 +37,6 @@ impl Endpoint {
         resumption.phase = Phase::Asked;
         let attempt = resumption.attempt;
         self.queue_frame(to, |id| Frame::Resume { id, attempt, point });
-        // SMIG-13.12/lost-behind: on the same connection, so that it cannot overtake.
-        let ended = Conn::every().filter(|conn| self.view(*conn).has_ended).collect::<Vec<_>>();
-        for lost in ended {
-            self.push_frame(conn, Frame::Lost(lost));
-        }
     }
 
     pub(in crate::endpoint) fn on_resumed(&mut self, at: StreamAddr, point: ResumePoint) {
@@ -63,10 +58,19 @@ impl Endpoint {
         }
         self.closed_addrs.insert(at);
         self.state = match refusal {
-            _ if self.state == StreamState::Complete => return, // the server has all
+            _ if self.state == StreamState::Complete => return self.finish_refused(), // the server has all
             Refusal::NeverProcessed => StreamState::Refused,
             Refusal::Gone | Refusal::WasReset | Refusal::OlderAttempt => StreamState::Failed,
         };
+        self.finish_refused();
+    }
+
+    fn finish_refused(&mut self) {
+        if let Some(resumption) = &mut self.resumption {
+            resumption.phase = Phase::Bound;
+            resumption.earlier.clear();
+            resumption.keep = Keep::default();
+        }
     }
 
     /// Handles the end of a connection at the client: SMIG-13.2/adrift.
@@ -91,7 +95,7 @@ impl Endpoint {
             resumption.phase = Phase::Bound;
             self.reset_earlier();
         }
-        self.tell_all_lost();
+        self.forget_lost_told_on(conn);
     }
 
     /// Resets the stream on each ID on which the server may have it (SMIG-13.11/reset-earlier).
@@ -109,6 +113,10 @@ impl Endpoint {
     pub(in crate::endpoint) fn on_bound_to_ended(&mut self) {
         match &mut self.resumption {
             Some(resumption) if self.side == Side::Client => resumption.phase = Phase::Adrift,
+            // LOST has overtaken the answer: SMIG-13.12/lost-last.
+            Some(resumption) if resumption.lost_read[self.addr.conn.index()] => {
+                self.on_current_connection_ended();
+            }
             Some(_) => {}
             None => self.state = StreamState::Failed,
         }
@@ -125,36 +133,46 @@ impl Endpoint {
         }
     }
 
-    /// Sends LOST for all connections that have ended.
-    pub(in crate::endpoint) fn tell_all_lost(&mut self) {
-        if self.side == Side::Client && self.can_resume() {
-            for lost in Conn::every() {
-                if self.view(lost).has_ended {
-                    self.tell_lost(lost);
-                }
+    /// LOST that was sent on a connection which has ended may not have arrived.
+    fn forget_lost_told_on(&mut self, conn: Conn) {
+        if let Some(resumption) = &mut self.resumption {
+            for told_on in &mut resumption.lost_told_on {
+                *told_on = told_on.filter(|on| *on != conn);
             }
         }
     }
 
-    /// Sends LOST, unless the stream has to be resumed first, or may turn out to be bound there.
-    fn tell_lost(&mut self, lost: Conn) {
-        let may_bind = self.has_unfinished()
-            && self.open_migration.as_ref().is_some_and(|open| open.to.conn == lost);
-        if self.omits(Omission::CancelNotTold) || self.is_adrift() || may_bind {
-            return;
+    /// Returns the connection of which the server has to be told next that it has ended, unless the stream has to be resumed
+    /// first, or may turn out to be bound there (SMIG-13.12/lost-last).
+    pub(crate) fn lost_to_tell(&self) -> Option<Conn> {
+        let resumption = self.resumption.as_ref()?;
+        if self.side == Side::Server || self.omits(Omission::CancelNotTold) || self.is_adrift() {
+            return None;
         }
-        let usable = Conn::every().find(|conn| {
-            let view = self.view(*conn);
-            view.is_joined && !view.has_ended
-        });
-        let on = if self.is_asking() && !self.omits(Omission::LostOvertakes) {
-            Some(self.addr.conn)
-        } else {
-            usable
+        if self.is_asking() && !self.omits(Omission::LostOvertakes) {
+            return None;
+        }
+        let may_bind = |lost: Conn| {
+            self.has_unfinished()
+                && self.open_migration.as_ref().is_some_and(|open| open.to.conn == lost)
         };
-        if let Some(on) = on {
-            self.push_frame(on, Frame::Lost(lost));
+        Conn::every().find(|lost| {
+            let is_told = resumption.lost_told_on[lost.index()].is_some();
+            self.view(*lost).has_ended && !is_told && !may_bind(*lost)
+        })
+    }
+
+    /// Returns whether the client may send LOST on this connection.
+    pub(crate) fn can_tell_on(&self, conn: Conn) -> bool {
+        let view = self.view(conn);
+        view.is_joined && !view.has_ended
+    }
+
+    pub(crate) fn tell_lost(&mut self, lost: Conn, on: Conn) {
+        if let Some(resumption) = &mut self.resumption {
+            resumption.lost_told_on[lost.index()] = Some(on);
         }
+        self.push_frame(on, Frame::Lost(lost));
     }
 
     /// Returns whether no connection is left on which the client could resume.
@@ -171,7 +189,6 @@ impl Endpoint {
             Side::Client => {
                 self.state = StreamState::Failed;
                 self.void_earlier_ids();
-                self.tell_all_lost();
             }
             Side::Server => self.server_gives_up(),
         }

@@ -30,6 +30,8 @@ pub(in crate::endpoint) struct Keep {
     /// The first unit that is kept.
     pub(super) first_unit: u8,
     sent: Vec<Sent>,
+    /// What was sent on earlier IDs, where an omission has receipts cover it still.
+    earlier: Vec<Sent>,
 }
 
 impl Keep {
@@ -42,6 +44,12 @@ impl Keep {
         for sent in &mut self.sent {
             let is_read = sent.conn == conn && sent.frame < count;
             sent.is_acknowledged |= is_read && sent.item != Item::Migrate;
+        }
+        let covers = |sent: &Sent| sent.conn == conn && sent.frame < count;
+        for earlier in self.earlier.iter().filter(|sent| covers(sent)) {
+            for sent in self.sent.iter_mut().filter(|sent| sent.item == earlier.item) {
+                sent.is_acknowledged = true;
+            }
         }
         match omission {
             Some(Omission::FreedAcrossGap) => {
@@ -75,9 +83,13 @@ impl Keep {
         }
     }
 
-    /// Forgets what was sent on earlier IDs: it is sent again from this unit on.
-    pub(super) fn restart(&mut self, unit: u8) {
+    /// Forgets what was sent on earlier IDs: it is sent again from this unit on, and no receipt
+    /// for it counts any more (SMIG-13.15/copies).
+    pub(super) fn restart(&mut self, unit: u8, omission: Option<Omission>) {
         self.first_unit = unit;
+        if omission == Some(Omission::EarlierCopyCovered) {
+            self.earlier.append(&mut self.sent);
+        }
         self.sent.clear();
     }
 

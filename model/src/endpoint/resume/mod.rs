@@ -12,7 +12,7 @@ pub(super) use keep::Item;
 use keep::Keep;
 
 use super::{EarlyFrame, Endpoint, OfferState, ProtocolError, StreamState};
-use crate::frame::{EndStream, Frame, ResumePoint};
+use crate::frame::{EndStream, Frame, MigrateKind, ResumePoint};
 use crate::id::{Conn, MAX_CONNS, Side, StreamAddr};
 use crate::omission::Omission;
 use crate::scenario::Scenario;
@@ -42,6 +42,10 @@ pub(super) struct Resumption {
     read_frames: [u8; MAX_CONNS],
     /// The counts of the last receipts.
     receipts: [u8; MAX_CONNS],
+    /// On which connection the client has sent LOST, by the connection that was lost.
+    lost_told_on: [Option<Conn>; MAX_CONNS],
+    /// Of which connections the server has read LOST.
+    lost_read: [bool; MAX_CONNS],
 }
 
 impl Resumption {
@@ -60,6 +64,8 @@ impl Resumption {
             sent_frames,
             read_frames: [0; MAX_CONNS],
             receipts: [0; MAX_CONNS],
+            lost_told_on: [None; MAX_CONNS],
+            lost_read: [false; MAX_CONNS],
         }
     }
 }
@@ -81,7 +87,7 @@ impl Endpoint {
     }
 
     /// Returns whether the stream runs, or its peer may not have read all that it has to.
-    fn has_unfinished(&self) -> bool {
+    pub(crate) fn has_unfinished(&self) -> bool {
         let is_kept =
             self.resumption.as_ref().is_some_and(|resumption| !resumption.keep.is_empty());
         self.state == StreamState::Running || self.state == StreamState::Complete && is_kept
@@ -176,11 +182,12 @@ impl Endpoint {
 
     /// Sends from the peer's point on. Returns whether what the peer lacks is still kept.
     fn send_from(&mut self, point: ResumePoint) -> bool {
+        let omission = self.omission;
         let Some(resumption) = &mut self.resumption else { return false };
         if point.next_unit < resumption.keep.first_unit {
             return false;
         }
-        resumption.keep.restart(point.next_unit);
+        resumption.keep.restart(point.next_unit, omission);
         self.send.next_unit = point.next_unit;
         self.send.has_ended = point.whole.is_set();
         if self.state == StreamState::Complete && !self.send.has_ended {
@@ -196,10 +203,12 @@ impl Endpoint {
 
     /// Ends everything that concerns the stream's earlier IDs (SMIG-13.7/earlier-void).
     fn void_earlier_ids(&mut self) {
-        self.leave(self.addr);
+        let left = self.addr;
+        self.leave(left);
         if let Some(open) = self.open_migration.take() {
             self.leave(open.from);
             self.leave(open.to);
+            self.decline_early_migrates(&open);
             if self.side == Side::Server {
                 self.close_carrier(&open); // SMIG-6.11/close-abandoned
             }
@@ -212,10 +221,18 @@ impl Endpoint {
             }
         }
         if let Some(deferred) = self.deferred_migrate.take() {
-            self.abandon(deferred.to);
+            self.decline(left, MigrateKind::Move { to: deferred.to, end: EndStream::No });
         }
         self.offer = OfferState::No;
         self.reset_owed = false;
+    }
+
+    /// Notes an ID of the peer's that carries the stream: no GOAWAY may exclude it.
+    pub(super) fn note_accepted(&mut self, at: StreamAddr) {
+        if self.can_resume() && at.owner() != self.side {
+            let accepted = &mut self.accepted_ids[at.conn.index()];
+            *accepted = (*accepted).max(at.id);
+        }
     }
 
     /// Abandons an ID on which the peer may still have the stream.

@@ -28,10 +28,9 @@ impl Endpoint {
             self.abandon(at);
             return self.queue_frame(at, |id| Frame::Refused(id, refusal));
         }
-        if !self.omits(Omission::EarlierIdServed) {
-            self.void_earlier_ids();
-        }
+        self.void_earlier_ids();
         self.addr = at;
+        self.note_accepted(at);
         if !self.send_from(point) {
             self.state = StreamState::Failed;
             self.abandon(at);
@@ -66,9 +65,12 @@ impl Endpoint {
         }
     }
 
-    /// The client has given the connection up (SMIG-13.12/lost-behind).
+    /// The client has given the connection up (SMIG-13.12/lost-last).
     pub(in crate::endpoint) fn on_lost(&mut self, conn: Conn) {
         self.conns[conn.index()].has_ended = true;
+        if let Some(resumption) = &mut self.resumption {
+            resumption.lost_read[conn.index()] = true;
+        }
         self.unbound_carriers.retain(|unbound| unbound.at.conn != conn);
         self.void_unanswered_migration(conn);
         if self.addr.conn == conn {
