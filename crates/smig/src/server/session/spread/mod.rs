@@ -116,7 +116,7 @@ impl SpreadStreams {
             self.control.on_other_busiest();
         }
         if self.conns.iter().any(|conn| !conns.contains(conn)) {
-            self.control.on_connection_closed();
+            self.control.on_other_connections();
         }
         self.conns = conns;
         self.control.on_sample(now, &sample)
