@@ -285,7 +285,7 @@ where
         self.reset_slow_uploads(turn);
         self.pace_uploads(turn);
         self.spread_streams(turn);
-        if !self.candidates.is_empty() && self.app_id.is_some() && !self.spread.is_spread() {
+        if !self.candidates.is_empty() && self.app_id.is_some() && self.spread.allows_rules() {
             self.evaluate_candidates(turn);
         }
     }

@@ -89,7 +89,7 @@ pub(super) fn measure(
     turn: &mut TurnCx<'_>,
     sending: &[Sending],
     watched: Option<ConnId>,
-    reach: &Reach,
+    reach: Reach,
 ) -> Option<Measured> {
     let SendLoad { conns: loads, lanes, streams, left_bytes } = SendLoad::of(sending);
     let mut has_sent = |conn| turn.conns.sample(conn).conn_sample().in_flight > 0;

@@ -74,9 +74,18 @@ impl SpreadStreams {
         self.next_sample.filter(|_| self.has_deadline)
     }
 
-    /// Returns whether streams are spread: meanwhile no rules move any.
-    pub(super) const fn is_spread(&self) -> bool {
+    const fn is_spread(&self) -> bool {
         self.control.is_spread()
+    }
+
+    /// Returns whether the rules may move streams: not while they are spread, but while an offer of a former trial is unanswered.
+    pub(super) const fn allows_rules(&self) -> bool {
+        !self.is_spread()
+    }
+
+    /// Returns whether there is anything to spread or to watch.
+    const fn may_spread(&self, sending: &[Sending], reach: Reach) -> bool {
+        (sending.len() >= 2 || self.is_spread()) && !reach.is_over()
     }
 
     /// Returns the role of connections that streams move to now. What was offered keeps that of its trial.
@@ -208,9 +217,8 @@ where
         let sending = self.sending_streams(&streams, rules.max_moves);
         let open = open_lanes(turn, &sending, rules.max_lanes);
         let reach = self.spread.reach(turn.now, &streams, &sending, &open, rules);
-        let may_spread = (sending.len() >= 2 || self.spread.is_spread()) && !reach.is_over();
-        let measured = match may_spread {
-            true => measure(turn, &sending, self.spread.busiest, &reach),
+        let measured = match self.spread.may_spread(&sending, reach) {
+            true => measure(turn, &sending, self.spread.busiest, reach),
             false => None,
         };
         let Some(measured) = measured else {

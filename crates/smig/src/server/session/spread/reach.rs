@@ -74,18 +74,18 @@ impl Reach {
     }
 
     /// Returns whether no stream can move to another connection any more, because of the session's end.
-    pub(super) fn is_over(&self) -> bool {
-        self.intake == Intake::Draining || self.open == 0
+    pub(super) const fn is_over(self) -> bool {
+        matches!(self.intake, Intake::Draining) || self.open == 0
     }
 
     /// Returns whether connections may be opened for streams that are offered now.
-    pub(super) fn may_offer(&self) -> bool {
+    pub(super) fn may_offer(self) -> bool {
         self.offering == Offering::Allowed && self.offerable > 0 && !self.is_over()
     }
 
     /// Returns how many connections may carry streams that send: those that do, and as many more as there are streams that may
     /// move to one, or bring one.
-    pub(super) fn lanes(&self) -> usize {
+    pub(super) fn lanes(self) -> usize {
         if self.is_over() {
             return self.busy.min(1);
         }

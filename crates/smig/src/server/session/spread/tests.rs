@@ -129,10 +129,10 @@ fn rounds_of_two_connections_are_no_evidence() {
 
 #[test]
 fn what_a_connection_that_is_added_or_closed_has_sent_is_in_no_round() {
-    for joins in [true, false] {
+    let conns = samples::conns(3);
+    let (all, first, last) = (&conns[..], &conns[..2], &conns[1..]);
+    for (before, after) in [(first, all), (all, first), (first, last)] {
         let mut session = Session::spread();
-        let all = session.conns.clone();
-        let (before, after) = if joins { (&all[..2], &all[..]) } else { (&all[..], &all[..2]) };
         for _ in 0..6 {
             assert_eq!(session.run(before, 2), None);
         }
@@ -178,12 +178,13 @@ fn decline(spread: &mut SpreadStreams, now: Instant, key: StreamKey) {
 fn only_a_trial_holds_off_the_rules_and_gives_a_role() {
     let key = samples::keys(1)[0];
     let mut session = Session::spread();
+    assert!(!session.spread.allows_rules());
     assert_eq!(session.spread.carrier_role(), ConnectionRole::Interactive);
     let offered = [(key, unanswered(MigrationTarget::Offer))];
     session.spread.moves.settle(at(session.ms), &offered);
     assert!(session.spread.pause(at(session.ms)));
     assert_eq!(session.spread.moves.open_offers(at(session.ms)), 1);
-    assert!(!session.spread.is_spread());
+    assert!(session.spread.allows_rules());
     assert_eq!(session.spread.carrier_role(), ConnectionRole::Bulk);
 }
 
@@ -203,6 +204,19 @@ fn what_is_counted_is_what_is_there_now() {
     assert_eq!(lanes(&[], RULES), 1, "it was answered");
     assert_eq!(lanes(&[], SpreadRules { offers: Offers::WhenNoSpare, ..RULES }), 3);
     assert_eq!(lanes(&[offered], SpreadRules { intake: Intake::Draining, ..RULES }), 1);
+}
+
+#[test]
+fn what_drains_or_is_alone_is_not_spread() {
+    let reach = reach::tests::REACH;
+    let draining = Reach { intake: Intake::Draining, ..reach };
+    let streams = sending([500, 500]);
+    let single = spread_streams();
+    assert!(single.may_spread(&streams, reach));
+    assert!(!single.may_spread(&streams[..1], reach) && !single.may_spread(&streams, draining));
+    let spread = Session::spread().spread;
+    assert!(spread.may_spread(&streams[..1], reach));
+    assert!(!spread.may_spread(&streams, draining), "it ends then");
 }
 
 #[test]
