@@ -29,6 +29,7 @@ mod invariant;
 mod message;
 mod migrate;
 mod priority;
+mod role;
 mod session;
 mod stream;
 mod time;
@@ -40,17 +41,18 @@ pub use config::{
     Config, ConnectProtocol, DEFAULT_MIGRATIONS_PER_SECOND, Limits, MAX_CONNECTIONS,
     MIGRATION_BURST_SECONDS, Push, SmigConfig,
 };
-pub use conn::{ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
+pub use conn::{ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 pub use head::{Protocol, RequestHead, ResponseHead, SharedHead};
 pub use ids::{AppId, Cid, ConnId, Side, StreamId};
 pub use message::is_host_and_port;
 pub use migrate::{MigrateError, MigrationTarget, Mover, policy};
 pub use priority::Priority;
+pub use role::ConnectionRole;
 pub use session::{
-    ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
-    PushError, ReadResult, SendError, Session, StreamView, TransmitDemand, TransmitLimits,
-    Transmitted,
+    ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OfferState,
+    OpenError, PushError, ReadResult, SendError, Session, StreamView, TransmitDemand,
+    TransmitLimits, Transmitted,
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;

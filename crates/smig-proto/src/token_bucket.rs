@@ -39,6 +39,12 @@ impl TokenBucket {
         self.millitokens = self.millitokens.saturating_sub(tokens as u64 * 1000);
     }
 
+    /// Takes all tokens, those that were gained until now included.
+    pub fn empty(&mut self, now: Instant) {
+        self.refill(now);
+        self.millitokens = 0;
+    }
+
     /// Returns the number of whole tokens that can be taken now.
     #[must_use]
     pub fn available(&mut self, now: Instant) -> u32 {
@@ -98,5 +104,13 @@ mod tests {
         assert_eq!(bucket.available(instant_at_ms(99)), 0);
         assert_eq!(bucket.available(instant_at_ms(250)), 2);
         assert!(bucket.take(instant_at_ms(250), 2));
+    }
+
+    #[test]
+    fn an_empty_bucket_gains_nothing_for_the_time_before() {
+        let mut bucket = TokenBucket::new(3, 10, instant_at_ms(0));
+        bucket.empty(instant_at_ms(1000));
+        assert_eq!(bucket.available(instant_at_ms(1050)), 0);
+        assert_eq!(bucket.available(instant_at_ms(1100)), 1);
     }
 }

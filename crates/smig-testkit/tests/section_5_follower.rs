@@ -1,7 +1,9 @@
 //! spec/smig.md section 5: the follower and the order of frames.
 
 use http::Method;
-use smig_proto::{Config, ConnectionRole, EndStream, ErrorCode, Event, SmigConfig, StreamKey};
+use smig_proto::{
+    Config, ConnectionRole, EndStream, ErrorCode, Event, OfferState, SmigConfig, StreamKey,
+};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer, Setup};
 
@@ -143,6 +145,53 @@ fn what_migrates_to_an_interactive_connection_is_not_bulk_for_that() {
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(3, cid, 4));
     assert_eq!(role(&mut peer), ConnectionRole::Bulk);
+}
+
+#[test]
+fn what_was_offered_keeps_its_role_when_the_client_migrates_it_later() {
+    let (mut peer, key) = server_with_upload();
+    let set_role = |peer: &mut Peer, role| {
+        peer.with_session(|session, _| session.set_carrier_role(role));
+    };
+    let (cid, conn) = (peer.cid(C2), peer.conn_id(C2));
+    let role =
+        |peer: &mut Peer| peer.with_session(|session, _| session.connection(conn).unwrap().role);
+    let offers = |peer: &mut Peer| {
+        let view = peer.with_session(|session, _| session.stream(key).unwrap());
+        view.offer
+    };
+    assert_eq!(offers(&mut peer), OfferState::Available);
+    set_role(&mut peer, ConnectionRole::Interactive);
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    assert_eq!(offers(&mut peer), OfferState::Unanswered);
+    set_role(&mut peer, ConnectionRole::Bulk);
+    // Others do not get it for that.
+    let other = peer.post(C1, 3);
+    peer.migrate(other, C2).unwrap();
+    peer.expect(C1, migrate(3, cid, 2));
+    assert_eq!(role(&mut peer), ConnectionRole::Bulk);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    assert_eq!(role(&mut peer), ConnectionRole::Interactive);
+    assert_eq!(offers(&mut peer), OfferState::Available);
+}
+
+#[test]
+fn an_offer_that_is_declined_leaves_no_role_behind() {
+    let (mut peer, key) = server_with_upload();
+    let (cid, conn) = (peer.cid(C2), peer.conn_id(C2));
+    peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Interactive));
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    peer.send(C1, decline(1));
+    let offer = peer.with_session(|session, _| session.stream(key).unwrap().offer);
+    assert_eq!(offer, OfferState::Spent);
+    peer.with_session(|session, _| session.set_carrier_role(ConnectionRole::Bulk));
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    let role = peer.with_session(|session, _| session.connection(conn).unwrap().role);
+    assert_eq!(role, ConnectionRole::Bulk);
 }
 
 /// A client engine whose JOIN on C2 is unanswered, with an upload on C1.

@@ -73,11 +73,12 @@ impl SpreadControl {
         self.watch = WindowWatch::default();
     }
 
-    /// Records that a connection was closed: what all have sent together is less by what it had.
-    pub fn on_connection_closed(&mut self) {
+    /// Records that connections were added or closed: what all have sent together differs by what those had, the TLS handshake
+    /// included.
+    pub fn on_other_connections(&mut self) {
         self.all.forget_round();
         if let SpreadState::Spread(trial) = &mut self.state {
-            trial.on_connection_closed();
+            trial.on_other_connections();
         }
     }
 
@@ -114,7 +115,7 @@ impl SpreadControl {
         // What slow start sends is no rate to exceed: that of the first trial is.
         let confirmed = self.confirmed.filter(|it| is_recent(it) && round.is_limited);
         let basis = confirmed.or(found)?;
-        self.state = SpreadState::Spread(Box::new(SpreadTrial::new(basis)));
+        self.state = SpreadState::Spread(Box::new(SpreadTrial::new(basis, sample.lanes)));
         Some(SpreadDecision::Spread(basis.evidence))
     }
 
@@ -145,5 +146,7 @@ fn is_worthwhile(sample: &SpreadSample) -> bool {
         return false;
     }
     let min_left = (sample.busiest.in_flight * MIN_WINDOWS_LEFT).max(MIN_BYTES_LEFT);
-    sample.streams >= 2 && sample.max_lanes >= 2 && sample.left_bytes >= min_left
+    // Where streams are on all of them already, or each has one of its own, a trial would compare a rate with itself.
+    let may_add = sample.max_lanes.min(sample.streams) > sample.lanes;
+    sample.streams >= 2 && may_add && sample.left_bytes >= min_left
 }

@@ -19,6 +19,7 @@ struct Simulation {
     round: u64,
     all: ConnSample,
     busiest: ConnSample,
+    streams: usize,
     max_lanes: usize,
 }
 
@@ -35,7 +36,7 @@ impl Simulation {
         };
         let now = Instant::from_nanos(1);
         let control = SpreadControl::default();
-        Self { control, now, round: 0, all: sample, busiest: sample, max_lanes: 4 }
+        Self { control, now, round: 0, all: sample, busiest: sample, streams: 6, max_lanes: 4 }
     }
 
     /// Runs a round, in which `lanes` connections deliver so many bytes together.
@@ -60,7 +61,7 @@ impl Simulation {
                 backlog: Backlog::Window,
                 all: self.all,
                 left_bytes: 1 << 20,
-                streams: 6,
+                streams: self.streams,
                 lanes,
                 max_lanes: self.max_lanes,
             };
@@ -269,7 +270,7 @@ fn a_connection_that_is_closed_does_not_end_a_trial() {
     }
     // What it had sent is missing in the sum from now on.
     simulation.all.acknowledged -= 5 * WINDOW;
-    simulation.control.on_connection_closed();
+    simulation.control.on_other_connections();
     for _ in 0..20 {
         assert_eq!(simulation.run(3, 2 * WINDOW, 1, RTT), None);
     }
@@ -277,13 +278,75 @@ fn a_connection_that_is_closed_does_not_end_a_trial() {
 }
 
 #[test]
-fn what_runs_on_several_connections_already_is_no_gain() {
+fn no_trial_begins_where_no_connection_can_be_added() {
+    let mut simulation = Simulation::new();
+    for (lanes, streams, max_lanes) in [(4, 6, 4), (2, 2, 4), (1, 6, 1)] {
+        (simulation.streams, simulation.max_lanes) = (streams, max_lanes);
+        for round in 0..100_u64 {
+            let lost = u64::from(round.is_multiple_of(4));
+            assert_eq!(simulation.run(lanes, 4 * WINDOW, lost, RTT), None, "{lanes} {streams}");
+            assert!(!simulation.control.lifts_pacing());
+        }
+    }
+    // None of that has delayed the trial that helps.
+    (simulation.streams, simulation.max_lanes) = (6, 4);
+    simulation.spread();
+}
+
+#[test]
+fn what_ran_on_several_connections_before_is_the_rate_to_exceed() {
+    for (delivered, is_gain) in [(4, false), (6, true)] {
+        let mut simulation = Simulation::new();
+        let mut lossy = (0..40).map(|round| u64::from(round % 4 == 0));
+        let decision = lossy.find_map(|lost| simulation.run(2, 4 * WINDOW, lost, RTT));
+        assert!(matches!(decision, Some(SpreadDecision::Spread(_))), "{decision:?}");
+        let ended = (0..20).find_map(|_| simulation.run(4, delivered * WINDOW, 1, RTT));
+        let no_gain = Some(SpreadDecision::End(EndReason::NoGain));
+        assert_eq!(ended, no_gain.filter(|_| !is_gain));
+    }
+}
+
+#[test]
+fn a_trial_to_which_no_connection_is_added_is_not_judged() {
     let mut simulation = Simulation::new();
     let mut lossy = (0..40).map(|round| u64::from(round % 4 == 0));
-    let decision = lossy.find_map(|lost| simulation.run(4, 4 * WINDOW, lost, RTT));
-    assert!(matches!(decision, Some(SpreadDecision::Spread(_))), "{decision:?}");
-    let ended = (0..20).find_map(|_| simulation.run(4, 4 * WINDOW, 1, RTT));
-    assert_eq!(ended, Some(SpreadDecision::End(EndReason::NoGain)));
+    assert!(lossy.any(|lost| simulation.run(2, 4 * WINDOW, lost, RTT).is_some()));
+    for _ in 0..20 {
+        assert_eq!(simulation.run(2, 4 * WINDOW, 1, RTT), None);
+    }
+    // One of them carries no more, and another one is added.
+    assert_eq!(simulation.run(1, 4 * WINDOW, 1, RTT), None);
+    for _ in 0..40 {
+        assert_eq!(simulation.run(2, 8 * WINDOW, 1, RTT), None);
+    }
+    simulation.control.on_complete(simulation.now);
+    assert!(lossy.any(|lost| simulation.run(1, WINDOW, lost, RTT).is_some()), "it has helped");
+}
+
+#[test]
+fn what_a_new_connection_sent_before_is_no_rate() {
+    let mut simulation = Simulation::new();
+    for round in 0..40_u64 {
+        if simulation.run(1, WINDOW, u64::from(round.is_multiple_of(4)), RTT).is_some() {
+            break;
+        }
+        // Its TLS handshake.
+        simulation.all.acknowledged += 5 * WINDOW;
+        simulation.control.on_other_connections();
+    }
+    assert!(simulation.control.is_spread());
+    for _ in 0..20 {
+        assert_eq!(simulation.run(4, 3 * WINDOW, 1, RTT), None, "it is no rate to exceed");
+    }
+    let mut simulation = Simulation::new();
+    simulation.spread();
+    for _ in 0..6 {
+        assert_eq!(simulation.run(4, WINDOW, 1, RTT), None);
+    }
+    simulation.all.acknowledged += 100 * WINDOW;
+    simulation.control.on_other_connections();
+    let ended = (0..4).find_map(|_| simulation.run(4, WINDOW, 1, RTT));
+    assert_eq!(ended, Some(SpreadDecision::End(EndReason::NoGain)), "it is no gain");
 }
 
 #[test]

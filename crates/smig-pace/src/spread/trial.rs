@@ -32,18 +32,18 @@ pub struct SpreadSample {
     pub all: ConnSample,
     /// Bytes that are left to send.
     pub left_bytes: u64,
-    /// Streams that have something left.
+    /// Streams that have something left, and that their own flow-control windows let send.
     pub streams: usize,
     /// Connections that carry one of them.
     pub lanes: usize,
-    /// Connections that may carry one: those, spares, and what the peer may still be offered to open.
+    /// Connections that may carry one: those, spares, and what the peer may still open for an offer, as far as streams may move.
     pub max_lanes: usize,
 }
 
 /// Why streams are no longer spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Several connections carry no more than one did.
+    /// The connections that were added carry no more.
     NoGain,
     /// The peer has opened no other connection.
     NoConnection,
@@ -56,7 +56,7 @@ impl EndReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::NoGain => "several connections carry no more than one did",
+            Self::NoGain => "the connections that were added carry no more",
             Self::NoConnection => "the peer has opened no other connection",
             Self::Complete => "nothing is left to spread",
         }
@@ -89,11 +89,14 @@ pub(super) struct SpreadTrial {
     basis: TrialBasis,
     /// All connections together.
     rounds: WindowWatch,
-    /// Rounds in a row with one connection, and rounds with as many as at most.
+    /// Rounds in a row without another connection than at the beginning, or with a single one.
     waiting_rounds: u32,
     /// All of them.
     opening_rounds: u32,
+    /// Rounds since the last connection was added.
     lane_rounds: u32,
+    /// Connections at the beginning, and at most.
+    first_lanes: usize,
     most_lanes: usize,
     fruitless_rounds: u32,
     /// Rounds in a row with a queue, and without.
@@ -104,14 +107,16 @@ pub(super) struct SpreadTrial {
 }
 
 impl SpreadTrial {
-    pub(super) fn new(basis: TrialBasis) -> Self {
+    pub(super) fn new(basis: TrialBasis, lanes: usize) -> Self {
+        let lanes = lanes.max(1);
         Self {
             basis,
             rounds: WindowWatch::default(),
             waiting_rounds: 0,
             opening_rounds: 0,
             lane_rounds: 0,
-            most_lanes: 1,
+            first_lanes: lanes,
+            most_lanes: lanes,
             fruitless_rounds: 0,
             queue_rounds: 0,
             empty_rounds: 0,
@@ -134,8 +139,8 @@ impl SpreadTrial {
         !self.is_paced
     }
 
-    /// Records that a connection was closed: the sum of all is less by what it had.
-    pub(super) const fn on_connection_closed(&mut self) {
+    /// Records that connections were added or closed: the sum of all differs by what those had.
+    pub(super) const fn on_other_connections(&mut self) {
         self.rounds.forget_round();
     }
 
@@ -148,13 +153,18 @@ impl SpreadTrial {
         }
         self.note_queue(&round);
         self.opening_rounds = self.opening_rounds.saturating_add(1);
-        if sample.lanes < 2 {
-            return self.on_single_lane(sample.max_lanes);
-        }
-        self.waiting_rounds = 0;
         if sample.lanes > self.most_lanes {
             (self.most_lanes, self.lane_rounds) = (sample.lanes, 0);
         }
+        if !self.has_grown() {
+            return self.on_no_other_lane(sample);
+        }
+        if sample.lanes < 2 {
+            self.waiting_rounds += 1;
+            // There is only one stream left: what is not spread must be paced again.
+            return (self.waiting_rounds >= TRIAL_ROUNDS).then_some(EndReason::Complete);
+        }
+        self.waiting_rounds = 0;
         self.lane_rounds += 1;
         if self.lane_rounds < TRIAL_ROUNDS {
             return None;
@@ -179,15 +189,19 @@ impl SpreadTrial {
         self.rounds.rate(rounds) >= self.basis.reference_rate * MIN_GAIN
     }
 
-    /// Before the first other connection, or when there is only one stream left: what is not spread must be paced again.
-    fn on_single_lane(&mut self, max_lanes: usize) -> Option<EndReason> {
+    /// Returns whether any connection was added.
+    const fn has_grown(&self) -> bool {
+        self.most_lanes > self.first_lanes
+    }
+
+    /// Before the first connection is added: there is nothing to judge.
+    fn on_no_other_lane(&mut self, sample: &SpreadSample) -> Option<EndReason> {
+        // Where one of them carries nothing any more, the next that does is another one.
+        self.first_lanes = sample.lanes.max(1);
+        self.most_lanes = self.first_lanes;
         self.waiting_rounds += 1;
-        let (max_rounds, reason) = match self.most_lanes {
-            0 | 1 if max_lanes < 2 => (0, EndReason::NoConnection),
-            0 | 1 => (MAX_WAITING_ROUNDS, EndReason::NoConnection),
-            _ => (TRIAL_ROUNDS, EndReason::Complete),
-        };
-        (self.waiting_rounds >= max_rounds).then_some(reason)
+        let can_grow = sample.max_lanes > sample.lanes;
+        (!can_grow || self.waiting_rounds >= MAX_WAITING_ROUNDS).then_some(EndReason::NoConnection)
     }
 
     /// Bulk is paced while there is a queue. What made the path longer is none, but what doubles that is.

@@ -34,6 +34,7 @@ use crate::hpack;
 use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
+use crate::role::ConnectionRole;
 use crate::stream::StreamKey;
 use crate::time::Instant;
 use crate::wire;
@@ -54,16 +55,6 @@ pub enum Security {
 /// listener, SNI, client certificate, tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(pub [u8; 32]);
-
-/// Purpose of a connection; the driver tunes its socket accordingly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ConnectionRole {
-    /// New streams are opened here.
-    #[default]
-    Interactive,
-    /// Large transfers were migrated here.
-    Bulk,
-}
 
 /// Properties of a new connection that the driver supplies.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::bulk::BulkHint;
-use crate::conn::{ConnState, Connection, ConnectionRole};
+use crate::conn::{ConnState, Connection};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead, SharedHead};
 use crate::hpack::{Headers, OutgoingSection};
 use crate::ids::{ConnId, Side, StreamAddr};
 use crate::message::{content_length, encode_request, encode_section};
 use crate::priority::Priority;
+use crate::role::ConnectionRole;
 use crate::session::Session;
 use crate::stream::{
     ExchangeKind, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, Stream, StreamKey,

@@ -204,6 +204,7 @@ impl Session {
         let carrier = self.claim_carrier(now, key, from, dst);
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let (send_end, received) = (stream.send.end_stream_flag(), stream.recv.received_bytes());
+        let carrier_role = stream.offered_role.take().unwrap_or(self.carrier_role);
         let Some(to) = carrier else {
             let charge = self.charge_decline(now)?;
             self.drop_carrier(dst);
@@ -218,7 +219,6 @@ impl Session {
             c1.departed_stream_needs_output = true;
         }
         self.rebind(key, to, Mover::Peer);
-        let carrier_role = self.carrier_role;
         let c2 = self.conns.find_known_mut(to.conn);
         let early_frames = c2.and_then(|c2| {
             c2.set_carrier_role(carrier_role);

@@ -33,13 +33,12 @@ pub use event::{Event, LostReason};
 pub use join::{DetachedConnection, JoinProof, KeyingRequest};
 pub use read::ReadResult;
 pub use transmit::{TransmitDemand, TransmitLimits, Transmitted};
-pub use view::{ConnectionView, StreamView};
+pub use view::{ConnectionView, OfferState, StreamView};
 
 use crate::config::{Config, MIGRATION_BURST_SECONDS};
-use crate::conn::{
-    ConnState, Connection, ConnectionRole, ConnectionSpec, Connections, ResetBudget,
-};
+use crate::conn::{ConnState, Connection, ConnectionSpec, Connections, ResetBudget};
 use crate::ids::{AppId, Cid, ConnId, Side};
+use crate::role::ConnectionRole;
 use crate::stream::Arena;
 use crate::time::Instant;
 use crate::token_bucket::TokenBucket;
@@ -129,7 +128,8 @@ impl Session {
         }
     }
 
-    /// Sets the role of connections that streams migrate to from now on, by either end; [`ConnectionRole::Bulk`] by default.
+    /// Sets the role of connections that streams migrate to from now on, by either end, and of those that the client migrates them
+    /// to later for offers that are made from now on; [`ConnectionRole::Bulk`] by default.
     /// With [`ConnectionRole::Interactive`] a stream is there what it was before, and not bulk because it has migrated.
     pub const fn set_carrier_role(&mut self, role: ConnectionRole) {
         self.carrier_role = role;

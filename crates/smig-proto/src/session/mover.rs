@@ -102,9 +102,11 @@ impl Session {
     }
 
     fn send_offer(&mut self, key: StreamKey, from: StreamAddr) {
+        let carrier_role = self.carrier_role;
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         stream.binding.begin_offer();
         stream.was_offered_or_declined = true;
+        stream.offered_role = Some(carrier_role);
         self.send_migrate(from, Migrate { dst: None }, 0);
     }
 
@@ -133,6 +135,7 @@ impl Session {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match stream.binding.on_answer(at, migrate.dst)? {
             Answer::OfferDeclined => {
+                stream.offered_role = None;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }

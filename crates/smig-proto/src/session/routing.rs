@@ -1,9 +1,10 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{Connection, ConnectionRole, IdState, SendClass};
+use crate::conn::{Connection, IdState, SendClass};
 use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::Mover;
 use crate::priority::Priority;
+use crate::role::ConnectionRole;
 use crate::session::Session;
 use crate::stream::{
     Binding, ExchangeKind, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream, StreamKey,
@@ -77,6 +78,7 @@ impl Session {
             priority,
             frame_received: false,
             was_offered_or_declined: false,
+            offered_role: None,
             key_state: KeyState::Held,
             stop_due: false,
             stall: StallClock::new(now),

@@ -1,10 +1,11 @@
 //! Snapshots of connections and streams for the driver.
 
 use crate::bulk::{BulkHint, BulkReason};
-use crate::conn::{ConnState, Connection, ConnectionRole};
+use crate::conn::{ConnState, Connection};
 use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::MigrationState;
 use crate::priority::Priority;
+use crate::role::ConnectionRole;
 use crate::session::Session;
 use crate::stream::{ExchangeKind, Stream, StreamKey};
 
@@ -61,6 +62,8 @@ pub struct StreamView {
     pub migrations: u8,
     /// Whether a migration or an offer of it is unanswered.
     pub is_migrating: bool,
+    /// Server: what became of its offer.
+    pub offer: OfferState,
     /// Why what it sends is bulk, if it is.
     pub bulk: Option<BulkReason>,
     /// What the application says of whether it is.
@@ -71,6 +74,17 @@ pub struct StreamView {
     pub send_window: i64,
     /// The stream's receive window, in bytes.
     pub recv_window: i64,
+}
+
+/// What became of a server's offer of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfferState {
+    /// The stream may be offered: it was not, or the client has moved it since.
+    Available,
+    /// The client has not answered.
+    Unanswered,
+    /// It was answered, or withdrawn, and the stream is not offered again.
+    Spent,
 }
 
 impl Session {
@@ -150,10 +164,21 @@ fn stream_view(stream: &Stream) -> StreamView {
         priority: stream.priority,
         migrations: stream.binding.migration_count(),
         is_migrating: !matches!(stream.binding.migration(), MigrationState::Idle),
+        offer: offer_state(stream),
         bulk: stream.send.bulk(),
         bulk_hint: stream.send.bulk_hint(),
         is_tunnel: stream.exchange_kind == ExchangeKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),
+    }
+}
+
+fn offer_state(stream: &Stream) -> OfferState {
+    if matches!(stream.binding.migration(), MigrationState::Offered) {
+        OfferState::Unanswered
+    } else if stream.was_offered_or_declined {
+        OfferState::Spent
+    } else {
+        OfferState::Available
     }
 }

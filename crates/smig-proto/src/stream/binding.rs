@@ -260,6 +260,7 @@ mod tests {
             priority: Priority::sequential(5),
             frame_received: false,
             was_offered_or_declined: false,
+            offered_role: None,
             key_state: KeyState::Held,
             stop_due: false,
             stall: StallClock::new(Instant::from_nanos(0)),

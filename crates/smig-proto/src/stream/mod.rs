@@ -25,6 +25,7 @@ use crate::error::{Processed, StreamError};
 use crate::ids::StreamAddr;
 use crate::migrate::OpenMigration;
 use crate::priority::Priority;
+use crate::role::ConnectionRole;
 use crate::time::Instant;
 
 /// The side that opened a stream.
@@ -83,6 +84,8 @@ pub(crate) struct Stream {
     /// Server: the stream was offered, and the client has not answered with a MIGRATE. Client: the application declined an
     /// offer. No second offer (SMIG-6.4/offered-once).
     pub(crate) was_offered_or_declined: bool,
+    /// Server: the role of the connection that the client migrates it to for an offer, however late.
+    pub(crate) offered_role: Option<ConnectionRole>,
     pub(crate) key_state: KeyState,
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.

@@ -99,6 +99,17 @@ pub(crate) mod tests {
         session(count).1
     }
 
+    /// A stream with 500 kB on the first connection.
+    pub(crate) const fn stream(key: StreamKey) -> BalancedStream {
+        BalancedStream {
+            key,
+            lane: 0,
+            left_bytes: 500_000,
+            progress: SendState::Waiting,
+            mobility: Mobility::Mobile,
+        }
+    }
+
     /// A session with so many streams on one connection.
     pub(crate) fn session(count: usize) -> (Session, Vec<StreamKey>) {
         let mut session = Session::client(Config::client(), AppId::new(1), NOW);

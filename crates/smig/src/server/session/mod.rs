@@ -109,6 +109,7 @@ where
         let mailbox = Mailbox::new();
         let list_number = worker.register(&mailbox);
         let now = crate::clock::now();
+        let spread = SpreadStreams::new(now, worker.shared.engine_config.smig.as_ref());
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
@@ -128,7 +129,7 @@ where
             undecided_joins: 0,
             next_upload_check: None,
             bulk_uploads: BulkUploads::default(),
-            spread: SpreadStreams::new(now),
+            spread,
         }
     }
 
@@ -248,7 +249,7 @@ where
                 if let Some(candidate) = exchange.as_mut().and_then(|it| it.candidate.as_mut()) {
                     candidate.on_declined();
                 }
-                self.spread.on_declined(stream);
+                self.spread.on_declined(turn.now, stream);
                 self.session_record.on_declined(stream, exchange.map(|it| &mut it.record));
             }
             Event::Closed { conn, error } => {
@@ -284,7 +285,7 @@ where
         self.reset_slow_uploads(turn);
         self.pace_uploads(turn);
         self.spread_streams(turn);
-        if !self.candidates.is_empty() && self.app_id.is_some() && !self.spread.is_active() {
+        if !self.candidates.is_empty() && self.app_id.is_some() && self.spread.allows_rules() {
             self.evaluate_candidates(turn);
         }
     }

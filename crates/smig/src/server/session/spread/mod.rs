@@ -1,10 +1,11 @@
 //! Spreads a session's responses over several of its connections while a single congestion window is what limits them.
 //!
-//! [`SpreadControl`] decides when, by what [`measure`](mod@measure) finds; [`balance`](crate::migration::balance) decides which
-//! streams move, and [`moves`] what engine and client allow of that.
+//! [`SpreadControl`] decides when, by what [`measure`](mod@measure) finds; [`reach`] says over how many connections, and
+//! [`balance`](crate::migration::balance) which streams move; [`moves`] knows what engine and client allow of that.
 
 mod measure;
 mod moves;
+mod reach;
 
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use smig_proto::{
 
 use self::measure::{Flow, Measured, Sending, measure, open_lanes};
 use self::moves::{Growth, Lanes, StreamMoves, max_moves_per_stream};
-use super::ServerSession;
+use self::reach::{Intake, Reach};
+use super::{ServerSession, SessionState};
 use crate::driver::{PacingLift, TurnCx};
-use crate::migration::Connections;
-use crate::migration::balance::{BalancedStream, Mobility, SendState};
+use crate::migration::balance::Mobility;
+use crate::migration::{Connections, Offers};
 use crate::server::exchange::BodySendState;
 use crate::server::service::{HttpService, ResponseBody};
 use crate::snapshot::{MigrationCause, PendingMigration};
@@ -53,7 +55,9 @@ pub(super) struct SpreadStreams {
 }
 
 impl SpreadStreams {
-    pub(super) fn new(now: Instant) -> Self {
+    /// One of a session with the extension's configuration `smig`: without it, no stream moves.
+    pub(super) fn new(now: Instant, smig: Option<&SmigConfig>) -> Self {
+        let answer_timeout = smig.map_or(Duration::ZERO, |smig| smig.answer_timeout);
         Self {
             control: SpreadControl::default(),
             next_sample: None,
@@ -61,7 +65,7 @@ impl SpreadStreams {
             deliveries: DeliveryWatch::default(),
             busiest: None,
             conns: Vec::new(),
-            moves: StreamMoves::new(now),
+            moves: StreamMoves::new(now, answer_timeout),
         }
     }
 
@@ -70,20 +74,30 @@ impl SpreadStreams {
         self.next_sample.filter(|_| self.has_deadline)
     }
 
-    /// Returns whether streams are spread, or will be by an offer that is not answered.
-    pub(super) const fn is_active(&self) -> bool {
-        self.control.is_spread() || self.moves.has_open_offers()
+    const fn is_spread(&self) -> bool {
+        self.control.is_spread()
     }
 
-    /// Returns the role of connections that streams move to now.
+    /// Returns whether the rules may move streams: not while they are spread, but while an offer of a former trial is unanswered.
+    pub(super) const fn allows_rules(&self) -> bool {
+        !self.is_spread()
+    }
+
+    /// Returns whether there is anything to spread or to watch.
+    const fn may_spread(&self, sending: &[Sending], reach: Reach) -> bool {
+        (sending.len() >= 2 || self.is_spread()) && !reach.is_over()
+    }
+
+    /// Returns the role of connections that streams move to now. What was offered keeps that of its trial.
     const fn carrier_role(&self) -> ConnectionRole {
-        if self.is_active() { ConnectionRole::Interactive } else { ConnectionRole::Bulk }
+        if self.is_spread() { ConnectionRole::Interactive } else { ConnectionRole::Bulk }
     }
 
-    /// Records that the client has declined a move or an offer.
-    pub(super) fn on_declined(&mut self, stream: StreamKey) {
-        if self.control.is_spread() {
-            self.moves.on_declined(stream);
+    /// Records that the client has declined a move or an offer, of a trial that may be over.
+    pub(super) fn on_declined(&mut self, now: Instant, stream: StreamKey) {
+        self.moves.on_declined(now, stream);
+        if !self.is_spread() {
+            self.moves.forget_declined();
         }
     }
 
@@ -112,15 +126,66 @@ impl SpreadStreams {
         let max_silence = MAX_SILENCE.max(sample.busiest.rtt * MAX_SILENT_RTTS);
         let is_silent = self.deliveries.silence(now, sample.all.acknowledged) > max_silence;
         self.has_deadline = sample.all.in_flight > 0 && !is_silent;
+        if sample.all.in_flight == 0 {
+            // Nothing can be acknowledged: what follows a pause of the service is not silent since now.
+            self.deliveries = DeliveryWatch::default();
+        }
         if self.busiest.replace(busiest) != Some(busiest) {
             self.control.on_other_busiest();
         }
-        if self.conns.iter().any(|conn| !conns.contains(conn)) {
-            self.control.on_connection_closed();
+        let is_known = |conn| self.conns.contains(conn);
+        if conns.len() != self.conns.len() || !conns.iter().all(is_known) {
+            self.control.on_other_connections();
         }
         self.conns = conns;
-        self.control.on_sample(now, &sample)
+        let decision = self.control.on_sample(now, &sample);
+        if matches!(decision, Some(SpreadDecision::End(_))) {
+            self.moves.forget_declined();
+        }
+        decision
     }
+
+    /// Records that there is nothing to spread, until the next sample is due. Returns whether there was before.
+    fn pause(&mut self, now: Instant) -> bool {
+        self.has_deadline = false;
+        self.next_sample = Some(now + MIN_SAMPLE_INTERVAL);
+        // What begins after a pause is not silent since then.
+        self.deliveries = DeliveryWatch::default();
+        let was_spread = self.is_spread();
+        self.control.on_complete(now);
+        self.moves.forget_declined();
+        was_spread
+    }
+
+    /// Counts what limits the number of connections now, of which `open` take streams.
+    fn reach(
+        &mut self,
+        now: Instant,
+        streams: &[(StreamKey, StreamView)],
+        sending: &[Sending],
+        open: &[ConnId],
+        rules: SpreadRules,
+    ) -> Reach {
+        self.moves.settle(now, streams);
+        let offers = (self.moves.offering(rules.offers), self.moves.open_offers(now));
+        Reach::of(sending, open, rules.intake, rules.max_lanes, offers)
+    }
+
+    /// Returns what decides about moves to `open` connections.
+    fn lanes<'a>(&self, open: &'a [ConnId], reach: Reach) -> Lanes<'a> {
+        let growth = if self.control.awaits_connections() { Growth::Awaited } else { Growth::Over };
+        Lanes { open, reach, growth }
+    }
+}
+
+/// What the session allows.
+#[derive(Clone, Copy, Debug)]
+struct SpreadRules {
+    intake: Intake,
+    /// The most connections over which streams are spread.
+    max_lanes: usize,
+    max_moves: u8,
+    offers: Offers,
 }
 
 /// Watches since when nothing was acknowledged.
@@ -139,11 +204,6 @@ impl DeliveryWatch {
     }
 }
 
-/// Returns the most connections over which streams are spread.
-fn max_lanes(smig: &SmigConfig) -> usize {
-    smig.max_connections.min(MAX_LANES)
-}
-
 impl<S, B> ServerSession<S, B>
 where
     S: HttpService<B>,
@@ -151,39 +211,20 @@ where
 {
     /// Samples the session if that is due, and moves streams.
     pub(super) fn spread_streams(&mut self, turn: &mut TurnCx<'_>) {
-        self.settle_offers(turn);
-        let shared = &self.worker.shared;
         let is_early = self.spread.next_sample.is_some_and(|at| turn.now < at);
-        if shared.migration.connections != Connections::Adaptive
-            || self.app_id.is_none()
-            || is_early
-        {
-            return;
-        }
-        let Some(smig) = &shared.engine_config.smig else { return };
-        let (max_lanes, max_moves) = (max_lanes(smig), max_moves_per_stream(smig));
-        if max_lanes < 2 || max_moves == 0 {
-            return;
-        }
-        let sending = self.sending_streams(turn, max_moves);
-        let open = open_lanes(turn, &sending, max_lanes);
-        let may_spread = sending.len() >= 2 || self.spread.control.is_spread();
-        let offers = shared.migration.offers;
-        let may_grow = self.spread.moves.may_offer(offers) || self.spread.moves.has_open_offers();
-        let reachable = if may_grow { max_lanes } else { open.len() };
-        let measured = match may_spread {
-            true => measure(turn, &sending, self.spread.busiest, reachable),
+        let Some(rules) = self.spread_rules().filter(|_| !is_early) else { return };
+        let streams: Vec<(StreamKey, StreamView)> = turn.session.streams().collect();
+        let sending = self.sending_streams(&streams, rules.max_moves);
+        let open = open_lanes(turn, &sending, rules.max_lanes);
+        let reach = self.spread.reach(turn.now, &streams, &sending, &open, rules);
+        let measured = match self.spread.may_spread(&sending, reach) {
+            true => measure(turn, &sending, self.spread.busiest, reach),
             false => None,
         };
         let Some(measured) = measured else {
-            self.spread.has_deadline = false;
-            // What begins after a pause is not silent since then.
-            self.spread.deliveries = DeliveryWatch::default();
-            if self.spread.control.is_spread() {
-                self.spread.control.on_complete(turn.now);
+            if self.spread.pause(turn.now) {
                 self.end_spread(turn);
             }
-            self.spread.next_sample = Some(turn.now + MIN_SAMPLE_INTERVAL);
             return;
         };
         match self.spread.record(turn.now, measured) {
@@ -199,14 +240,31 @@ where
         }
         let lifts = self.spread.control.lifts_pacing();
         turn.conns.lift_pacing(if lifts { PacingLift::Lifted } else { PacingLift::None });
-        if self.spread.control.is_spread() {
-            self.balance(turn, &sending, &open, max_lanes);
+        if self.spread.is_spread() {
+            self.balance(turn, &sending, &open, reach);
         }
     }
 
+    /// Returns what the session allows; `None` if nothing is spread.
+    fn spread_rules(&self) -> Option<SpreadRules> {
+        let shared = &self.worker.shared;
+        let smig = shared.engine_config.smig.as_ref()?;
+        let rules = SpreadRules {
+            intake: match self.state {
+                SessionState::Open => Intake::Open,
+                SessionState::Draining => Intake::Draining,
+            },
+            max_lanes: smig.max_connections.min(MAX_LANES),
+            max_moves: max_moves_per_stream(smig),
+            offers: shared.migration.offers,
+        };
+        let is_on = shared.migration.connections == Connections::Adaptive && self.app_id.is_some();
+        (is_on && rules.max_lanes >= 2 && rules.max_moves > 0).then_some(rules)
+    }
+
     /// Returns the streams that have something left to send.
-    fn sending_streams(&self, turn: &TurnCx<'_>, max_moves: u8) -> Vec<Sending> {
-        let sending = |(key, view): (StreamKey, StreamView)| {
+    fn sending_streams(&self, streams: &[(StreamKey, StreamView)], max_moves: u8) -> Vec<Sending> {
+        let sending = |&(key, view): &(StreamKey, StreamView)| {
             let exchange = self.stream_slots.get(key).and_then(|slot| self.slots.get(slot));
             let unqueued = match exchange {
                 Some(exchange) if exchange.send_state == BodySendState::Open => {
@@ -221,12 +279,11 @@ where
             if left_bytes == 0 || view.is_tunnel {
                 return None;
             }
-            let conn_window = turn.session.connection(view.connection)?.send_window;
             let hint = exchange.map_or(MigrationHint::Stay, |exchange| exchange.hint);
             let mobility = self.spread.mobility(key, &view, hint, max_moves);
-            Some(Sending { key, view, left_bytes, mobility, flow: Flow::of(&view, conn_window) })
+            Some(Sending { key, view, left_bytes, mobility, flow: Flow::of(&view) })
         };
-        turn.session.streams().filter_map(sending).collect()
+        streams.iter().filter_map(sending).collect()
     }
 
     /// Moves streams from the busiest connection to the others, and offers some where there are too few.
@@ -235,27 +292,10 @@ where
         turn: &mut TurnCx<'_>,
         sending: &[Sending],
         open: &[ConnId],
-        max_lanes: usize,
+        reach: Reach,
     ) {
-        let balanced = |stream: &Sending| {
-            Some(BalancedStream {
-                key: stream.key,
-                lane: open.iter().position(|&lane| lane == stream.view.connection)?,
-                left_bytes: stream.left_bytes,
-                progress: match stream.view.sent_bytes {
-                    0 => SendState::Waiting,
-                    _ => SendState::Started,
-                },
-                mobility: stream.mobility_now(),
-            })
-        };
-        let streams: Vec<BalancedStream> = sending.iter().filter_map(balanced).collect();
-        let growth = match self.spread.control.awaits_connections() {
-            true => Growth::Awaited,
-            false => Growth::Over,
-        };
-        let offers = self.worker.shared.migration.offers;
-        let lanes = Lanes { open, max: max_lanes, offers, growth };
+        let streams: Vec<_> = sending.iter().filter_map(|stream| stream.balanced(open)).collect();
+        let lanes = self.spread.lanes(open, reach);
         let Self { spread, slots, stream_slots, .. } = self;
         spread.moves.balance(turn.now, &streams, lanes, |key, to| {
             let pending = migrate(turn, key, to)?;
@@ -266,20 +306,9 @@ where
         });
     }
 
-    /// Forgets the offers that were answered, and streams that have ended.
-    fn settle_offers(&mut self, turn: &mut TurnCx<'_>) {
-        if !self.spread.is_active() {
-            return;
-        }
-        let is_migrating = |key| turn.session.stream(key).map(|stream| stream.is_migrating);
-        self.spread.moves.retain(is_migrating);
-        turn.session.set_carrier_role(self.spread.carrier_role());
-    }
-
     /// Spreads no more. What runs ends where it is: on one connection again, streams would share a window that may be too small
-    /// after all, and have no moves left. What was offered is not bulk either when the client moves it.
+    /// after all, and have no moves left.
     fn end_spread(&mut self, turn: &mut TurnCx<'_>) {
-        self.spread.moves.forget_declined();
         turn.conns.lift_pacing(PacingLift::None);
         turn.session.set_carrier_role(self.spread.carrier_role());
     }
@@ -300,71 +329,4 @@ fn migrate(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::migration::balance::tests as samples;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_nanos(ms * 1_000_000)
-    }
-
-    fn measured(acknowledged: u64) -> Measured {
-        let busiest = smig_pace::ConnSample {
-            acknowledged,
-            in_flight: 10_000,
-            rtt: Duration::from_millis(40),
-            min_rtt: Duration::from_millis(40),
-            mss: 1448,
-            ..smig_pace::ConnSample::default()
-        };
-        let sample = smig_pace::SpreadSample {
-            busiest,
-            backlog: smig_pace::Backlog::Window,
-            all: busiest,
-            left_bytes: 1 << 20,
-            streams: 2,
-            lanes: 1,
-            max_lanes: 4,
-        };
-        let conns = samples::conns(1);
-        Measured { sample, busiest: conns[0], conns }
-    }
-
-    #[test]
-    fn a_peer_that_has_vanished_wakes_no_session() {
-        let mut spread = SpreadStreams::new(at(0));
-        for ms in (0..=1000).step_by(10) {
-            assert_eq!(spread.record(at(ms), measured(7)), None);
-            assert_eq!(spread.deadline(), Some(at(ms + 10)));
-        }
-        spread.record(at(1010), measured(7));
-        assert_eq!(spread.deadline(), None);
-        spread.record(at(60_000), measured(8));
-        assert_eq!(spread.deadline(), Some(at(60_010)), "it is there again");
-    }
-
-    #[test]
-    fn what_was_offered_is_not_bulk_when_it_moves_after_the_end() {
-        let key = samples::keys(1)[0];
-        let mut spread = SpreadStreams::new(at(0));
-        spread.moves.insert_offer(key);
-        spread.moves.forget_declined();
-        assert_eq!(spread.carrier_role(), ConnectionRole::Interactive);
-        spread.moves.retain(|_| Some(false));
-        assert_eq!(spread.carrier_role(), ConnectionRole::Bulk);
-    }
-
-    #[test]
-    fn what_may_not_move_is_fixed() {
-        let (session, keys) = samples::session(1);
-        let (key, view) = (keys[0], session.stream(keys[0]).unwrap());
-        let mut spread = SpreadStreams::new(at(0));
-        let none = MigrationHint::None;
-        assert_eq!(spread.mobility(key, &view, none, 2), Mobility::Mobile);
-        assert_eq!(spread.mobility(key, &view, MigrationHint::Stay, 2), Mobility::Fixed);
-        let moved = StreamView { migrations: 1, ..view };
-        assert_eq!(spread.mobility(key, &moved, none, 1), Mobility::Fixed);
-        spread.moves.on_declined(key);
-        assert_eq!(spread.mobility(key, &view, none, 2), Mobility::Fixed);
-    }
-}
+mod tests;
