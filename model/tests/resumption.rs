@@ -21,13 +21,13 @@ fn each_rule_prevents_what_it_is_there_for() {
         (Omission::EarlyUsedAfterResume, IN_ORDER), // SMIG-13.7/earlier-void
         (Omission::OldCreditKept, WINDOWS),         // SMIG-13.8/absolute
         (Omission::TombstoneForgotten, NOT_PROCESSED), // SMIG-13.9/never-processed
-        (Omission::ResetTakenForUnknown, NOT_PROCESSED), // SMIG-13.9/never-processed
-        (Omission::KeptFreedWhileResuming, NO_CAUSE), // SMIG-13.10/kept-until-answer
-        (Omission::ResetEarlierForgotten, ENDS),    // SMIG-13.11/reset-earlier
-        (Omission::CancelNotTold, ENDS),            // SMIG-13.12/lost-last
-        (Omission::LostOvertakes, SURVIVES),        // SMIG-13.12/lost-last
-        (Omission::EarlierCopyCovered, SURVIVES),   // SMIG-13.15/copies
-        (Omission::ForgottenWhenSent, SURVIVES),    // SMIG-13.14/kept-to-the-end
+        (Omission::ResetTakenForUnknown, NOT_PROCESSED), // SMIG-13.9/never-processed, SMIG-13.16/refused
+        (Omission::KeptFreedWhileResuming, NO_CAUSE),    // SMIG-13.10/kept-until-answer
+        (Omission::ResetEarlierForgotten, ENDS),         // SMIG-13.11/reset-earlier
+        (Omission::CancelNotTold, ENDS),                 // SMIG-13.12/lost-last
+        (Omission::LostOvertakes, SURVIVES),             // SMIG-13.12/lost-last
+        (Omission::EarlierCopyCovered, SURVIVES),        // SMIG-13.15/copies
+        (Omission::ForgottenWhenSent, SURVIVES),         // SMIG-13.14/kept-to-the-end
     ];
     for (omission, expected) in expectations {
         let violation = check(witness(omission).with_omission(omission), 1).violation;
