@@ -172,7 +172,8 @@ impl Endpoint {
     /// Returns the point from which the peer has to send, and gives all credit (SMIG-13.8/absolute).
     fn resume_point(&mut self) -> ResumePoint {
         let owed = std::mem::take(&mut self.recv.owed_credit);
-        self.recv.window += owed.cast_signed();
+        // An account below zero counts as zero from now on, at both ends.
+        self.recv.window = (self.recv.window + owed.cast_signed()).max(0);
         ResumePoint {
             next_unit: self.recv.next_unit,
             window: self.recv.window,
