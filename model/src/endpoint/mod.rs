@@ -146,6 +146,13 @@ struct ConnView {
     goaway_received: Option<u8>,
 }
 
+impl ConnView {
+    /// Returns whether frames can be sent on it.
+    const fn is_usable(&self) -> bool {
+        self.is_joined && !self.has_ended
+    }
+}
+
 /// One side of the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Endpoint {

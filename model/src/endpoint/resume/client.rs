@@ -20,8 +20,7 @@ impl Endpoint {
         self.side == Side::Client
             && self.has_unfinished()
             && is_elsewhere
-            && view.is_joined
-            && !view.has_ended
+            && view.is_usable()
             && view.goaway_sent.is_none()
             && view.goaway_received.is_none()
     }
@@ -57,15 +56,13 @@ impl Endpoint {
             return;
         }
         self.closed_addrs.insert(at);
-        self.state = match refusal {
-            _ if self.state == StreamState::Complete => return self.finish_refused(), // the server has all
-            Refusal::NeverProcessed => StreamState::Refused,
-            Refusal::Gone | Refusal::WasReset | Refusal::OlderAttempt => StreamState::Failed,
-        };
-        self.finish_refused();
-    }
-
-    fn finish_refused(&mut self) {
+        // One that is complete at the client has only lacked that the server says so.
+        if self.state != StreamState::Complete {
+            self.state = match refusal {
+                Refusal::NeverProcessed => StreamState::Refused,
+                Refusal::Gone | Refusal::WasReset | Refusal::OlderAttempt => StreamState::Failed,
+            };
+        }
         if let Some(resumption) = &mut self.resumption {
             resumption.phase = Phase::Bound;
             resumption.earlier.clear();
@@ -164,8 +161,7 @@ impl Endpoint {
 
     /// Returns whether the client may send LOST on this connection.
     pub(crate) fn can_tell_on(&self, conn: Conn) -> bool {
-        let view = self.view(conn);
-        view.is_joined && !view.has_ended
+        self.view(conn).is_usable()
     }
 
     pub(crate) fn tell_lost(&mut self, lost: Conn, on: Conn) {

@@ -11,7 +11,7 @@ mod server;
 pub(super) use keep::Item;
 use keep::Keep;
 
-use super::{EarlyFrame, Endpoint, OfferState, ProtocolError, StreamState};
+use super::{ConnView, EarlyFrame, Endpoint, OfferState, ProtocolError, StreamState};
 use crate::frame::{EndStream, Frame, MigrateKind, ResumePoint};
 use crate::id::{Conn, MAX_CONNS, Side, StreamAddr};
 use crate::omission::Omission;
@@ -253,6 +253,6 @@ impl Endpoint {
 
     /// Returns whether no connection is left that this side could use.
     fn has_no_connection(&self) -> bool {
-        self.conns.iter().all(|view| view.has_ended || !view.is_joined)
+        !self.conns.iter().any(ConnView::is_usable)
     }
 }
