@@ -13,7 +13,7 @@ use clap::Args;
 use smig_chart::format_count;
 use smig_chart::html::{Align, Table};
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{self, CampaignOptions, CampaignSummary, plan, read_results};
+use smig_lab::campaign::{self, CampaignOptions, CampaignSummary, Jobs, plan, read_results};
 use smig_lab::matrix::{
     self, MatrixReport, SCENARIO_TEXT, Verdict, draw, keep_machine_hystart, select, select_quick,
     to_csv_table, to_table,
@@ -194,7 +194,7 @@ fn measure(args: &MatrixArgs, campaign: &Campaign) -> Result<CampaignSummary> {
         out: args.out.clone(),
         shard: args.shard,
         filter: Filter::default(),
-        jobs: args.jobs,
+        jobs: Jobs::Number(args.jobs),
         build: identify_build(&smig)?,
         builds: args.build.accepted_builds(),
         smig,

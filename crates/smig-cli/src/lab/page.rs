@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_chart::table::{to_csv, to_text};
-use smig_lab::campaign::{self, CampaignOptions, plan, read_results};
+use smig_lab::campaign::{self, CampaignOptions, Jobs, plan, read_results};
 use smig_lab::page_study::{
     Budget, BudgetCheck, HostPlan, Loader, MeasuredLoad, PageSource, PageStudy, PageSummary,
     Protocol, keep_recordings, render_filmstrips, render_html, render_svg, results_of, summarize,
@@ -150,7 +150,7 @@ pub(super) fn run_study(args: &StudyRun<'_>, study: &PageStudy) -> Result<ExitCo
         out: args.out.to_owned(),
         shard: None,
         filter: Filter::default(),
-        jobs: args.loads.jobs,
+        jobs: Jobs::Number(args.loads.jobs),
         build: identify_build(&smig)?,
         builds: args.loads.build.accepted_builds(),
         smig,

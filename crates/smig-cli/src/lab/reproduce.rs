@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_chart::table::to_text;
 use smig_lab::campaign::{
-    self, CampaignError, CampaignOptions, CampaignSummary, MissingServer, Plan, plan_trials,
+    self, CampaignError, CampaignOptions, CampaignSummary, Jobs, MissingServer, Plan, plan_trials,
     read_results,
 };
 use smig_lab::reproduce::{
@@ -20,7 +20,7 @@ use smig_lab::reproduce::{
     write_report,
 };
 use smig_lab::scenario::{Diagnostics, Filter};
-use smig_lab::trial::{AcceptedBuilds, estimated_duration};
+use smig_lab::trial::AcceptedBuilds;
 use tokio_util::sync::CancellationToken;
 
 use super::build::{BuildArgs, identify_build};
@@ -35,8 +35,6 @@ use crate::stdout::{out, outln};
 /// runs, the p99 lateness had a median of 0.1 ms and a maximum of 1.1 ms; runs above 2 ms are
 /// rejected. A run at 10 Mbit/s takes a few hundredths of a processor.
 const JOBS_PER_PROCESSOR: usize = 3;
-/// The same for studies of pages: a load is short, and most of it is handshakes and hundreds of requests.
-const PAGE_JOBS_PER_PROCESSOR: usize = 2;
 
 /// Measure the figures of a study again (SMig, Mind the Delay, the mosaic), with its claims beside ours
 #[derive(Debug, Args)]
@@ -81,7 +79,7 @@ pub(crate) struct ReproduceArgs {
     /// --quick reproduction-quick and so on]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Number of parallel runs [default: three per processor, for pages two]
+    /// Number of parallel runs [default: three per processor; for pages as many as the processors can carry, by an estimate of each]
     #[arg(long, value_name = "N", value_parser = parse_jobs)]
     jobs: Option<usize>,
     /// Number of repetitions of each setting, instead of the figure's own
@@ -171,9 +169,10 @@ fn print_experiments() -> Result<ExitCode> {
     for study in Study::all() {
         print_study(study)?;
     }
-    let [jobs, page_jobs] = [JOBS_PER_PROCESSOR, PAGE_JOBS_PER_PROCESSOR].map(jobs_for);
     outln!(
-        "\nTimes are for {jobs} parallel runs, of pages {page_jobs}: the defaults on this machine."
+        "\nTimes are for the defaults on this machine: {} parallel runs, of pages up to {}.",
+        paper_jobs().max(),
+        Jobs::by_load().max()
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -183,12 +182,8 @@ fn print_study(study: &Study) -> Result<()> {
     let jobs = default_jobs(study);
     for name in study.figure_names() {
         let duration = |experiment: &Experiment, extent| -> Result<String> {
-            let seconds: f64 = selected_trials(experiment, extent, None)?
-                .1
-                .iter()
-                .map(|trial| estimated_duration(&trial.scenario).as_secs_f64())
-                .sum();
-            let minutes = seconds / 60.0 / jobs as f64;
+            let trials = selected_trials(experiment, extent, None)?.1;
+            let minutes = jobs.total_time(&trials).as_secs_f64() / 60.0;
             Ok(if minutes < 90.0 {
                 format!("{:.0} min", minutes.max(1.0))
             } else {
@@ -212,12 +207,14 @@ fn print_study(study: &Study) -> Result<()> {
     Ok(())
 }
 
-fn jobs_for(per_processor: usize) -> usize {
-    thread::available_parallelism().map_or(1, usize::from) * per_processor
+fn paper_jobs() -> Jobs {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    Jobs::Number(processors * JOBS_PER_PROCESSOR)
 }
 
-fn default_jobs(study: &Study) -> usize {
-    jobs_for(if study.name == "smig" { JOBS_PER_PROCESSOR } else { PAGE_JOBS_PER_PROCESSOR })
+/// Loads of a page are short, and differ by their network in how busy they keep a processor.
+fn default_jobs(study: &Study) -> Jobs {
+    if study.name == "smig" { paper_jobs() } else { Jobs::by_load() }
 }
 
 /// Returns an experiment's campaign and the trials to measure.
@@ -258,7 +255,7 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         out,
         shard: None,
         filter: Filter::default(),
-        jobs: args.jobs.unwrap_or_else(|| default_jobs(study)),
+        jobs: args.jobs.map_or_else(|| default_jobs(study), Jobs::Number),
         build: identify_build(&smig)?,
         builds: args.build.accepted_builds(),
         smig,
@@ -413,7 +410,7 @@ mod tests {
             out: out.to_owned(),
             shard: None,
             filter: Filter::default(),
-            jobs: 1,
+            jobs: Jobs::Number(1),
             build: Build { commit: None, program_sha256: "p1".into() },
             builds: AcceptedBuilds::Any,
             smig: "/bin/true".into(),

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use smig_lab::campaign::{
-    self, CampaignError, CampaignEvent, CampaignOptions, CampaignSummary, OnDisturbed, Plan,
+    self, CampaignError, CampaignEvent, CampaignOptions, CampaignSummary, Jobs, OnDisturbed, Plan,
     copy_scenario, plan,
 };
 use smig_lab::scenario::{
     self, AddressPlan, Campaign, Filter, HostRole, ServerSpec, Shard, SizeClass,
 };
 use smig_lab::servers::{RunAs, ServerEnv, find_server_tool};
-use smig_lab::trial::{TrialResult, estimated_duration};
+use smig_lab::trial::TrialResult;
 use smig_lab::workload::{Outcome, PageLoad, ServerFiles};
 use smig_settings::Diagnostic;
 use tokio_util::sync::CancellationToken;
@@ -121,7 +121,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         out: args.out.clone().unwrap_or_else(|| format!("{}-results", campaign.name).into()),
         shard: args.shard,
         filter,
-        jobs: args.jobs,
+        jobs: Jobs::Number(args.jobs),
         build: identify_build(&smig)?,
         builds: args.build.accepted_builds(),
         smig,
@@ -197,7 +197,7 @@ pub(super) struct CampaignProgress {
 }
 
 impl CampaignProgress {
-    pub(super) fn new(name: &str, plan: &Plan, jobs: usize) -> Self {
+    pub(super) fn new(name: &str, plan: &Plan, jobs: Jobs) -> Self {
         let total = plan.trials.len() as u64;
         let bar = ProgressBar::new(total);
         let template = "{bar:24} {pos}/{len}  {elapsed} elapsed{msg}";
@@ -209,12 +209,10 @@ impl CampaignProgress {
         for missing in &plan.missing_servers {
             view.println(&format!("{} {missing}", paint::STDERR.error("warning:")));
         }
-        let estimated_time: Duration =
-            plan.trials.iter().map(|trial| estimated_duration(&trial.scenario)).sum();
         if total > 0 {
             view.println(&paint::STDERR.dim(&format!(
                 "about {}; Ctrl-C stops, the same command resumes",
-                format_duration(estimated_time / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
+                format_duration(jobs.total_time(&plan.trials))
             )));
             view.bar.enable_steady_tick(Duration::from_secs(1));
         }

@@ -3,11 +3,13 @@
 //! Owns the list of outstanding trials, how often a disturbed one is repeated, and the files of
 //! results. A written result is never changed.
 
+mod jobs;
 mod merge;
 mod plan;
 mod run;
 mod store;
 
+pub use jobs::Jobs;
 pub use merge::{MergeSummary, merge};
 pub use plan::{
     CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan, plan, plan_trials,

@@ -12,6 +12,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use smig_testbed::bpf::{UnknownControlError, check_control_name};
 use smig_testbed::hystart;
 
+use super::jobs::Jobs;
 use super::store::{ResultLine, read_lines, result_files};
 use crate::scenario::{Campaign, Filter, ServerKind, Shard, Trial, TrialId};
 use crate::servers::{
@@ -29,8 +30,8 @@ pub struct CampaignOptions {
     pub shard: Option<Shard>,
     /// Conditions to run.
     pub filter: Filter,
-    /// Number of trials to run in parallel.
-    pub jobs: usize,
+    /// How many trials run in parallel.
+    pub jobs: Jobs,
     /// Path of the `smig` program, which runs each trial.
     pub smig: PathBuf,
     /// Version of this program for the results.
@@ -405,7 +406,7 @@ mod tests {
             out: out.to_owned(),
             shard: None,
             filter: Filter::default(),
-            jobs: 1,
+            jobs: Jobs::Number(1),
             smig: "/bin/true".into(),
             version: "smig".into(),
             build: Build { commit: Some("c1".into()), program_sha256: "p1".into() },

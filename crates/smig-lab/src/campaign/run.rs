@@ -19,6 +19,7 @@ use smig_testbed::bpf::BpfGuard;
 use smig_testbed::hystart;
 use tokio_util::sync::CancellationToken;
 
+use super::jobs::Gate;
 use super::plan::{CampaignError, CampaignOptions, MissingServer, OnDisturbed, Plan};
 use super::store::ResultStore;
 use crate::recording::TIMELINES_DIR;
@@ -121,11 +122,7 @@ pub fn run(
     let mut writer = Writer {
         store: ResultStore::open(&options.out, options.shard).map_err(io_error(&options.out))?,
         options,
-        remaining_estimate: plan
-            .trials
-            .iter()
-            .map(|trial| estimated_duration(&trial.scenario))
-            .sum(),
+        remaining_estimate: options.jobs.total_time(&plan.trials),
         finished_s: (0.0, 0.0),
         summary: CampaignSummary {
             done_before_count: plan.done_count,
@@ -150,13 +147,13 @@ pub fn run(
         servers: plan.programs,
         versions: plan.versions,
     };
-    let setup = TrialSetup::create(programs, &plan.trials, options.jobs)
+    let setup = TrialSetup::create(programs, &plan.trials, options.jobs.max())
         .map_err(io_error(&std::env::temp_dir()))?;
-    let runner = TrialRunner { setup, options };
+    let runner = TrialRunner { setup, options, gate: Gate::new(options.jobs) };
     let queue = Mutex::new(plan.trials.iter().collect::<VecDeque<_>>());
     let (sender, messages) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..options.jobs.max() {
             let (sender, queue, runner) = (sender.clone(), &queue, &runner);
             scope.spawn(move || runner.run_trials(queue, stop, &sender));
         }
@@ -203,7 +200,7 @@ fn error_message(stderr: &[u8]) -> String {
 struct Writer<'a> {
     store: ResultStore,
     options: &'a CampaignOptions,
-    /// Estimated total duration of the remaining trials.
+    /// Estimated time until the remaining trials have run.
     remaining_estimate: Duration,
     /// Measured and estimated total seconds of the finished trials.
     finished_s: (f64, f64),
@@ -232,7 +229,7 @@ impl Writer<'_> {
                 if retry == Retry::Again {
                     on_event(&CampaignEvent::Rejected { id, attempt, reason: &reason });
                 } else {
-                    self.subtract_estimate(estimated_duration(&result.scenario));
+                    self.subtract_estimate(self.options.jobs.estimated_time(&result.scenario));
                     let reason = format!("disturbed in each of {attempt} attempts: {reason}");
                     on_event(&CampaignEvent::GivenUp { id, reason: &reason });
                     self.summary.given_up_trials.push((id.clone(), reason));
@@ -246,10 +243,9 @@ impl Writer<'_> {
             }
             WorkerMessage::Finished(result) => {
                 self.store.append(&result)?;
-                let estimate = estimated_duration(&result.scenario);
-                self.subtract_estimate(estimate);
+                self.subtract_estimate(self.options.jobs.estimated_time(&result.scenario));
                 self.finished_s.0 += result.seconds;
-                self.finished_s.1 += estimate.as_secs_f64();
+                self.finished_s.1 += estimated_duration(&result.scenario).as_secs_f64();
                 self.summary.finished_count += 1;
                 on_event(&CampaignEvent::Finished { result: &result, time_left: self.time_left() });
             }
@@ -264,7 +260,7 @@ impl Writer<'_> {
     fn time_left(&self) -> Duration {
         let slowdown =
             if self.finished_s.1 > 0.0 { self.finished_s.0 / self.finished_s.1 } else { 1.0 };
-        self.remaining_estimate.mul_f64(slowdown / self.options.jobs.max(1) as f64)
+        self.remaining_estimate.mul_f64(slowdown)
     }
 }
 
@@ -272,6 +268,7 @@ impl Writer<'_> {
 struct TrialRunner<'a> {
     setup: TrialSetup,
     options: &'a CampaignOptions,
+    gate: Gate,
 }
 
 impl TrialRunner<'_> {
@@ -284,6 +281,7 @@ impl TrialRunner<'_> {
         while !stop.is_cancelled() {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(trial) = next else { return };
+            let Some(_pass) = self.gate.enter(&trial.scenario, stop) else { return };
             self.run_trial(trial, stop, sender);
         }
     }
@@ -303,7 +301,7 @@ impl TrialRunner<'_> {
                 Ok(Some(result)) => result,
                 Ok(None) => return,
                 Err(why) => {
-                    let estimate = estimated_duration(&trial.scenario);
+                    let estimate = self.options.jobs.estimated_time(&trial.scenario);
                     return send(WorkerMessage::Failed(trial.id.clone(), estimate, why));
                 }
             };
@@ -406,6 +404,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::campaign::jobs::Jobs;
     use crate::campaign::plan::plan;
     use crate::scenario::{Filter, parse};
     use crate::trial::{AcceptedBuilds, Build};
@@ -441,7 +440,7 @@ mod tests {
             out: dir.path().join("out"),
             shard: None,
             filter: Filter::default(),
-            jobs: 1,
+            jobs: Jobs::Number(1),
             smig,
             version: "smig".into(),
             build: Build { commit: None, program_sha256: "p".into() },

@@ -23,7 +23,7 @@ mod run;
 mod scratch_dir;
 mod setup;
 
-pub use duration::estimated_duration;
+pub use duration::{estimated_duration, estimated_load};
 pub use origin::{AcceptedBuilds, Build, BuildsError, Origin, build_inconsistency};
 pub use result::{FORMAT_VERSION, Machine, TrialResult};
 pub use run::{TrialError, check_testbed, run};
