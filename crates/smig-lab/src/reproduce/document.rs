@@ -171,7 +171,7 @@ fn measurement_facts(study: &Study, results: &[TrialResult]) -> Vec<(&'static st
     for result in results {
         let machine = &result.machine;
         let description = format!(
-            "{}, {} of {}, {} at once",
+            "{}, {} of {}, up to {} at once",
             machine.kernel,
             format_count(machine.cpus, "processor"),
             machine.cpu,
