@@ -186,7 +186,7 @@ mod tests {
         // 5 ms that grow to 305: a load has six round trips.
         assert_eq!(seconds_on("slowdown", page), 1 + 10 + 18);
         let endless = "transfers.x = { size = 1, count = 9, every = '5000000000000000h' }\n";
-        assert_eq!(seconds(endless), Duration::MAX.as_secs());
+        assert_eq!(seconds(endless), Duration::MAX.as_secs() - 1);
     }
 
     #[test]
