@@ -57,7 +57,7 @@ const JOBS_PER_PROCESSOR: usize = 3;
 Examples:
   smig lab reproduce all --quick
   smig lab reproduce figure-4 figure-5 --quick --out small-objects
-  smig lab reproduce delay --quick                   twelve minutes, as root: YeAH and Illinois are BPF programs
+  smig lab reproduce delay --quick                   ten minutes, as root: YeAH and Illinois are BPF programs
   smig lab reproduce delay-windows --repetitions 3   one figure of it
   smig lab reproduce mosaic --quick --json | jq '.figures[].claims[] | [.claim.text, .ours, .verdict]'
   smig lab reproduce list
