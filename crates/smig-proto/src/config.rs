@@ -71,8 +71,36 @@ pub struct SmigConfig {
     /// Bytes buffered for resumption while a migration is unanswered; the mover pauses at this
     /// limit.
     pub replay_limit: usize,
+    /// Settings of resumption; `None` disables it.
+    pub resumption: Option<ResumptionConfig>,
     /// Code points of the extension's frames and settings.
     pub code_points: CodePoints,
+}
+
+/// Settings of resumption: streams go on after the end of their connection (spec/resumption.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResumptionConfig {
+    /// How long a stream, and a session without connections, waits to be resumed; the lesser of both ends' values counts
+    /// (SETTINGS_SMIG_RESUME). Whole seconds; less than one disables resumption.
+    pub linger: Duration,
+    /// Maximum number of bytes of body that one stream has sent and keeps until it is known that they were read. What is older is let
+    /// go of: a stream that needs it again fails.
+    pub max_kept_per_stream: usize,
+    /// The same for all streams of a session.
+    pub max_kept: usize,
+    /// Maximum number of ended streams that a session remembers.
+    pub max_ended: usize,
+}
+
+impl Default for ResumptionConfig {
+    fn default() -> Self {
+        Self {
+            linger: Duration::from_secs(30),
+            max_kept_per_stream: 4 << 20,
+            max_kept: 16 << 20,
+            max_ended: 512,
+        }
+    }
 }
 
 impl Default for SmigConfig {
@@ -86,6 +114,7 @@ impl Default for SmigConfig {
             unbound_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
             replay_limit: 1 << 20,
+            resumption: None,
             code_points: CodePoints::default(),
         }
     }

@@ -102,10 +102,14 @@ impl Cid {
 
     /// Parses a CID from 12 bytes; `None` if all are zero, which means "no connection".
     pub(crate) fn from_bytes(bytes: [u8; 12]) -> Option<Self> {
+        (bytes != [0; 12]).then_some(Self::from_wire(bytes))
+    }
+
+    /// Parses a CID from 12 bytes, whatever they are.
+    pub(crate) const fn from_wire(bytes: [u8; 12]) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3] = bytes;
         let app = AppId(u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]));
-        let number = u32::from_be_bytes([n0, n1, n2, n3]);
-        (bytes != [0; 12]).then_some(Self { app, number })
+        Self { app, number: u32::from_be_bytes([n0, n1, n2, n3]) }
     }
 
     /// Assembles the CID from the values of the three settings; `None` if ConnNo is 0.

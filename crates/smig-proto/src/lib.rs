@@ -39,7 +39,7 @@ mod wire;
 pub use bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 pub use config::{
     Config, ConnectProtocol, DEFAULT_MIGRATIONS_PER_SECOND, Limits, MAX_CONNECTIONS,
-    MIGRATION_BURST_SECONDS, Push, SmigConfig,
+    MIGRATION_BURST_SECONDS, Push, ResumptionConfig, SmigConfig,
 };
 pub use conn::{ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};

@@ -8,6 +8,7 @@ mod assembly;
 mod budget;
 mod list;
 mod output;
+mod receipts;
 mod repeated_request;
 mod scheduler;
 mod settings;
@@ -21,6 +22,7 @@ pub(crate) use budget::{Charge, Counter, Offence, ResetBudget};
 pub(crate) use list::Connections;
 pub(crate) use output::ControlQueue;
 pub use output::OutputBuffer;
+pub(crate) use receipts::{FrameNumber, Receipts};
 pub(crate) use repeated_request::{RepeatableBlock, RepeatedRequest};
 pub(crate) use scheduler::{Scheduler, SendClass};
 pub(crate) use settings::PeerSettings;
@@ -28,14 +30,14 @@ pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
 use crate::body::BufferTracker;
 use crate::config::Config;
-use crate::error::{ConnectionError, ErrorCode};
+use crate::error::ErrorCode;
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
 use crate::ids::{Cid, ConnId, StreamId};
 use crate::migrate::{DeferredMigrate, PendingAnswer, UnboundCarriers};
 use crate::priority::Priority;
 use crate::role::ConnectionRole;
-use crate::stream::StreamKey;
+use crate::stream::{SentAt, StreamKey};
 use crate::time::Instant;
 use crate::wire;
 
@@ -202,10 +204,13 @@ pub(crate) struct Connection {
     /// Streams that wait for the connection's window.
     pub(crate) blocked_streams: Vec<StreamKey>,
     pub(crate) control_queue: ControlQueue,
+    /// If streams can be resumed, or may turn out to be.
+    pub(crate) receipts: Option<Box<Receipts>>,
     pub(crate) goaway: GoAways,
     pub(crate) abuse: AbuseCounters,
     pub(crate) created_at: Instant,
-    pub(crate) error: Option<ConnectionError>,
+    /// The error code for streams that fail with the connection.
+    pub(crate) end_code: ErrorCode,
     /// Bytes of DATA payload in each direction.
     pub(crate) data_bytes_sent: u64,
     pub(crate) data_bytes_received: u64,
@@ -245,6 +250,7 @@ impl Connection {
             scheduler: Scheduler::default(),
             blocked_streams: Vec::new(),
             control_queue: ControlQueue::default(),
+            receipts: None,
             goaway: GoAways::default(),
             abuse: AbuseCounters {
                 consecutive_empty_frames: 0,
@@ -254,7 +260,7 @@ impl Connection {
                 refused_joins: 0,
             },
             created_at: now,
-            error: None,
+            end_code: ErrorCode::Cancel,
             data_bytes_sent: 0,
             data_bytes_received: 0,
         }
@@ -372,13 +378,22 @@ impl Connection {
         Some(self.pending_answers.swap_remove(index))
     }
 
-    pub(crate) fn peer_max_frame_size(&self) -> usize {
-        self.peer_settings.max_frame_size as usize
+    /// Returns where the frame is that was put into the control queue last.
+    pub(crate) fn last_framed(&mut self) -> SentAt {
+        let queued = u64::from(self.control_queue.count_frames().frames);
+        let sent = self.receipts.as_ref().map_or(0, |receipts| receipts.last_sent().0);
+        SentAt { conn: self.id, frame: FrameNumber(sent + queued) }
     }
 
-    /// Returns the error code for streams that fail with the connection.
-    pub(crate) fn end_code(&self) -> ErrorCode {
-        self.error.as_ref().map_or(ErrorCode::Cancel, |error| error.code)
+    /// Counts frames that were taken from the engine. Returns where the last one is.
+    pub(crate) fn count_sent(&mut self, frames: u64) -> SentAt {
+        let receipts = self.receipts.as_mut();
+        let frame = receipts.map_or(FrameNumber(0), |receipts| receipts.on_sent(frames));
+        SentAt { conn: self.id, frame }
+    }
+
+    pub(crate) fn peer_max_frame_size(&self) -> usize {
+        self.peer_settings.max_frame_size as usize
     }
 
     /// Returns the stream keys in ascending order of their IDs here: hash order must not affect

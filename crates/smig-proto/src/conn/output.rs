@@ -5,6 +5,8 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::wire::{FRAME_HEADER_BYTES, FrameHeader, PREFACE};
+
 /// Payloads shorter than this are copied after the frame's header, which is cheaper than another slice in a vectored write.
 const MIN_SLICE_BYTES: usize = 512;
 /// Payloads shorter than this are copied while the queue is short: one slice for all of it is cheapest.
@@ -22,6 +24,17 @@ pub(crate) struct ControlQueue {
     pub(crate) replies: u32,
     /// Bytes of requests among them, which the application caused, not the peer.
     request_bytes: usize,
+    /// How much of `frames` was counted, and how many frames that is.
+    counted: Counted,
+}
+
+/// Frames that leave a control queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    bytes: u32,
+    pub(crate) frames: u32,
+    /// Number of the last frame that is not a receipt; 0: all are receipts.
+    pub(crate) last_needed: u32,
 }
 
 impl ControlQueue {
@@ -39,9 +52,37 @@ impl ControlQueue {
         self.frames.len().saturating_sub(self.request_bytes)
     }
 
+    /// Writes the client's connection preface, which is no frame.
+    pub(crate) fn push_preface(&mut self) {
+        debug_assert!(self.frames.is_empty(), "it is first");
+        self.frames.extend_from_slice(PREFACE);
+        self.counted.bytes = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+    }
+
+    /// Counts the frames. Looks at each of them once.
+    pub(crate) fn count_frames(&mut self) -> Counted {
+        while let Some(header) =
+            self.frames.get(self.counted.bytes as usize..).and_then(FrameHeader::parse)
+        {
+            self.counted.bytes += FRAME_HEADER_BYTES as u32 + header.length;
+            self.counted.frames += 1;
+            self.counted.last_needed = self.counted.frames;
+        }
+        self.counted
+    }
+
+    /// Appends a receipt, which needs no receipt itself.
+    pub(crate) fn push_receipt(&mut self, frame: impl FnOnce(&mut BytesMut)) {
+        self.count_frames();
+        frame(&mut self.frames);
+        self.counted.bytes = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.counted.frames += 1;
+    }
+
     /// Resets the counters after the driver has taken everything.
     pub(crate) fn reset_counters(&mut self) {
         (self.replies, self.request_bytes) = (0, 0);
+        self.counted = Counted::default();
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct PeerSettings {
     /// SETTINGS_SMIG: number of simultaneous migrations that the peer tolerates; 0 if the extension
     /// is off.
     pub(crate) max_open_migrations: u32,
+    /// SETTINGS_SMIG_RESUME: for how many seconds the peer keeps what is adrift; 0 if it does not.
+    pub(crate) linger_seconds: u32,
     /// The values of the three CID settings received so far: high, middle, low.
     pub(crate) cid_settings: [Option<u32>; 3],
 }
@@ -28,6 +30,7 @@ impl Default for PeerSettings {
             enable_push: true,
             enable_connect_protocol: false,
             max_open_migrations: 0,
+            linger_seconds: 0,
             cid_settings: [None; 3],
         }
     }

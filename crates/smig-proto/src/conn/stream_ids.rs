@@ -124,6 +124,11 @@ impl StreamIdSpace {
         StreamId::new(self.highest_used)
     }
 
+    /// Returns the highest ID that a request or a promise opened.
+    pub(crate) fn highest_opened(&self) -> StreamId {
+        StreamId::new(self.highest_opened)
+    }
+
     pub(crate) fn state(&self, id: StreamId) -> IdState {
         let id = id.value();
         if id > self.highest_used {

@@ -123,6 +123,13 @@ causes! {
     CarrierWindowExceeded => FlowControlError, "unbound carrier holds more than a stream's window";
     TooManyCarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
     TooManyCarrierFrames => EnhanceYourCalm, "carrier holds too many frames before its barrier";
+    BadReceipt => ProtocolError, "RECEIPT that falls, or counts frames that were never sent";
+    BadResume => ProtocolError, "RESUME that is not permitted here, or claims what was never sent";
+    NeverProcessed => RefusedStream, "the client has resumed the stream before its request came";
+    ConnectionForbidden => NoError, "the client has given the connection up before it joined";
+    SessionForgotten => Cancel, "the server has forgotten the session in which the stream could be resumed";
+    Lingered => Cancel, "not resumed in time";
+    NotKept => Cancel, "what would have to be sent again is kept no more";
     AnswerTimeout => Cancel, "MIGRATE not answered in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     // Local errors.

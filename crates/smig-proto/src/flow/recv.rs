@@ -92,6 +92,16 @@ impl RecvWindow {
         if held > 0 { held as u64 } else { 0 }
     }
 
+    /// Returns what the peer may send from now on, whatever it counted before. A negative value counts as zero, at both
+    /// ends (SMIG-13.8/absolute).
+    pub(crate) fn restart(&mut self) -> u32 {
+        if let Ok(missing) = u32::try_from(-self.value) {
+            self.size = self.size.saturating_add(missing);
+            self.value = 0;
+        }
+        u32::try_from(self.value).unwrap_or(0)
+    }
+
     /// Charges `bytes` bytes that arrived. Returns `None` if they exceed the window.
     pub(crate) fn charge(&mut self, bytes: u32) -> Option<Credit> {
         if i64::from(bytes) > self.value {

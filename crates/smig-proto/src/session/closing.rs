@@ -161,9 +161,12 @@ impl Session {
             self.events.push_back(Event::Closed { conn: conn_id, error });
         }
         self.conns.remove(conn_id);
-        if !self.conns.iter().any(Connection::is_member) {
+        if self.resumption.is_some() {
+            self.arm_tick(now);
+        }
+        if !self.conns.iter().any(Connection::is_member) && !self.lingers() {
             // The key is forgotten with the last connection (SMIG-3.7/session-key).
-            self.session_key = None;
+            self.leave_session();
         }
     }
 
@@ -175,9 +178,12 @@ impl Session {
     }
 
     pub(super) fn mark_dead(&mut self, conn_id: ConnId, error: Option<ConnectionError>) {
+        self.note_connection_end(conn_id);
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return };
         conn.state = ConnState::Dead;
-        conn.error = error;
+        if let Some(error) = error {
+            conn.end_code = error.code;
+        }
         conn.unbound_carriers.forfeit();
         conn.field_block = None;
         conn.vacated_streams.clear();
@@ -186,6 +192,7 @@ impl Session {
         for (_, key) in keys {
             self.on_stream_connection_lost(key, conn_id);
         }
+        self.after_connection_end(conn_id);
     }
 
     /// Returns whether the driver must flush and close this connection: it was closed, or it is
@@ -203,6 +210,7 @@ impl Session {
             && conn.pending_answers.is_empty()
             && !self.has_deferred_migrate_from(conn_id)
             && conn.control_queue.frames.is_empty()
+            && self.is_settled(conn)
     }
 
     /// Returns whether a MIGRATE that was received on this connection waits for a JOIN and is

@@ -16,7 +16,8 @@ use crate::priority::Priority;
 use crate::role::ConnectionRole;
 use crate::session::Session;
 use crate::stream::{
-    ExchangeKind, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, Stream, StreamKey,
+    ExchangeKind, KeptHead, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, SentAt,
+    Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
@@ -163,6 +164,7 @@ impl Session {
             halves,
             priority,
         );
+        self.make_resumable(key);
         self.arm_tick(now);
         Ok(key)
     }
@@ -233,24 +235,22 @@ impl Session {
         );
         let side = self.side;
         let stream = self.find_running_mut(key)?;
-        let has_open_migration = stream.binding.open_migration().is_some();
         let is_ordinary = stream.exchange_kind == ExchangeKind::Ordinary;
-        if has_open_migration || !is_ordinary || head.status != StatusCode::OK {
-            // Such a head is stored, or what its content-length means depends on the method or the status.
+        if !is_ordinary || head.status != StatusCode::OK {
+            // What its content-length means depends on the method or the status.
             let head = ResponseHead { status: head.status, headers: (*head.headers).clone() };
             return self.send_dated_response(key, &head, date, end);
         }
         if side == Side::Client || stream.send.state() != SendState::Head {
             return Err(SendError::OutOfOrder);
         }
-        let addr = stream.binding.send_addr();
         stream.send.on_head(end, head.content_length);
         let headers = Headers::Shared(&head.headers);
-        self.frame_response(
-            addr,
-            OutgoingSection { status: Some(head.status), headers, date },
-            end,
-        );
+        let section = OutgoingSection { status: Some(head.status), headers, date };
+        let sent_at = self.frame_response(key, section, end);
+        if let Some(stream) = self.streams.find_known_mut(key) {
+            stream.send.record_head(sent_at, || KeptHead::Shared(head.clone(), date.cloned(), end));
+        }
         if end.is_end() {
             self.after_send_end(key);
         }
@@ -286,8 +286,6 @@ impl Session {
         end: EndStream,
     ) {
         let Some(stream) = self.streams.find_known_mut(key) else { return };
-        let addr = stream.binding.send_addr();
-        stream.send.record_head(head, date, end);
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.exchange_kind == ExchangeKind::Tunnel && !head.status.is_success() {
@@ -300,36 +298,49 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
-        self.frame_head(addr, head, date, end);
-    }
-
-    /// Frames the head of one response on an address.
-    pub(crate) fn frame_head(
-        &mut self,
-        addr: StreamAddr,
-        head: &ResponseHead,
-        date: Option<&HeaderValue>,
-        end: EndStream,
-    ) {
         let headers = Headers::Own(&head.headers);
-        self.frame_response(
-            addr,
-            OutgoingSection { status: Some(head.status), headers, date },
-            end,
-        );
+        let section = OutgoingSection { status: Some(head.status), headers, date };
+        let sent_at = self.frame_response(key, section, end);
+        if let Some(stream) = self.streams.find_known_mut(key) {
+            stream.send.record_head(sent_at, || KeptHead::Own(head.clone(), date.cloned(), end));
+        }
     }
 
-    /// Frames a response head on an address. If it is a carrier whose connection was lost, does
-    /// nothing: the answer decides.
-    fn frame_response(&mut self, addr: StreamAddr, section: OutgoingSection<'_>, end: EndStream) {
-        let Some(conn) = self.conns.find_live_mut(addr.conn) else {
-            return;
+    /// Frames the head of a response again, where the stream is now, and keeps it.
+    pub(crate) fn frame_kept_head(&mut self, key: StreamKey, head: KeptHead) {
+        let (status, headers, date) = match &head {
+            KeptHead::Own(head, date, _) => (head.status, Headers::Own(&head.headers), date),
+            KeptHead::Shared(head, date, _) => (head.status, Headers::Shared(&head.headers), date),
+        };
+        let section = OutgoingSection { status: Some(status), headers, date: date.as_ref() };
+        let sent_at = self.frame_response(key, section, head.end());
+        if let Some(stream) = self.streams.find_known_mut(key) {
+            stream.send.record_head(sent_at, || head);
+        }
+    }
+
+    /// Frames a response head where the stream's frames are sent. Does nothing if that is a carrier whose connection
+    /// was lost, because the answer decides, or nowhere, because the stream has to be resumed. Returns where it was sent.
+    fn frame_response(
+        &mut self,
+        key: StreamKey,
+        section: OutgoingSection<'_>,
+        end: EndStream,
+    ) -> SentAt {
+        let stream = self.streams.find_known(key);
+        let addr =
+            stream.filter(|stream| !stream.binding.is_adrift()).map(|s| s.binding.send_addr());
+        let Some((addr, conn)) =
+            addr.and_then(|addr| Some((addr, self.conns.find_live_mut(addr.conn)?)))
+        else {
+            return SentAt::NOWHERE;
         };
         let max = conn.peer_max_frame_size();
         let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
         wire::write_headers(out, addr.id, end, max, |out| {
             encode_section(encoder, section, out);
         });
+        conn.last_framed()
     }
 
     fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {
@@ -409,9 +420,11 @@ impl Session {
         if stream.has_failed() {
             return;
         }
+        let is_adrift = stream.binding.is_adrift();
         // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
         let addr = stream.binding.recv_addr();
         if self.side == Side::Client
+            && !is_adrift
             && let Some(conn) = self.conns.find_live_mut(addr.conn)
         {
             wire::write_priority_update(&mut conn.control_queue.frames, addr.id, priority);
@@ -455,7 +468,7 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.find_running(parent).map_err(|_| PushError::UnsuitableParent)?;
-        let has_open_migration = stream.binding.open_migration().is_some();
+        let has_open_migration = stream.binding.open_migration().is_some() || stream.is_resuming();
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let is_promised = stream.opener == Opener::Local;
         if self.side == Side::Client || has_open_migration || is_promised || !stream.send.is_open()

@@ -84,6 +84,8 @@ impl Session {
             Setting::CidHi(word) if is_first => conn.peer_settings.cid_settings[0] = Some(word),
             Setting::CidMid(word) if is_first => conn.peer_settings.cid_settings[1] = Some(word),
             Setting::CidLo(word) if is_first => conn.peer_settings.cid_settings[2] = Some(word),
+            Setting::Resume(value) if is_first => conn.peer_settings.linger_seconds = value,
+            Setting::Resume(_) => {}
             Setting::Smig(_) | Setting::CidHi(_) | Setting::CidMid(_) | Setting::CidLo(_) => {}
             // The limit is advisory: the application handles larger responses.
             Setting::MaxHeaderListSize(_) => {}
@@ -126,6 +128,7 @@ impl Session {
             // flight.
             conn.membership = Membership::NotMember;
             self.process_deferred_migrates(now, conn_id);
+            self.make_unresumable(conn_id);
             return Ok(());
         }
         if side == Side::Server {
@@ -136,8 +139,14 @@ impl Session {
             conn.cid = Cid::from_settings(hi, mid, low);
             let Some(cid) = conn.cid else { return Ok(()) };
             self.app_id = Some(cid.app);
+            self.negotiate_resumption(conn_id);
             self.begin_founding(conn_id, cid);
-        } else if let (Membership::NotMember, Some(cid)) = (conn.membership, conn.cid) {
+        } else if conn.cid.is_some() {
+            self.negotiate_resumption(conn_id);
+        }
+        if let (Side::Client, Some(conn)) = (side, self.conns.find_known(conn_id))
+            && let (Membership::NotMember, Some(cid)) = (conn.membership, conn.cid)
+        {
             self.begin_founding(conn_id, cid);
         }
         Ok(())
@@ -278,7 +287,7 @@ impl Session {
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_known_mut(key) else { return };
-        if !stream.binding.on_excluded(at) {
+        if !stream.binding.on_excluded(at) && !self.on_resume_rejected(key, at) {
             self.fail_excluded_stream(key, at);
         }
     }

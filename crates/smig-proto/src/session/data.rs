@@ -193,7 +193,11 @@ impl Session {
     /// Does nothing if the stream, or the peer's direction, has ended meanwhile.
     pub(crate) fn send_window_update(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.has_failed() || stream.recv.state() == RecvState::Ended {
+        if stream.has_failed()
+            || stream.recv.state() == RecvState::Ended
+            // RESUME will tell it.
+            || stream.binding.is_adrift()
+        {
             return;
         }
         stream.binding.on_window_update_sent(increment);

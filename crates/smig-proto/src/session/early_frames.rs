@@ -117,7 +117,7 @@ impl Session {
             EarlyFrame::Section(..) | EarlyFrame::Stop => {}
             EarlyFrame::Migrate(..) => {
                 let charge = self.reset_budget.debit(Offence::Refused);
-                self.decline(at, EndStream::Yes, charge);
+                self.decline(at, self.end_of_stray(at), charge);
             }
         }
     }

@@ -138,6 +138,19 @@ pub enum Event {
         /// Offset of the first body byte that arrives on `to`.
         recv_offset: u64,
     },
+    /// The stream's connection has ended; the stream goes on if the client resumes it in time (spec/resumption.md).
+    /// A client's driver opens a connection if the session has none.
+    Adrift {
+        /// The stream.
+        stream: StreamKey,
+    },
+    /// The stream goes on, on this connection: nothing is lost, and nothing comes twice.
+    Resumed {
+        /// The stream.
+        stream: StreamKey,
+        /// The connection.
+        on: ConnId,
+    },
     /// The peer declined a migration or an offer of this side, and the stream continues on its old
     /// connection; or this side withdrew a migration, because the server stopped the request.
     MigrationDeclined {

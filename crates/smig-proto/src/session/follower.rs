@@ -111,7 +111,7 @@ impl Session {
                 if let Some(code) = reset {
                     self.queue_reset(at, code);
                 }
-                self.decline(at, EndStream::Yes, charge);
+                self.decline(at, self.end_of_stray(at), charge);
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Session {
 
     /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
     /// are dropped and credited (SMIG-5.27/abandoned-dropped).
-    fn drop_carrier(&mut self, (cid, s2): (Cid, StreamId)) {
+    pub(super) fn drop_carrier(&mut self, (cid, s2): (Cid, StreamId)) {
         // A destination on no connection of the session has no carrier.
         let Some(conn_id) = self.conn_by_cid(cid) else { return };
         let early = self.conns.find_mut(conn_id).and_then(|conn| conn.unbound_carriers.remove(s2));
@@ -215,6 +215,7 @@ impl Session {
         };
         self.unschedule(key);
         self.send_migrate(from, Migrate { dst: Some(dst) }, flag::SMIG_ACK | send_end.flag());
+        self.keep_answer(key, from.conn);
         if let Some(c1) = self.conns.find_known_mut(from.conn) {
             c1.departed_stream_needs_output = true;
         }

@@ -149,6 +149,11 @@ impl Session {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(stream_id);
+        if self.is_refused_request(StreamAddr { conn: conn_id, id: stream_id }) {
+            // RESUME came first, and was told that this is never processed (SMIG-13.9/never-processed).
+            return Err(InputError::Stream(stream_id, Cause::NeverProcessed));
+        }
+        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if is_full {
             return Err(InputError::Stream(stream_id, Cause::TooManyStreams));
         }
@@ -188,6 +193,7 @@ impl Session {
         if let Some(conn) = self.conns.find_mut(conn_id) {
             conn.opens_streams = true;
         }
+        self.make_resumable(key);
         self.arm_tick(now);
         self.events.push_back(Event::Request { conn: conn_id, stream: key, head, end });
         Ok(())

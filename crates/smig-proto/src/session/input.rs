@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::conn::{BlockKind, ConnState, FieldBlockAssembly};
 use crate::error::{Cause, InputError};
-use crate::ids::{ConnId, StreamId};
+use crate::ids::{ConnId, StreamAddr, StreamId};
 use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEADER_BYTES, Frame, FrameHeader, kind};
@@ -28,6 +28,7 @@ impl Session {
         while let Some(header) = self.next_frame(now, conn_id, buf) {
             let length = header.length as usize;
             buf.advance(FRAME_HEADER_BYTES);
+            self.count_read(conn_id, &header);
             let handled = if header.kind == kind::DATA {
                 let payload = buf.split_to(length).freeze();
                 self.handle_data_frame(now, conn_id, header, payload)
@@ -38,8 +39,9 @@ impl Session {
                 buf.advance(length);
                 handled
             };
-            if let Err(error) = handled {
-                self.on_input_error(now, conn_id, error);
+            match handled {
+                Ok(()) => self.after_read(now, conn_id, &header),
+                Err(error) => self.on_input_error(now, conn_id, error),
             }
         }
     }
@@ -140,8 +142,11 @@ impl Session {
         let code_points = self.config.smig.as_ref().map(|smig| smig.code_points);
         let Some(conn) = self.conns.find_known(conn_id) else { return Ok(()) };
         let smig_on = conn.peer_settings.max_open_migrations > 0 && conn.cid.is_some();
+        let is_resumption_on = conn.receipts.as_ref().is_some_and(|receipts| receipts.is_on);
         self.mark_frame_received(conn_id, &header);
-        let frame = wire::parse(header, payload, code_points.as_ref().filter(|_| smig_on))?;
+        let extensions =
+            wire::Extensions { smig: code_points.as_ref().filter(|_| smig_on), is_resumption_on };
+        let frame = wire::parse(header, payload, extensions)?;
         self.dispatch(now, conn_id, frame)
     }
 
@@ -189,6 +194,11 @@ impl Session {
                 self.on_migrate_ack(now, conn_id, stream, migrate, end)
             }
             Frame::Join(join) => self.on_join(now, conn_id, join),
+            Frame::Resume { stream, resume } => {
+                self.on_resume(now, StreamAddr { conn: conn_id, id: stream }, resume)
+            }
+            Frame::Lost(cid) => self.on_lost(conn_id, cid),
+            Frame::Receipt(count) => self.on_receipt(conn_id, count),
         }
     }
 

@@ -266,6 +266,11 @@ impl Session {
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if conn.membership == Membership::JoiningFormer {
             conn.membership = Membership::Former;
+            // The server keeps what it sends there.
+            let is_kept = conn.peer_settings.linger_seconds > 0;
+            if let Some(receipts) = &mut conn.receipts {
+                receipts.is_on = is_kept;
+            }
             return Ok(());
         }
         let (Membership::Joining { nonce, exporter }, Some(key), Some(cid)) =
@@ -285,6 +290,7 @@ impl Session {
         };
         self.events.push_back(event);
         self.process_deferred_migrates(now, conn_id);
+        self.on_joined(conn_id);
         Ok(())
     }
 
@@ -303,11 +309,13 @@ impl Session {
         let is_late = conn.spec.security == Security::TrustedCleartext
             && conn.local_ids.highest_used() > StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !is_late);
+        self.make_unresumable(conn_id);
         self.events.push_back(Event::JoinRefused { conn: conn_id, reason });
         self.process_deferred_migrates(now, conn_id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds a new one, and streams
             // cannot move from or to the old connections (SMIG-4.8/new-session).
+            self.restart_resumption();
             for conn in self.conns.iter_mut().filter(|conn| conn.id != conn_id) {
                 conn.membership = match conn.membership {
                     Membership::Joined | Membership::Former => Membership::Former,
@@ -323,6 +331,7 @@ impl Session {
             for conn_id in conn_ids {
                 self.process_deferred_migrates(now, conn_id);
             }
+            self.negotiate_resumption(conn_id);
             self.begin_founding(conn_id, cid);
             self.arm_tick(now);
         }
@@ -351,6 +360,7 @@ impl Session {
         if reason != JoinRefusal::UnknownSession {
             conn.membership = Membership::NotMember;
             self.session_key = None;
+            self.make_unresumable(conn_id);
         } else if conn.spec.security == Security::Tls13 {
             // In cleartext, another JOIN transmits the key.
             conn.join_permission = JoinPermission::Forbidden;
@@ -389,7 +399,10 @@ impl Session {
             return Err(JoinRefusal::UnknownSession);
         }
         let members = self.conns.iter().filter(|conn| conn.is_joined());
-        let Some(member) = members.clone().next() else { return Err(JoinRefusal::UnknownSession) };
+        let member = members.clone().next().map(|member| member.spec);
+        let Some(member) = member.or_else(|| self.former_spec()) else {
+            return Err(JoinRefusal::UnknownSession);
+        };
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.join.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.join.mac));
@@ -397,7 +410,7 @@ impl Session {
             return Err(JoinRefusal::BadProof);
         }
         let spec = &detached.conn.spec;
-        if spec.identity != member.spec.identity || spec.security != member.spec.security {
+        if spec.identity != member.identity || spec.security != member.security {
             return Err(JoinRefusal::DifferentIdentity);
         }
         if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) {
@@ -444,6 +457,11 @@ impl Session {
             // The JOIN was in flight when the session was shut down.
             self.drain(now, conn_id);
         }
+        if self.conn_numbers.is_forbidden(proof.cid.number) {
+            // Its client has resumed its streams elsewhere, or given it up (SMIG-13.9/never-processed).
+            self.fail_connection(now, conn_id, Cause::ConnectionForbidden);
+        }
+        self.on_joined(conn_id);
         conn_id
     }
 
@@ -464,6 +482,7 @@ impl Session {
         session.app_id = Some(cid.app);
         session.conns.push(conn);
         if reason == JoinRefusal::UnknownSession {
+            session.negotiate_resumption(conn_id);
             session.begin_founding(conn_id, cid);
         }
         session.refuse_join(now, conn_id, reason);
@@ -477,7 +496,8 @@ impl Session {
     pub fn can_join(&self) -> bool {
         let Some(smig) = &self.config.smig else { return false };
         let live = self.conns.iter().filter(|conn| !conn.is_dead());
-        let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
+        let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked)
+            || live.clone().count() == 0 && self.lingers();
         self.side == Side::Client
             && !self.is_closing
             && self.session_key.is_some()

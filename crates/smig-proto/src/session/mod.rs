@@ -20,6 +20,7 @@ mod mover;
 mod read;
 mod release;
 mod resets;
+mod resume;
 mod routing;
 mod timers;
 mod transmit;
@@ -45,6 +46,7 @@ use crate::token_bucket::TokenBucket;
 use crate::wire::{self, Setting};
 use conn_numbers::ConnNumbers;
 use join::SessionKey;
+pub(crate) use resume::Resumption;
 
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
@@ -78,6 +80,8 @@ pub struct Session {
     pub(crate) next_tick: Option<Instant>,
     pub(crate) is_closing: bool,
     pub(crate) carrier_role: ConnectionRole,
+    /// If streams can be resumed, or may turn out to be.
+    pub(crate) resumption: Option<Box<Resumption>>,
 }
 
 impl Session {
@@ -124,6 +128,10 @@ impl Session {
             next_tick: None,
             is_closing: false,
             carrier_role: ConnectionRole::Bulk,
+            resumption: match side {
+                Side::Client => Resumption::provisional(&config),
+                Side::Server => None,
+            },
             config,
         }
     }
@@ -149,6 +157,9 @@ impl Session {
             && self.may_assign_cid()
         {
             conn.cid = self.conn_numbers.allocate().map(|number| Cid { app, number });
+        }
+        if self.config.resumption().is_some() && spec.may_announce_extension(&self.config) {
+            conn.receipts = Some(Box::default());
         }
         self.write_preface(&mut conn);
         let cid = conn.cid.filter(|_| self.side == Side::Client);
@@ -190,7 +201,7 @@ impl Session {
         ];
         match self.side {
             Side::Client => {
-                conn.control_queue.frames.extend_from_slice(wire::PREFACE);
+                conn.control_queue.push_preface();
                 let is_push_enabled = config.push == crate::config::Push::Enabled;
                 entries.push(Setting::EnablePush(u32::from(is_push_enabled)));
                 if !is_push_enabled {
@@ -214,6 +225,9 @@ impl Session {
             if let Some([hi, mid, low]) = conn.cid.map(Cid::to_settings) {
                 entries.extend([Setting::CidHi(hi), Setting::CidMid(mid), Setting::CidLo(low)]);
             }
+            if let Some(resumption) = config.resumption() {
+                entries.push(Setting::Resume(resumption.linger_seconds()));
+            }
         }
         wire::write_settings(&mut conn.control_queue.frames, &entries, &code_points);
     }
@@ -235,10 +249,10 @@ impl Session {
         self.app_id
     }
 
-    /// Returns whether no connection is left.
+    /// Returns whether no connection is left, and no stream waits to be resumed on another one.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.conns.is_empty()
+        self.conns.is_empty() && !self.lingers()
     }
 }
 
@@ -254,7 +268,7 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn connections_fit_their_size_class_and_streams_and_sessions_do_not_grow() {
         assert!(size_of::<Connection>() <= 1792, "Connection: {}", size_of::<Connection>());
-        assert!(size_of::<Stream>() <= 576, "Stream: {}", size_of::<Stream>());
+        assert!(size_of::<Stream>() <= 584, "Stream: {}", size_of::<Stream>());
         assert!(size_of::<Session>() <= 320, "Session: {}", size_of::<Session>());
     }
 }

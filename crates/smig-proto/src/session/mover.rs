@@ -30,10 +30,13 @@ impl Session {
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
         // C1, even during an open migration: C2 may have ended (SMIG-8.9/c2-ends-early).
         let from = stream.binding.recv_addr();
+        if stream.is_resuming() {
+            return Err(MigrateError::InProgress);
+        }
         let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
         let preconditions = MigrationPreconditions {
             migration: stream.binding.migration(),
-            has_ended: stream.has_failed() || stream.is_complete(),
+            has_ended: stream.has_failed() || stream.is_complete() || stream.binding.is_adrift(),
             migrations: stream.binding.migration_count(),
             max_migrations: smig.max_migrations_per_stream,
             c1_joined: c1.is_joined(),
@@ -83,9 +86,13 @@ impl Session {
         let end = stream.send.end_stream_flag();
         let open = OpenMigration::new(to, cid, now, c1.peer_settings.initial_window);
         let dst = open.dst();
-        stream.send.begin_replay(before_answer);
         stream.binding.begin(open);
         self.send_migrate(from, Migrate { dst: Some(dst) }, end.flag());
+        let sent_at = self.conns.find_known_mut(from.conn).map(Connection::last_framed);
+        let stream = self.streams.find_known_mut(key);
+        if let (Some(stream), Some(sent_at)) = (stream, sent_at) {
+            stream.send.begin_barrier(before_answer, sent_at);
+        }
         self.arm_tick(now);
         self.schedule(key);
     }
@@ -172,7 +179,7 @@ impl Session {
     ) -> Result<(), InputError> {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let from = stream.binding.recv_addr();
-        stream.send.end_replay();
+        stream.send.on_barrier_accepted();
         let received = stream.recv.received_bytes();
         self.rebind(key, open.to, Mover::Local);
         self.events.push_back(Event::Migrated {
@@ -190,8 +197,8 @@ impl Session {
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conns.find(open.to.conn).is_none_or(Connection::is_dead) {
             // The connection was lost before the answer; the stream fails only now
-            // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
-            self.fail_with_connection(key, open.to.conn);
+            // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late), or has to be resumed.
+            self.on_bound_to_ended(key, open.to.conn);
             return Ok(());
         }
         self.schedule(key);
@@ -268,7 +275,7 @@ impl Session {
             let delta = i64::from(window) - i64::from(initial_window);
             let _ignored_overflow = stream.send.window.adjust(delta);
         }
-        let heads = stream.send.resume();
+        let heads = stream.send.undo_barrier();
         self.unmap(to);
         self.return_credit(to.conn, early.into_credit());
         if carrier_used {
@@ -276,8 +283,8 @@ impl Session {
             self.queue_reset(to, ErrorCode::Cancel);
         }
         self.ignore_late_frames(to);
-        for (head, end) in heads {
-            self.frame_head(from, &head, None, end);
+        for head in heads {
+            self.frame_kept_head(key, head);
         }
         self.schedule(key);
         Some(from)
@@ -285,13 +292,16 @@ impl Session {
 
     /// Handles the loss of a stream's connection, or of C1 or C2 of an open migration.
     pub(crate) fn on_stream_connection_lost(&mut self, key: StreamKey, lost_conn: ConnId) {
+        if self.on_carrier_ended(key, lost_conn) {
+            return;
+        }
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         let both_ended = stream.has_ended_both_directions();
         match stream.binding.on_connection_lost(lost_conn, both_ended) {
             LossEffect::AwaitAnswer => self.unschedule(key),
             LossEffect::Fail => self.fail_with_connection(key, lost_conn),
             LossEffect::Complete(open) => {
-                stream.send.end_replay();
+                stream.send.on_barrier_accepted();
                 // If the follower accepts, its stream is on the carrier.
                 self.rebind(key, open.to, Mover::Local);
                 self.drop_early_frames(*open);

@@ -15,7 +15,7 @@ impl Session {
     /// Ends the stream if both directions have ended, unless it has failed meanwhile.
     pub(crate) fn finish_if_complete(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.has_failed() || !stream.is_complete() {
+        if stream.has_failed() || !stream.is_complete() || stream.is_resuming() {
             return;
         }
         let is_released = stream.key_state != KeyState::Held;
@@ -29,6 +29,7 @@ impl Session {
             conn.departed_stream_needs_output = true;
         }
         self.forget_vacated_addrs(&vacated_addrs);
+        self.keep_ended(key);
         if is_released {
             self.free(key);
         }
@@ -61,7 +62,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.key_state = KeyState::Released;
         if stream.has_failed() || stream.is_complete() {
-            if stream.binding.open_migration().is_none() {
+            if stream.binding.open_migration().is_none() && !stream.is_resuming() {
                 self.free(key);
             }
             return;
@@ -105,7 +106,8 @@ impl Session {
         if stream.recv.state() == RecvState::Ended {
             return;
         }
-        let has_no_open_migration = stream.binding.open_migration().is_none();
+        let has_no_open_migration =
+            stream.binding.open_migration().is_none() && !stream.is_resuming();
         if has_no_open_migration && stream.send.state() == SendState::Ended {
             self.reset_locally(key, ResetReason::Application(ErrorCode::NoError, None));
         } else {
@@ -134,7 +136,7 @@ impl Session {
 
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.has_failed() || stream.is_complete() {
+        if stream.has_failed() || stream.is_complete() && !stream.is_resuming() {
             // It has no address any more; its former connection may belong to other streams.
             return;
         }
@@ -148,7 +150,8 @@ impl Session {
         };
         let (addr, is_migration_idle) = (
             stream.binding.send_addr(),
-            matches!(stream.binding.migration(), MigrationState::Idle),
+            matches!(stream.binding.migration(), MigrationState::Idle)
+                && !stream.binding.is_adrift(),
         );
         let has_other_connection =
             self.conns.iter().any(|conn| conn.id != addr.conn && !conn.is_dead());

@@ -1,6 +1,6 @@
 //! Streams that fail: RST_STREAM in both directions, and the effects of each reason.
 
-use crate::conn::{Charge, Connection, IdState, Offence};
+use crate::conn::{Charge, IdState, Offence};
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::{EndBeforeAnswer, MigrationState};
@@ -37,6 +37,9 @@ impl Session {
             if self.buffer_stop(key, at, code) {
                 return Ok(());
             }
+            if code == ErrorCode::RefusedStream && self.on_resume_reset(now, key, at) {
+                return Ok(());
+            }
             let has_sent_response =
                 self.streams.find_known(key).is_some_and(Stream::has_sent_response);
             let offence =
@@ -46,7 +49,16 @@ impl Session {
             self.fail_by_peer_reset(key, at, code, charge);
             return Ok(());
         }
-        if self.vacated_key(at).is_some() {
+        if let Some(key) = self.vacated_key(at) {
+            if self.streams.find_known(key).is_some_and(|stream| stream.resumption.is_some()) {
+                // The peer does not know whether this side has the stream here or elsewhere
+                // (SMIG-13.11/reset-earlier).
+                let (charge, paid) = self.reset_budget.charge(now, Offence::Reset);
+                paid?;
+                let at = self.streams.find_known(key).map_or(at, |s| s.binding.send_addr());
+                self.fail_by_peer_reset(key, at, code, charge);
+                return Ok(());
+            }
             return Err(InputError::Stream(stream_id, Cause::StreamClosed));
         }
         match self.id_state(conn_id, stream_id) {
@@ -109,10 +121,16 @@ impl Session {
             }
         };
         let addr = stream.binding.send_addr();
-        if stream.binding.open_migration().is_some() {
+        let is_adrift = stream.binding.is_adrift();
+        let has_open_migration = stream.binding.open_migration().is_some();
+        self.reset_earlier(key, code);
+        if has_open_migration {
             self.end_migration(key, EndBeforeAnswer::Reset(code));
-        } else {
+        } else if !is_adrift {
             self.queue_reset(addr, code);
+        }
+        if self.side == Side::Server && code == ErrorCode::NoError {
+            self.keep_stopped(key);
         }
         let processed = Processed::Maybe;
         let error = StreamError { code, initiator, cause, connection: addr.conn, processed };
@@ -199,7 +217,7 @@ impl Session {
         }
         self.end_migration(key, EndBeforeAnswer::LostC1);
         let error = StreamError {
-            code: self.conns.find(lost_conn).map_or(ErrorCode::Cancel, Connection::end_code),
+            code: self.conns.find(lost_conn).map_or(ErrorCode::Cancel, |conn| conn.end_code),
             initiator: Initiator::Transport,
             cause: Some(Cause::ConnectionLost),
             connection: lost_conn,
@@ -228,13 +246,14 @@ impl Session {
 
     /// Removes a failed stream from its connections and notifies the application. `reset_addr` is
     /// where the peer's RST_STREAM arrived, if it did: no frame may follow there.
-    fn finish_failed_stream(
+    pub(super) fn finish_failed_stream(
         &mut self,
         key: StreamKey,
         error: StreamError,
         reset_addr: Option<StreamAddr>,
     ) {
         self.unschedule(key);
+        self.remember_reset(key, error.code);
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         let window = stream.recv.window.value();
         stream.error = Some(error.clone());
@@ -258,6 +277,7 @@ impl Session {
             }
         }
         self.forget_vacated_addrs(&vacated_addrs);
+        self.count_dropped_again();
         if is_held {
             self.events.push_back(Event::Failed { stream: key, error });
         } else {

@@ -83,6 +83,7 @@ impl Session {
             stop_due: false,
             stall: StallClock::new(now),
             error: None,
+            resumption: None,
         });
         match opener {
             Opener::Local => self.open_local_streams += 1,

@@ -40,6 +40,8 @@ impl Session {
             self.check_connection_timeouts(now, conn_id);
         }
         self.check_stream_timeouts(now);
+        self.check_resumption_timeouts(now);
+        self.send_due_receipts();
         if self.can_time_out() {
             self.arm_tick(now);
         }
@@ -47,6 +49,7 @@ impl Session {
 
     fn can_time_out(&self) -> bool {
         self.streams.len() > 0
+            || self.has_resumption_timeouts()
             || self.conns.iter().any(|conn| {
                 matches!(conn.state, ConnState::Preface | ConnState::Settings)
                     || conn.field_block.is_some()

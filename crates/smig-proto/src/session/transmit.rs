@@ -1,7 +1,7 @@
 //! Bytes to a transport: control frames first, then DATA in the order of the scheduler. Bulk waits
 //! until the driver allows it.
 
-use crate::conn::{ControlQueue, OutputBuffer, SendClass};
+use crate::conn::{Connection, OutputBuffer, SendClass};
 use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
@@ -93,7 +93,7 @@ impl Session {
     ) -> Transmitted {
         let len_before = out.len();
         let Some(conn) = self.conns.find_mut(conn_id) else { return Transmitted::default() };
-        take_control_frames(&mut conn.control_queue, out);
+        take_control_frames(conn, out);
         let mut bulk_bytes = 0;
         if conn.is_dead() {
             return Transmitted { bytes: out.len() - len_before, bulk_bytes };
@@ -104,10 +104,10 @@ impl Session {
         while out.len() - len_before < limits.bytes {
             let mut room = limits.bytes - (out.len() - len_before);
             let bulk_room = limits.bulk_bytes.saturating_sub(bulk_bytes);
-            let next = self
-                .conns
-                .find_known_mut(conn_id)
-                .and_then(|conn| conn.scheduler.pop(bulk_room >= MIN_ORDINARY_DATA_BYTES));
+            let Some(conn) = self.conns.find_known_mut(conn_id) else { break };
+            // What the frame before has caused keeps its place: receipts count frames in order.
+            take_control_frames(conn, out);
+            let next = conn.scheduler.pop(bulk_room >= MIN_ORDINARY_DATA_BYTES);
             let Some((key, class)) = next else { break };
             if class == SendClass::Bulk {
                 // With its header, the frame should fill packets.
@@ -150,12 +150,14 @@ impl Session {
         let stream_id = addr.id;
         if let Some(trailers) = stream.send.due_trailers() {
             let (max, encoder) = (conn.peer_max_frame_size(), &mut conn.encoder);
+            let mut frames = 0;
             out.append_with(|open| {
-                wire::write_headers(open, stream_id, EndStream::Yes, max, |open| {
+                frames = wire::write_headers(open, stream_id, EndStream::Yes, max, |open| {
                     encode_trailers(encoder, trailers, open);
                 });
             });
-            stream.send.on_trailers_sent();
+            let sent_at = conn.count_sent(frames);
+            stream.send.on_trailers_sent(sent_at);
             self.after_send_end(key);
             return;
         }
@@ -166,7 +168,9 @@ impl Session {
             return;
         }
         let limit = window.min(conn.peer_max_frame_size()).min(room.max(MIN_ORDINARY_DATA_BYTES));
-        let payload = stream.send.take(limit);
+        let mut kept_bytes = 0;
+        let sent_at = conn.count_sent(1);
+        let payload = stream.send.take(limit, sent_at);
         if let Some(policy) = &self.config.bulk {
             stream.send.track_pauses(now, policy, payload.bytes);
         }
@@ -176,6 +180,9 @@ impl Session {
         // CVE-2019-9511
         let is_abuse =
             is_small && conn.abuse.small_data_frames.increment_exceeds(now, max_small_frames);
+        if stream.resumption.is_some() {
+            kept_bytes = payload.bytes;
+        }
         conn.send_window.consume(payload.bytes);
         conn.data_bytes_sent += payload.bytes as u64;
         if stream.send.awaits_capacity
@@ -187,6 +194,7 @@ impl Session {
         }
         let end = payload.end;
         write_data(out, stream_id, payload);
+        self.count_kept(kept_bytes);
         if end.is_end() {
             self.after_send_end(key);
         } else {
@@ -216,7 +224,11 @@ impl Session {
 }
 
 /// Moves the control frames of a connection to its output.
-fn take_control_frames(queue: &mut ControlQueue, out: &mut OutputBuffer) {
+fn take_control_frames(conn: &mut Connection, out: &mut OutputBuffer) {
+    let queue = &mut conn.control_queue;
+    if let Some(receipts) = &mut conn.receipts {
+        receipts.on_taken(queue.count_frames());
+    }
     let frames = &mut queue.frames;
     if !frames.is_empty() {
         out.append_with(|open| {

@@ -68,6 +68,8 @@ pub struct StreamView {
     pub bulk: Option<BulkReason>,
     /// What the application says of whether it is.
     pub bulk_hint: BulkHint,
+    /// Whether it has to be resumed, or is being resumed.
+    pub is_resuming: bool,
     /// Whether it is a CONNECT tunnel.
     pub is_tunnel: bool,
     /// The stream's send window, in bytes, which may be negative.
@@ -167,6 +169,7 @@ fn stream_view(stream: &Stream) -> StreamView {
         offer: offer_state(stream),
         bulk: stream.send.bulk(),
         bulk_hint: stream.send.bulk_hint(),
+        is_resuming: stream.is_resuming(),
         is_tunnel: stream.exchange_kind == ExchangeKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.value(),

@@ -96,6 +96,13 @@ impl Arena {
         self.slots.len() - self.free.len()
     }
 
+    /// Like [`Self::iter`].
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamKey, &mut Stream)> {
+        (0..).zip(&mut self.slots).filter_map(|(index, Slot { generation, stream })| {
+            Some((StreamKey { index, generation: *generation }, stream.as_mut()?))
+        })
+    }
+
     /// Iterates over all streams, in an order that depends only on the session's history.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
         (0..).zip(&self.slots).filter_map(|(index, Slot { generation, stream })| {

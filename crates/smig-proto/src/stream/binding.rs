@@ -22,8 +22,12 @@ pub(crate) struct Binding {
     vacated_addrs: Vec<StreamAddr>,
     /// The connection whose scheduler has an entry for the stream, or whose window it waits for.
     scheduled_on: Option<ConnId>,
-    /// Number of migrations that this side began, even if declined, and that it followed.
+    /// Number of migrations that this side began, even if declined, and that it followed, and of resumptions.
     migrations: u8,
+    /// No ID carries the stream: it has to be resumed.
+    is_adrift: bool,
+    /// It was resumed, or is adrift: it is not where it was opened.
+    was_adrift: bool,
 }
 
 impl Binding {
@@ -35,6 +39,8 @@ impl Binding {
             vacated_addrs: Vec::new(),
             scheduled_on: None,
             migrations: 0,
+            is_adrift: false,
+            was_adrift: false,
         }
     }
 
@@ -49,9 +55,11 @@ impl Binding {
         self.addr
     }
 
-    /// Returns the addresses under which the stream is found: one, or two during an open migration.
+    /// Returns the addresses under which the stream is found: one, or two during an open migration; none while it
+    /// is adrift.
     pub(crate) fn addrs(&self) -> impl Iterator<Item = StreamAddr> + use<> {
-        [Some(self.addr), self.open_migration().map(|open| open.to)].into_iter().flatten()
+        let addr = (!self.is_adrift).then_some(self.addr);
+        [addr, self.open_migration().map(|open| open.to)].into_iter().flatten()
     }
 
     pub(crate) const fn migration(&self) -> &MigrationState {
@@ -105,7 +113,31 @@ impl Binding {
 
     /// The same for the receive window and the acknowledgement, until the peer's barrier is read.
     pub(crate) fn adjusts_recv_window(&self, conn: ConnId) -> bool {
-        self.addr.conn == conn && self.vacated_addrs.is_empty()
+        self.addr.conn == conn && self.vacated_addrs.is_empty() && !self.was_adrift
+    }
+
+    /// Ends everything that concerns the stream's IDs: it has to be resumed (SMIG-13.7/earlier-void). Returns this
+    /// side's open migration, if there is one.
+    pub(crate) fn set_adrift(&mut self) -> Option<Box<OpenMigration>> {
+        debug_assert!(self.scheduled_on.is_none(), "{self:?}");
+        (self.is_adrift, self.was_adrift) = (true, true);
+        match core::mem::replace(&mut self.migration, MigrationState::Idle) {
+            MigrationState::Open(open) => Some(open),
+            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => None,
+        }
+    }
+
+    /// Binds a stream that is adrift to the ID of a RESUME.
+    pub(crate) fn resume_at(&mut self, to: StreamAddr) {
+        debug_assert!(self.is_adrift && self.vacated_addrs.is_empty(), "{self:?}");
+        self.is_adrift = false;
+        self.addr = to;
+        self.migrations = self.migrations.saturating_add(1);
+    }
+
+    /// Returns whether no ID carries the stream.
+    pub(crate) const fn is_adrift(&self) -> bool {
+        self.is_adrift
     }
 
     /// Server: records an offer (SMIG-6.1/offer).
@@ -226,11 +258,12 @@ impl Binding {
 mod tests {
     use super::*;
 
+    use crate::conn::FrameNumber;
     use crate::ids::AppId;
     use crate::priority::Priority;
     use crate::stream::{
         ExchangeKind, KeyState, Opener, RecvHalf, RecvState, SendBeforeAnswer, SendEnd, SendHalf,
-        SendState, StallClock, Stream,
+        SendState, SentAt, StallClock, Stream,
     };
     use crate::time::Instant;
     use crate::wire::EndStream;
@@ -238,6 +271,10 @@ mod tests {
     const S1: StreamAddr = StreamAddr { conn: ConnId(1), id: StreamId::new(5) };
     const S2: StreamAddr = StreamAddr { conn: ConnId(2), id: StreamId::new(2) };
     const S3: StreamAddr = StreamAddr { conn: ConnId(3), id: StreamId::new(4) };
+
+    const fn sent_at(frame: u64) -> SentAt {
+        SentAt { conn: S1.conn, frame: FrameNumber(frame) }
+    }
 
     fn open_migration_to(carrier: StreamAddr) -> OpenMigration {
         let cid = Cid { app: AppId::new(7), number: carrier.conn.0 };
@@ -250,7 +287,7 @@ mod tests {
         send.on_head(EndStream::No, Some(50));
         assert!(send.queue(vec![b'x'; 50].into()));
         assert!(send.finish(SendEnd::Data));
-        assert_eq!(send.take(20).bytes, 20);
+        assert_eq!(send.take(20, sent_at(1)).bytes, 20);
         Stream {
             opener: Opener::Peer,
             exchange_kind: ExchangeKind::Ordinary,
@@ -265,6 +302,7 @@ mod tests {
             stop_due: false,
             stall: StallClock::new(Instant::from_nanos(0)),
             error: None,
+            resumption: None,
         }
     }
 
@@ -298,7 +336,7 @@ mod tests {
     fn a_mover_replaces_one_address_with_each_barrier() {
         let mut stream = response();
         let state_before = portable_state(&stream);
-        stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
+        stream.send.begin_barrier(SendBeforeAnswer::UpToReplayLimit(1 << 20), sent_at(2));
         stream.binding.begin(open_migration_to(S2));
         // SMIG-7.4/initial-window: its direction has left S1, the follower's has not.
         assert_eq!(bound_state(&stream), (S2, S1, vec![], 1, false));
@@ -307,7 +345,7 @@ mod tests {
         assert_eq!(portable_state(&stream), state_before);
         let answer = stream.binding.on_answer(S1, Some(open_migration_to(S2).dst()));
         let Ok(Answer::Accepted(open)) = answer else { panic!("{answer:?}") };
-        stream.send.end_replay();
+        stream.send.on_barrier_accepted();
         assert_eq!(stream.binding.rebind(open.to, Mover::Local), S1);
         assert_eq!(bound_state(&stream), (S2, S2, vec![S1], 1, false));
         assert!(!stream.binding.adjusts_recv_window(S1.conn));
@@ -319,17 +357,17 @@ mod tests {
         // SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-7.5/undone-barrier
         let mut stream = response();
         let state_before = portable_state(&stream);
-        stream.send.begin_replay(SendBeforeAnswer::UpToReplayLimit(1 << 20));
+        stream.send.begin_barrier(SendBeforeAnswer::UpToReplayLimit(1 << 20), sent_at(2));
         stream.binding.begin(open_migration_to(S2));
-        assert!(stream.send.take(30).end.is_end());
+        assert!(stream.send.take(30, sent_at(3)).end.is_end());
         assert_ne!(portable_state(&stream), state_before);
         let answer = stream.binding.on_answer(S1, None);
         assert!(matches!(answer, Ok(Answer::Declined(open)) if open.to == S2));
-        assert!(stream.send.resume().is_empty(), "no head was sent on the carrier");
+        assert!(stream.send.undo_barrier().is_empty(), "no head was sent on the carrier");
         // The attempt counts.
         assert_eq!(bound_state(&stream), (S1, S1, vec![], 1, true));
         assert_eq!(portable_state(&stream), state_before);
-        assert_eq!(stream.send.take(1000).bytes, 30);
+        assert_eq!(stream.send.take(1000, sent_at(4)).bytes, 30);
     }
 
     #[test]

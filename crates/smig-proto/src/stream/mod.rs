@@ -6,16 +6,18 @@
 mod arena;
 mod binding;
 mod chunk_queue;
+mod kept;
 mod recv;
-mod replay;
+mod resumption;
 mod send;
 mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use binding::Binding;
+pub(crate) use kept::{Kept, KeptHead, SendBeforeAnswer, SentAt};
 pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
-pub(crate) use replay::SendBeforeAnswer;
+pub(crate) use resumption::{Phase, StreamName, StreamResumption};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
@@ -92,11 +94,18 @@ pub(crate) struct Stream {
     pub(crate) stop_due: bool,
     pub(crate) stall: StallClock,
     pub(crate) error: Option<StreamError>,
+    /// If the stream can be resumed.
+    pub(crate) resumption: Option<Box<StreamResumption>>,
 }
 
 impl Stream {
     pub(crate) fn has_failed(&self) -> bool {
         self.error.is_some()
+    }
+
+    /// Returns whether its place is not certain to both ends: nothing is sent until the client has resumed it.
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.resumption.as_ref().is_some_and(|resumption| resumption.phase() != Phase::Bound)
     }
 
     /// Returns whether the peer may have processed the request, given that it reports at `at` that
@@ -146,7 +155,7 @@ impl Stream {
         timeout: Duration,
     ) -> bool {
         let sent = self.send.sent_bytes();
-        if self.has_failed() || self.send.queued_bytes() == 0 {
+        if self.has_failed() || self.send.queued_bytes() == 0 || self.is_resuming() {
             self.stall.restart(now, sent);
             return false;
         }
@@ -156,6 +165,6 @@ impl Stream {
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
         let lost = self.binding.open_migration().is_some_and(|open| open.carrier_lost);
-        !self.has_failed() && !lost && self.send.has_frames()
+        !self.has_failed() && !lost && !self.is_resuming() && self.send.has_frames()
     }
 }

@@ -65,6 +65,16 @@ impl RecvHalf {
         }
     }
 
+    /// Returns the half of a direction that has come whole, with this number of bytes.
+    pub(crate) fn ended(received_bytes: u64) -> Self {
+        Self { received_bytes, ..Self::new(0, RecvState::Ended) }
+    }
+
+    /// Returns the half of a request of which this number of bytes has come, and no more is wanted.
+    pub(crate) fn stopped(received_bytes: u64) -> Self {
+        Self { received_bytes, ..Self::new(0, RecvState::Body) }
+    }
+
     pub(crate) const fn state(&self) -> RecvState {
         self.state
     }

@@ -1,18 +1,18 @@
 //! The sending half: queued body, send window, and the end of the direction.
 
 use bytes::Bytes;
-use http::header::DATE;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 
 use super::chunk_queue::ChunkQueue;
-use super::replay::{Replay, SendBeforeAnswer};
+use super::kept::{Kept, KeptHead, SendBeforeAnswer, SentAt, Unsent};
 use crate::bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
+use crate::error::Cause;
 use crate::flow::SendWindow;
-use crate::head::ResponseHead;
+use crate::ids::ConnId;
 use crate::invariant::DebugExpect;
 use crate::priority::Priority;
 use crate::time::Instant;
-use crate::wire::EndStream;
+use crate::wire::{EndStream, ResumePoint};
 
 /// At most this many bytes at the end of a body are not held back as bulk: the receiver waits for
 /// the end, and they are less than a packet.
@@ -67,8 +67,8 @@ pub(crate) struct SendHalf {
     has_sent_body: bool,
     /// The application found the buffer full and must be notified when there is room.
     pub(crate) awaits_capacity: bool,
-    /// Frames that were sent after this side's barrier, while the answer is outstanding.
-    replay: Option<Box<Replay>>,
+    /// What was sent and may have to be sent again.
+    kept: Option<Box<Kept>>,
     /// Why the direction is bulk, if it is. It belongs to this half, not to the binding: it follows
     /// from the body, and a direction that returns from a declined carrier is as long as before.
     bulk: Option<BulkReason>,
@@ -92,7 +92,7 @@ impl SendHalf {
             sent_bytes: 0,
             has_sent_body: false,
             awaits_capacity: false,
-            replay: None,
+            kept: None,
             bulk: None,
             bulk_hint: BulkHint::None,
             bytes_since_pause: 0,
@@ -170,7 +170,7 @@ impl SendHalf {
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
     /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        if self.state != SendState::Body || self.replay.as_ref().is_some_and(|r| !r.may_send()) {
+        if self.state != SendState::Body || self.kept.as_ref().is_some_and(|k| !k.may_send()) {
             return false;
         }
         if self.queued_bytes == 0 {
@@ -257,17 +257,17 @@ impl SendHalf {
     }
 
     /// Records that the trailers were framed.
-    pub(crate) fn on_trailers_sent(&mut self) {
+    pub(crate) fn on_trailers_sent(&mut self, at: SentAt) {
         self.state = SendState::Ended;
         self.has_sent_body = true;
         let sent_end = core::mem::replace(&mut self.end, SendEnd::Data);
-        if let (SendEnd::Trailers(trailers), Some(replay)) = (sent_end, &mut self.replay) {
-            replay.trailers = Some(trailers);
+        if let (SendEnd::Trailers(trailers), Some(kept)) = (sent_end, &mut self.kept) {
+            kept.push_trailers(trailers, at);
         }
     }
 
-    /// Takes at most `limit` bytes for the next DATA frame, and counts them as sent.
-    pub(crate) fn take(&mut self, limit: usize) -> Payload {
+    /// Takes at most `limit` bytes for the next DATA frame, and counts them as sent there.
+    pub(crate) fn take(&mut self, limit: usize, at: SentAt) -> Payload {
         let bytes = self.queued_bytes.min(limit).min(self.window.available());
         let mut payload =
             Payload { further_parts: Vec::new(), first_part: None, bytes, end: EndStream::No };
@@ -289,69 +289,164 @@ impl SendHalf {
             payload.end = EndStream::Yes;
             self.state = SendState::Ended;
         }
-        if let Some(replay) = &mut self.replay {
-            replay.end = payload.end;
-            replay.bytes += bytes;
-            replay.data.extend(payload.first_part.iter().chain(&payload.further_parts).cloned());
+        if let Some(kept) = &mut self.kept {
+            let parts = payload.first_part.iter().chain(&payload.further_parts);
+            parts.for_each(|part| kept.push_data(part.clone(), EndStream::No, at));
+            if payload.end.is_end() {
+                kept.push_data(Bytes::new(), EndStream::Yes, at);
+            }
         }
         payload
     }
 
-    /// Records that the barrier was sent: the frames after it are stored until the answer.
-    pub(crate) fn begin_replay(&mut self, before_answer: SendBeforeAnswer) {
-        self.replay = Some(Box::new(Replay::new(self.state, before_answer)));
+    /// Keeps everything from now on that no receipt covers (SMIG-13.5/no-gap).
+    pub(crate) fn keep_until_receipt(&mut self) {
+        self.kept = Some(Box::new(Kept::until_receipt()));
     }
 
-    /// Stores a head that was written after the barrier.
-    pub(crate) fn record_head(
-        &mut self,
-        head: &ResponseHead,
-        date: Option<&HeaderValue>,
-        end: EndStream,
-    ) {
-        if let Some(replay) = &mut self.replay {
-            let mut head = head.clone();
-            if let Some(date) = date {
-                head.headers.insert(DATE, date.clone());
-            }
-            replay.heads.push((head, end));
+    /// Keeps nothing for a resumption, because the peer does not support it. What a decline requires stays.
+    pub(crate) fn forget_kept(&mut self) {
+        self.kept = self.kept.take_if(|kept| kept.has_open_barrier());
+    }
+
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_deref()
+    }
+
+    pub(crate) fn kept_mut(&mut self) -> Option<&mut Kept> {
+        self.kept.as_deref_mut()
+    }
+
+    /// Returns the bytes of body that are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.bytes())
+    }
+
+    /// Records that the barrier was sent: the frames after it are kept until the answer.
+    pub(crate) fn begin_barrier(&mut self, before_answer: SendBeforeAnswer, at: SentAt) {
+        let kept = self.kept.get_or_insert_with(|| Box::new(Kept::until_answer()));
+        kept.begin_barrier(self.state, before_answer, at);
+    }
+
+    /// Keeps a head that was framed, if it may have to be sent again.
+    pub(crate) fn record_head(&mut self, at: SentAt, head: impl FnOnce() -> KeptHead) {
+        if let Some(kept) = &mut self.kept {
+            kept.push_head(head(), at);
         }
     }
 
     /// Returns whether HEADERS or DATA were sent behind an unanswered barrier.
     pub(crate) fn has_sent_behind_barrier(&self) -> bool {
-        self.replay.as_ref().is_some_and(|replay| !replay.is_empty())
+        self.kept.as_ref().is_some_and(|kept| kept.has_sent_behind_barrier())
     }
 
-    /// Drops the stored frames: the peer has accepted them, or will never decline them.
-    pub(crate) fn end_replay(&mut self) {
-        self.replay = None;
+    /// The peer has accepted the barrier, or will never decline it.
+    pub(crate) fn on_barrier_accepted(&mut self) {
+        if let Some(kept) = &mut self.kept
+            && kept.on_accepted()
+        {
+            self.kept = None;
+        }
     }
 
     /// Requeues what was sent after the barrier, so that the direction resumes at the barrier
     /// (SMIG-6.8/resume). Returns the heads, which the caller must write again. The number of bytes
     /// that content-length still permits does not change: the application has queued them.
-    pub(crate) fn resume(&mut self) -> Vec<(ResponseHead, EndStream)> {
-        let Some(replay) = self.replay.take() else { return Vec::new() };
-        let Replay { heads, data, bytes, trailers, end, state_at_barrier: state, .. } = *replay;
+    pub(crate) fn undo_barrier(&mut self) -> Vec<KeptHead> {
+        let Some(kept) = &mut self.kept else { return Vec::new() };
+        let Some((state, unsent)) = kept.undo_barrier() else { return Vec::new() };
+        if !kept.is_until_receipt() {
+            self.kept = None;
+        }
+        let bytes = unsent.bytes();
+        // Overflows only if the peer has granted too much credit meanwhile; the window is then left
+        // as it is (SMIG-6.9/lost-bytes).
+        let _ignored_overflow = self.window.adjust(bytes as i64);
+        self.state = state;
+        self.requeue(unsent)
+    }
+
+    /// Continues where the peer's copy of this direction ends (SMIG-13.8/absolute). `has_head`: the peer has the
+    /// final response's head, or none is due. Returns the head, if the caller must write it again; `None` if what
+    /// the peer lacks is kept no more.
+    ///
+    /// # Errors
+    ///
+    /// The peer claims to have received what was never sent.
+    pub(crate) fn restart(
+        &mut self,
+        point: ResumePoint,
+        has_head: bool,
+    ) -> Result<Option<Vec<KeptHead>>, Cause> {
+        self.check_resume_point(point, has_head)?;
+        let is_before_head = self.state == SendState::Head;
+        let Some(kept) = &mut self.kept else { return Ok(None) };
+        if point.whole {
+            // Nothing is sent any more.
+            **kept = Kept::until_receipt();
+            return Ok(Some(Vec::new()));
+        }
+        let needs_head = !has_head && !is_before_head;
+        let Some(unsent) = kept.take_from(point.received, self.sent_bytes, needs_head) else {
+            return Ok(None);
+        };
+        let has_ended = self.state == SendState::Ended;
+        if !is_before_head {
+            self.state = SendState::Body;
+        }
+        self.window = SendWindow::new(point.window);
+        let heads = self.requeue(unsent);
+        if has_ended && matches!(self.end, SendEnd::Open) {
+            // The head that ended it has come, and the peer says that the end has not.
+            self.end = SendEnd::Data;
+        }
+        Ok(Some(heads))
+    }
+
+    /// Checks that the peer claims nothing that was never sent.
+    pub(crate) fn check_resume_point(
+        &self,
+        point: ResumePoint,
+        has_head: bool,
+    ) -> Result<(), Cause> {
+        let is_at_end = self.state == SendState::Ended && point.received == self.sent_bytes;
+        let is_before_head = self.state == SendState::Head;
+        let claims_too_much = point.received > self.sent_bytes
+            || point.whole && !is_at_end
+            || is_before_head && (has_head || point.received > 0);
+        if claims_too_much { Err(Cause::BadResume) } else { Ok(()) }
+    }
+
+    /// Queues what is to be sent again. Returns the heads.
+    fn requeue(&mut self, unsent: Unsent) -> Vec<KeptHead> {
+        let bytes = unsent.bytes();
+        let Unsent { heads, data, trailers, end } = unsent;
         for part in data.into_iter().rev() {
             self.queue.push_front(part);
         }
         self.queued_bytes += bytes;
         self.sent_bytes -= bytes as u64;
-        // Overflows only if the peer has granted too much credit meanwhile; the window is then left
-        // as it is (SMIG-6.9/lost-bytes).
-        let _ignored_overflow = self.window.adjust(bytes as i64);
-        self.state = state;
         if let Some(trailers) = trailers {
             self.end = SendEnd::Trailers(trailers);
-        } else if end.is_end() {
+        } else if end {
             self.end = SendEnd::Data;
         }
-        if let Some((_, end)) = heads.iter().rfind(|(head, _)| !head.status.is_informational()) {
-            self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
+        if let Some(head) = heads.iter().rfind(|head| !head.is_informational()) {
+            self.state = if head.end().is_end() { SendState::Ended } else { SendState::Body };
         }
         heads
+    }
+
+    /// Returns whether an accepting answer that was sent on this connection may not have been read.
+    pub(crate) fn lacks_answer_on(&self, conn: ConnId) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.lacks_answer_on(conn))
+    }
+
+    /// Takes the half of a stream that has ended, if anything of it is kept.
+    pub(crate) fn take_ended(&mut self) -> Option<Self> {
+        let kept = self.kept.take_if(|kept| !kept.is_empty())?;
+        let ended = Self::new(0, SendState::Ended);
+        Some(Self { kept: Some(kept), sent_bytes: self.sent_bytes, end: SendEnd::Data, ..ended })
     }
 
     /// Drops everything, after a reset of the stream.
@@ -360,6 +455,6 @@ impl SendHalf {
         self.queued_bytes = 0;
         self.end = SendEnd::Data;
         self.state = SendState::Ended;
-        self.replay = None;
+        self.kept = None;
     }
 }

@@ -2,9 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{CodePoints, EndStream, FrameHeader, Join, Migrate, Setting, flag, kind};
+use super::{
+    CodePoints, EndStream, FrameHeader, Join, Migrate, Resume, ResumePoint, Setting, flag, kind,
+};
 use crate::error::ErrorCode;
-use crate::ids::StreamId;
+use crate::ids::{Cid, StreamId};
 use crate::priority::Priority;
 
 fn write_frame_header(out: &mut BytesMut, length: usize, kind: u8, flags: u8, stream: StreamId) {
@@ -25,18 +27,18 @@ pub(crate) fn write_data_header(
 }
 
 /// Writes the field block that `fill` produces as a HEADERS frame and, where needed, CONTINUATION
-/// frames, each with at most `max_frame_size` bytes of payload.
+/// frames, each with at most `max_frame_size` bytes of payload. Returns the number of frames.
 pub(crate) fn write_headers(
     out: &mut BytesMut,
     stream: StreamId,
     end: EndStream,
     max_frame_size: usize,
     fill: impl FnOnce(&mut BytesMut),
-) {
+) -> u64 {
     let start = out.len();
     write_frame_header(out, 0, kind::HEADERS, end.flag(), stream);
     fill(out);
-    finish_block(out, start, stream, max_frame_size);
+    finish_block(out, start, stream, max_frame_size)
 }
 
 /// Writes PUSH_PROMISE and, where needed, CONTINUATION frames.
@@ -55,22 +57,25 @@ pub(crate) fn write_push_promise(
 }
 
 /// Sets the length of the frame that starts at `start`, and splits the excess into CONTINUATION
-/// frames.
-fn finish_block(out: &mut BytesMut, start: usize, stream: StreamId, max_frame_size: usize) {
+/// frames. Returns the number of frames.
+fn finish_block(out: &mut BytesMut, start: usize, stream: StreamId, max_frame_size: usize) -> u64 {
     let payload_start = start + super::FRAME_HEADER_BYTES;
     let length = out.len().saturating_sub(payload_start);
     if length <= max_frame_size {
         patch_length_and_flags(out, start, length, flag::END_HEADERS);
-        return;
+        return 1;
     }
     let mut rest = out.split_off(payload_start + max_frame_size);
     patch_length_and_flags(out, start, max_frame_size, 0);
+    let mut frames = 1;
     while !rest.is_empty() {
         let part = rest.split_to(rest.len().min(max_frame_size));
         let end_flag = if rest.is_empty() { flag::END_HEADERS } else { 0 };
         write_frame_header(out, part.len(), kind::CONTINUATION, end_flag, stream);
         out.put_slice(&part);
+        frames += 1;
     }
+    frames
 }
 
 fn patch_length_and_flags(out: &mut BytesMut, start: usize, length: usize, extra_flags: u8) {
@@ -155,4 +160,49 @@ pub(crate) fn write_join(out: &mut BytesMut, code_points: &CodePoints, join: Joi
     write_frame_header(out, 48, code_points.join, flags, StreamId::CONNECTION);
     out.put_slice(&nonce);
     out.put_slice(&mac);
+}
+
+pub(crate) fn write_resume(
+    out: &mut BytesMut,
+    code_points: &CodePoints,
+    stream: StreamId,
+    resume: Resume,
+) {
+    match resume {
+        Resume::Request { name, attempt, point, has_head } => {
+            let head = if has_head { flag::RESUME_HEAD } else { 0 };
+            write_frame_header(out, 32, code_points.resume, point.flag() | head, stream);
+            out.put_slice(&name.cid.to_bytes());
+            out.put_u32(name.id.value());
+            out.put_u32(attempt);
+            write_resume_point(out, point);
+        }
+        Resume::Accepted(point) => {
+            let flags = flag::SMIG_ACK | point.flag();
+            write_frame_header(out, 12, code_points.resume, flags, stream);
+            write_resume_point(out, point);
+        }
+        Resume::Refused(refusal) => {
+            let flags = flag::SMIG_ACK | flag::RESUME_REFUSED;
+            write_frame_header(out, 5, code_points.resume, flags, stream);
+            let (reason, code) = refusal.to_wire();
+            out.put_u8(reason);
+            out.put_u32(code);
+        }
+    }
+}
+
+fn write_resume_point(out: &mut BytesMut, point: ResumePoint) {
+    out.put_u64(point.received);
+    out.put_u32(point.window);
+}
+
+pub(crate) fn write_lost(out: &mut BytesMut, code_points: &CodePoints, lost: Cid) {
+    write_frame_header(out, 12, code_points.lost, 0, StreamId::CONNECTION);
+    out.put_slice(&lost.to_bytes());
+}
+
+pub(crate) fn write_receipt(out: &mut BytesMut, code_points: &CodePoints, count: u64) {
+    write_frame_header(out, 8, code_points.receipt, 0, StreamId::CONNECTION);
+    out.put_u64(count);
 }

@@ -6,11 +6,13 @@
 
 mod encode;
 mod parse;
+mod resume;
 mod settings;
 mod smig;
 
 pub(crate) use encode::*;
-pub(crate) use parse::{DataFrame, Frame, LastFragment, parse, parse_data};
+pub(crate) use parse::{DataFrame, Extensions, Frame, LastFragment, parse, parse_data};
+pub(crate) use resume::{Resume, ResumePoint, ResumeRefusal, StreamName};
 pub use settings::CodePoints;
 pub(crate) use settings::{Setting, SettingsPayload};
 pub use smig::JoinRefusal;
@@ -42,16 +44,19 @@ pub(crate) mod kind {
     pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
 }
 
-/// Frame flags (RFC 9113 section 6; spec/smig.md section 2).
+/// Frame flags (RFC 9113 section 6; spec/smig.md section 2; spec/resumption.md).
 pub(crate) mod flag {
     pub(crate) const END_STREAM: u8 = 0x01;
     pub(crate) const ACK: u8 = 0x01;
     pub(crate) const END_HEADERS: u8 = 0x04;
     pub(crate) const PADDED: u8 = 0x08;
     pub(crate) const PRIORITY: u8 = 0x20;
-    /// The ACK flag of MIGRATE and JOIN.
+    /// The ACK flag of MIGRATE, JOIN and RESUME.
     pub(crate) const SMIG_ACK: u8 = 0x02;
     pub(crate) const JOIN_REFUSED: u8 = 0x04;
+    pub(crate) const RESUME_WHOLE: u8 = 0x01;
+    pub(crate) const RESUME_REFUSED: u8 = 0x04;
+    pub(crate) const RESUME_HEAD: u8 = 0x08;
 }
 
 /// Whether a frame ends its sender's direction of the stream (END_STREAM flag).

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{CodePoints, EndStream, FrameHeader, Join, Migrate, SettingsPayload, flag, kind};
+use super::{
+    CodePoints, EndStream, FrameHeader, Join, Migrate, Resume, SettingsPayload, flag, kind,
+};
 use crate::error::{Cause, ErrorCode, InputError};
-use crate::ids::StreamId;
+use crate::ids::{Cid, StreamId};
 use crate::priority::Priority;
 
 /// A DATA frame that passed the stateless checks. Unlike that of other frames, its payload is retained.
@@ -71,7 +73,22 @@ pub(crate) enum Frame<'a> {
         end: EndStream,
     },
     Join(Join),
+    Resume {
+        stream: StreamId,
+        resume: Resume,
+    },
+    Lost(Cid),
+    Receipt(u64),
     Unknown,
+}
+
+/// The extensions that are on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extensions<'a> {
+    /// Code points, if SMig is on.
+    pub(crate) smig: Option<&'a CodePoints>,
+    /// Whether resumption is on as well.
+    pub(crate) is_resumption_on: bool,
 }
 
 /// Whether a field block ends with this frame (END_HEADERS flag).
@@ -89,11 +106,11 @@ impl LastFragment {
 
 /// Parses a frame other than DATA from its header and its complete payload.
 ///
-/// While the extension is off (`code_points` is `None`), SMig's frames are unknown frames.
+/// The frames of an extension that is off are unknown frames.
 pub(crate) fn parse<'a>(
     header: FrameHeader,
     payload: &'a [u8],
-    code_points: Option<&CodePoints>,
+    extensions: Extensions<'_>,
 ) -> Result<Frame<'a>, InputError> {
     match header.kind {
         kind::HEADERS => parse_headers(header, payload),
@@ -110,12 +127,35 @@ pub(crate) fn parse<'a>(
             Ok(Frame::Continuation { stream: header.stream, block: payload, last })
         }
         kind::PRIORITY_UPDATE => parse_priority_update(header, payload),
-        other => match code_points {
+        other => match extensions.smig {
             Some(points) if other == points.migrate => parse_migrate(header, payload),
             Some(points) if other == points.join => parse_join(header, payload),
+            Some(points) if extensions.is_resumption_on => {
+                parse_resumption(header, payload, points)
+            }
             _ => Ok(Frame::Unknown),
         },
     }
+}
+
+/// Parses a frame of resumption.
+fn parse_resumption<'a>(
+    header: FrameHeader,
+    payload: &'a [u8],
+    code_points: &CodePoints,
+) -> Result<Frame<'a>, InputError> {
+    if header.kind == code_points.resume {
+        return parse_resume(header, payload);
+    }
+    if header.kind == code_points.lost {
+        check_on_connection(header)?;
+        return Ok(Frame::Lost(Cid::from_wire(exact_payload(payload)?)));
+    }
+    if header.kind == code_points.receipt {
+        check_on_connection(header)?;
+        return Ok(Frame::Receipt(u64::from_be_bytes(exact_payload(payload)?)));
+    }
+    Ok(Frame::Unknown)
 }
 
 fn check_on_stream(header: FrameHeader) -> Result<(), InputError> {
@@ -275,4 +315,10 @@ fn parse_migrate(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Input
 fn parse_join(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
     check_on_connection(header)?;
     Join::parse(header.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
+}
+
+fn parse_resume(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, InputError> {
+    check_on_stream(header)?;
+    let resume = Resume::parse(header.flags, payload).ok_or(Cause::FrameSize)?;
+    Ok(Frame::Resume { stream: header.stream, resume })
 }

@@ -11,11 +11,28 @@ pub struct CodePoints {
     pub migrate: u8,
     /// Frame type JOIN.
     pub join: u8,
+    /// SETTINGS_SMIG_RESUME (spec/resumption.md, as are the next three).
+    pub settings_resume: u16,
+    /// Frame type LOST.
+    pub lost: u8,
+    /// Frame type RESUME.
+    pub resume: u8,
+    /// Frame type RECEIPT.
+    pub receipt: u8,
 }
 
 impl Default for CodePoints {
     fn default() -> Self {
-        Self { settings_smig: 0xf5e1, settings_cid: 0xf5e2, migrate: 0xf5, join: 0xf6 }
+        Self {
+            settings_smig: 0xf5e1,
+            settings_cid: 0xf5e2,
+            migrate: 0xf5,
+            join: 0xf6,
+            settings_resume: 0xf5e6,
+            lost: 0xf7,
+            resume: 0xf8,
+            receipt: 0xf9,
+        }
     }
 }
 
@@ -34,6 +51,7 @@ pub(crate) enum Setting {
     CidHi(u32),
     CidMid(u32),
     CidLo(u32),
+    Resume(u32),
     /// Any other parameter; ignored (RFC 9113 section 6.5.2).
     Unknown,
 }
@@ -53,6 +71,7 @@ impl Setting {
             _ if id == code_points.settings_cid => Self::CidHi(value),
             _ if id == code_points.settings_cid.wrapping_add(1) => Self::CidMid(value),
             _ if id == code_points.settings_cid.wrapping_add(2) => Self::CidLo(value),
+            _ if id == code_points.settings_resume => Self::Resume(value),
             _ => Self::Unknown,
         }
     }
@@ -72,6 +91,7 @@ impl Setting {
             Self::CidHi(v) => (code_points.settings_cid, v),
             Self::CidMid(v) => (code_points.settings_cid.wrapping_add(1), v),
             Self::CidLo(v) => (code_points.settings_cid.wrapping_add(2), v),
+            Self::Resume(v) => (code_points.settings_resume, v),
             Self::Unknown => (0, 0),
         }
     }

@@ -1,16 +1,16 @@
 //! Invariants of a quiescent mesh, and at the end of a sequence.
 
-use smig_proto::{Processed, StreamView};
+use smig_proto::{Processed, Session, StreamView};
 
 use crate::mesh::exchange::ExchangeModel;
-use crate::mesh::link::Side;
+use crate::mesh::link::{CloseCause, Side};
 use crate::mesh::world::{AppActivity, World};
 
 impl World {
     /// Ends the sequence: delivers, reads and writes everything. Then every exchange must be complete or
     /// failed at both ends, and no state may be left.
     pub fn finish(&mut self) {
-        self.settle(AppActivity::Finishing);
+        self.settle_and_resume();
         let waits_for_grace = |exchange: &ExchangeModel| {
             let client = exchange.side(Side::Client);
             client.is_alive() && !client.is_complete() && exchange.side(Side::Server).is_released
@@ -44,6 +44,7 @@ impl World {
             self.handle_events();
             self.settle(AppActivity::Finishing);
         }
+        self.settle_receipts();
         self.check_quiescent();
         for (side, session) in core::mem::take(&mut self.shut_down_sessions) {
             let engine = self.mesh.session_at(side, session);
@@ -57,6 +58,80 @@ impl World {
         self.check_empty(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
             self.check_empty(Side::Server, session);
+        }
+    }
+
+    /// Cuts a connection when this many bytes more have arrived from `from`.
+    pub fn cut_after(&mut self, link: usize, from: Side, bytes: usize) {
+        self.failures_expected = true;
+        self.mesh.links[link].close_cause.get_or_insert(CloseCause::Step);
+        self.mesh.cut_after(link, from, bytes);
+    }
+
+    /// Returns whether the connection was cut.
+    #[must_use]
+    pub fn is_cut(&self, link: usize) -> bool {
+        self.mesh.is_cut(link)
+    }
+
+    /// Panics, with this text, if a check has failed or an exchange is not complete at both ends.
+    ///
+    /// # Panics
+    /// See above.
+    pub fn expect_all_complete(&self, text: &str) {
+        assert!(self.violations.is_empty(), "{text}: {:?}", self.violations);
+        for (number, exchange) in self.exchanges.iter().enumerate() {
+            let error = exchange.side(Side::Client).error.as_ref();
+            if error.is_some_and(|error| error.processed == Processed::No) {
+                // Its request did not arrive, and never will: the application may send it again.
+                assert_eq!(exchange.side(Side::Server).key, None, "{text}: exchange {number}");
+                continue;
+            }
+            for side in Side::BOTH {
+                let model = exchange.side(side);
+                let is_complete = model.is_complete() && model.error.is_none();
+                assert!(is_complete, "{text}: exchange {number} at {side:?}: {model:?}");
+            }
+        }
+    }
+
+    /// Lets everything happen. Streams that are adrift get a connection, or time to fail.
+    fn settle_and_resume(&mut self) {
+        for _ in 0..4 {
+            self.settle(AppActivity::Finishing);
+            let is_resuming = |world: &Self| {
+                let servers = world.mesh.servers.iter().flat_map(Session::streams);
+                let mut views = world.mesh.client.streams().chain(servers);
+                views.any(|(_, view)| view.is_resuming)
+            };
+            if !is_resuming(self) || !self.violations.is_empty() {
+                return;
+            }
+            self.add_case("adrift");
+            self.connect();
+            self.settle(AppActivity::Finishing);
+            if is_resuming(self) {
+                // A refusal for a limit, or a client that must not open a connection.
+                self.add_case("time to resume");
+                self.sleep(1000 * (u32::from(self.mesh.setup.linger_s) + 2));
+                self.sleep(1000 * (u32::from(self.mesh.setup.linger_s) + 2));
+                self.handle_events();
+            }
+        }
+    }
+
+    /// Lets receipts cover what was sent, and time pass in which connections that have ended are remembered.
+    fn settle_receipts(&mut self) {
+        if self.mesh.setup.linger_s == 0 {
+            return;
+        }
+        // What is remembered after a connection is remembered for `linger` once more.
+        let linger = 1000 * (u32::from(self.mesh.setup.linger_s) + 1);
+        for millis in [1100, 1100, 1100, linger, linger] {
+            self.sleep(millis);
+            self.sleep(millis);
+            self.handle_events();
+            self.settle(AppActivity::Finishing);
         }
     }
 
@@ -132,7 +207,10 @@ impl World {
         };
         let is_upload_open = !client.end_sent || client_view.queued_bytes > 0;
         let is_download_open = !server.end_sent || server_view.queued_bytes > 0;
-        if !is_upload_open && !is_download_open {
+        if !is_upload_open && !is_download_open
+            || client_view.is_resuming
+            || server_view.is_resuming
+        {
             return;
         }
         let mut differences = Vec::new();
@@ -166,7 +244,7 @@ impl World {
         let Some(view) = self.view(side, session, key) else { return };
         let engine = self.mesh.session_at(side, session);
         let window = engine.connection(view.connection).map_or(0, |conn| conn.send_window);
-        if view.queued_bytes > 0 && view.send_window > 0 && window > 0 {
+        if view.queued_bytes > 0 && view.send_window > 0 && window > 0 && !view.is_resuming {
             self.report_violation(format!(
                 "exchange {number}: {side:?} has window and data, but does not send: {view:?}"
             ));
@@ -208,9 +286,13 @@ impl World {
             leftovers.push("a timer".to_owned());
         }
         if !leftovers.is_empty() {
-            let text =
-                format!("{side:?} session {session} keeps {}: {engine:?}", leftovers.join(", "));
-            self.report_violation(text.chars().take(400).collect());
+            let mut text = format!("{engine:?}");
+            let resumption = text.rfind("Resumption {").unwrap_or(0);
+            let text = text.split_off(resumption).chars().take(900).collect::<String>();
+            self.report_violation(format!(
+                "{side:?} session {session} keeps {}: {text}",
+                leftovers.join(", ")
+            ));
         }
     }
 }

@@ -83,7 +83,8 @@ impl World {
             | "unbound carriers"
             | "unbound carrier time"
             | "migration answer time"
-            | "stalled stream" => self.add_case(limit),
+            | "stalled stream"
+            | "time to resume a stream" => self.add_case(limit),
             _ if may_time_out => self.add_case("a time limit of a connection"),
             other => self.report_violation(format!("{side:?} hit the limit of {other}")),
         }
@@ -152,6 +153,8 @@ impl World {
                 let elapsed = self.mesh.now.saturating_duration_since(Instant::from_nanos(0));
                 elapsed >= self.mesh.setup.answer_timeout()
             }
+            Cause::Lingered => self.slept_ms >= 1000 * u32::from(self.mesh.setup.linger_s),
+            Cause::NotKept | Cause::SessionForgotten => self.mesh.setup.linger_s > 0,
             Cause::Stalled
             | Cause::SlowPreface
             | Cause::SlowHeaders

@@ -44,6 +44,8 @@ pub(crate) struct Pipe {
     pub(crate) inbox: BytesMut,
     /// No more is written.
     pub(crate) is_closed: bool,
+    /// The connection is cut when this many more bytes have arrived.
+    pub(crate) fuse: Option<usize>,
 }
 
 impl Pipe {
@@ -60,9 +62,10 @@ impl Pipe {
         bytes
     }
 
-    /// Delivers up to `bytes` bytes.
+    /// Delivers up to `bytes` bytes, and no more than its fuse allows.
     pub(crate) fn deliver(&mut self, bytes: usize) -> usize {
-        let bytes = bytes.min(self.in_flight.len());
+        let bytes = bytes.min(self.in_flight.len()).min(self.fuse.unwrap_or(usize::MAX));
+        self.fuse = self.fuse.map(|fuse| fuse - bytes);
         let chunk = self.in_flight.split_to(bytes);
         self.inbox.unsplit(chunk);
         bytes

@@ -220,6 +220,10 @@ impl Mesh {
                 self.inspector.cases.insert("frames before their barrier");
             }
         }
+        if self.links[link].pipes[sender_index].fuse == Some(0) {
+            self.links[link].pipes[sender_index].fuse = None;
+            self.cut(link, [0, 0]);
+        }
         let pipe = &self.links[link].pipes[sender_index];
         let has_ended = pipe.is_closed && pipe.in_flight.is_empty();
         if has_ended && self.links[link].is_open_at(to) {
@@ -268,6 +272,17 @@ impl Mesh {
         pipe.is_closed = true;
         self.links[link].pipes[side.other().index()].in_flight.clear();
         self.notify_end(link, side);
+    }
+
+    /// Cuts the connection when this many bytes more have arrived from `from`.
+    pub fn cut_after(&mut self, link: usize, from: Side, bytes: usize) {
+        self.links[link].pipes[from.index()].fuse = Some(bytes);
+    }
+
+    /// Returns whether the connection was cut.
+    #[must_use]
+    pub fn is_cut(&self, link: usize) -> bool {
+        self.links[link].has_failed
     }
 
     /// Fails the connection: of the bytes in flight, `delivered_permille` still arrive.

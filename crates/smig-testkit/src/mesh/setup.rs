@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use smig_proto::{BulkPolicy, Config, Push, Security};
+use smig_proto::{BulkPolicy, Config, Push, ResumptionConfig, Security};
 
 use crate::mesh::rng::Rng;
 
@@ -47,34 +47,43 @@ pub struct Setup {
     /// Length from which a body is bulk. Twice as much for an urgent stream; a body of unknown length, or a
     /// tunnel, is bulk after half of it without a pause.
     pub bulk_min_size: u32,
+    /// SETTINGS_SMIG_RESUME of both ends, in seconds; 0: resumption is off.
+    pub linger_s: u8,
+    /// Bytes that each end keeps of a stream, to send them again.
+    pub max_kept: u32,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            seed: 1,
-            security: Security::Tls13,
-            client_window: 65_535,
-            server_window: 65_535,
-            connection_window: 1 << 20,
-            send_buffer: 16 << 10,
-            pipe_capacity: 64 << 10,
-            client_max_open_migrations: 16,
-            server_max_open_migrations: 16,
-            max_frame_size: 16_384,
-            max_buffered_output: 256 << 10,
-            client_max_migrations: 4,
-            server_max_migrations: 4,
-            replay_limit: 1 << 20,
-            unbound_timeout_s: 10,
-            max_streams: 100,
-            push: Push::Enabled,
-            bulk_min_size: 256 << 10,
-        }
+        Self::DEFAULT
     }
 }
 
 impl Setup {
+    /// Ordinary conditions.
+    pub const DEFAULT: Self = Self {
+        seed: 1,
+        security: Security::Tls13,
+        client_window: 65_535,
+        server_window: 65_535,
+        connection_window: 1 << 20,
+        send_buffer: 16 << 10,
+        pipe_capacity: 64 << 10,
+        client_max_open_migrations: 16,
+        server_max_open_migrations: 16,
+        max_frame_size: 16_384,
+        max_buffered_output: 256 << 10,
+        client_max_migrations: 4,
+        server_max_migrations: 4,
+        replay_limit: 1 << 20,
+        unbound_timeout_s: 10,
+        max_streams: 100,
+        push: Push::Enabled,
+        bulk_min_size: 256 << 10,
+        linger_s: 0,
+        max_kept: 4 << 20,
+    };
+
     /// Returns random initial conditions.
     pub fn random(rng: &mut Rng) -> Self {
         let windows = [700, 3000, 10_000, 65_535, 65_535, 200_000];
@@ -106,6 +115,8 @@ impl Setup {
             max_streams: rng.pick(&[2, 100, 100, 100]),
             push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
             bulk_min_size: rng.pick(&[0, 2000, 20_000, 256 << 10]),
+            linger_s: rng.pick(&[0, 30]),
+            max_kept: 4 << 20,
         }
     }
 
@@ -153,6 +164,11 @@ impl Setup {
                 smig.answer_timeout = self.answer_timeout();
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;
+                smig.resumption = (self.linger_s > 0).then(|| ResumptionConfig {
+                    linger: Duration::from_secs(self.linger_s.into()),
+                    max_kept_per_stream: self.max_kept as usize,
+                    ..ResumptionConfig::default()
+                });
             }
             None => {}
         }

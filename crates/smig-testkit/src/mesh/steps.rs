@@ -118,7 +118,7 @@ impl World {
         self.with_stream(number, side, |session, key| session.reprioritize(key, priority));
     }
 
-    fn connect(&mut self) {
+    pub(crate) fn connect(&mut self) {
         if !self.shut_down_sessions.contains(&(Side::Client, 0)) {
             self.mesh.connect();
         }

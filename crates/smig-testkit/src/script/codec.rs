@@ -253,6 +253,7 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             kind::SETTINGS | kind::PING => flag::ACK,
             kind::MIGRATE => flag::END_STREAM | flag::SMIG_ACK,
             kind::JOIN => flag::SMIG_ACK | flag::REFUSED,
+            kind::RESUME => flag::SMIG_ACK | flag::REFUSED | flag::RESUME_WHOLE | flag::RESUME_HEAD,
             _ => 0,
         };
     // SMIG-2.4/reserved-bits and RFC 9113 section 4.1: undefined flags are 0 when sent.
@@ -302,6 +303,9 @@ fn parse_frame(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             mac: payload[16..].try_into().expect("32 bytes"),
             ack,
         },
+        (kind::RESUME, 5 | 12 | 32) | (kind::LOST, 12) | (kind::RECEIPT, 8) => {
+            Frame::Raw { kind, flags, stream, payload }
+        }
         (kind, length) => panic!("the engine sent frame type {kind:#04x} of {length} bytes"),
     }
 }

@@ -291,6 +291,59 @@ pub const fn join_refused(reason: u8) -> Frame {
     Frame::JoinRefused(reason)
 }
 
+/// What a RESUME of the client, or its acceptance, says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of spec/resumption.md")]
+pub struct ResumePoint {
+    pub received: u64,
+    pub window: u32,
+    pub flags: u8,
+}
+
+/// A client's RESUME on `stream`, of what it has opened as `name`.
+#[must_use]
+pub fn resume(stream: u32, name: (Cid, u32), attempt: u32, point: ResumePoint) -> Frame {
+    let mut payload = BytesMut::new();
+    payload.put_slice(&super::codec::cid_bytes(name.0));
+    payload.put_u32(name.1);
+    payload.put_u32(attempt);
+    put_resume_point(&mut payload, point);
+    raw(kind::RESUME, point.flags, stream, payload)
+}
+
+/// A server's acceptance of a RESUME.
+#[must_use]
+pub fn resumed(stream: u32, point: ResumePoint) -> Frame {
+    let mut payload = BytesMut::new();
+    put_resume_point(&mut payload, point);
+    raw(kind::RESUME, point.flags | flag::SMIG_ACK, stream, payload)
+}
+
+fn put_resume_point(payload: &mut BytesMut, point: ResumePoint) {
+    payload.put_u64(point.received);
+    payload.put_u32(point.window);
+}
+
+/// A server's refusal of a RESUME.
+#[must_use]
+pub fn resume_refused(stream: u32, reason: u8, code: ErrorCode) -> Frame {
+    let mut payload = BytesMut::from(&[reason][..]);
+    payload.put_u32(code.to_wire());
+    raw(kind::RESUME, flag::SMIG_ACK | flag::REFUSED, stream, payload)
+}
+
+/// LOST.
+#[must_use]
+pub fn lost(cid: Cid) -> Frame {
+    raw(kind::LOST, 0, 0, super::codec::cid_bytes(cid))
+}
+
+/// RECEIPT.
+#[must_use]
+pub fn receipt(count: u64) -> Frame {
+    raw(kind::RECEIPT, 0, 0, count.to_be_bytes())
+}
+
 /// A frame with arbitrary content.
 #[must_use]
 pub fn raw(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Frame {
@@ -322,6 +375,9 @@ pub mod kind {
     pub const PRIORITY_UPDATE: u8 = 0x10;
     pub const MIGRATE: u8 = 0xf5;
     pub const JOIN: u8 = 0xf6;
+    pub const LOST: u8 = 0xf7;
+    pub const RESUME: u8 = 0xf8;
+    pub const RECEIPT: u8 = 0xf9;
 }
 
 /// Flags.
@@ -334,6 +390,8 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
     pub const SMIG_ACK: u8 = 0x2;
     pub const REFUSED: u8 = 0x4;
+    pub const RESUME_WHOLE: u8 = 0x1;
+    pub const RESUME_HEAD: u8 = 0x8;
 }
 
 /// SETTINGS identifiers.
@@ -350,4 +408,5 @@ pub mod setting {
     pub const SMIG_CID_HI: u16 = 0xf5e2;
     pub const SMIG_CID_MID: u16 = 0xf5e3;
     pub const SMIG_CID_LO: u16 = 0xf5e4;
+    pub const SMIG_RESUME: u16 = 0xf5e6;
 }

@@ -1,0 +1,166 @@
+//! The server answers RESUME (SMIG-13.3/attempts, SMIG-13.9/never-processed, SMIG-13.16/refused).
+
+use super::client::resume_point;
+use super::ended::Epitaph;
+use super::lost::Origin;
+use crate::conn::{IdState, Offence};
+use crate::error::{Cause, ErrorCode, InputError};
+use crate::ids::StreamAddr;
+use crate::session::{Event, Session};
+use crate::stream::{Stream, StreamKey, StreamName};
+use crate::time::Instant;
+use crate::wire::{self, Resume, ResumePoint, ResumeRefusal};
+
+/// Attempts of a stream that cost its session nothing; others count as migrations.
+const FREE_ATTEMPTS: u32 = 4;
+
+impl Session {
+    pub(super) fn on_resume_request(
+        &mut self,
+        now: Instant,
+        at: StreamAddr,
+        name: wire::StreamName,
+        attempt: u32,
+        point: ResumePoint,
+        has_head: bool,
+    ) -> Result<(), InputError> {
+        if !self.is_peer_id(at.id) || self.key_at(at.conn, at.id).is_some() {
+            return Err(Cause::BadResume.into());
+        }
+        self.count_reply(at.conn)?;
+        match self.id_state(at.conn, at.id) {
+            // As any request that GOAWAY excludes (RFC 9113 section 6.8).
+            IdState::Ignored => return Ok(()),
+            IdState::Closed => {
+                self.reset_budget.charge(now, Offence::Refused).1?;
+                self.queue_reset(at, ErrorCode::RefusedStream);
+                return Ok(());
+            }
+            IdState::Idle | IdState::Skipped => {}
+        }
+        let Some(conn) = self.conns.find_known_mut(at.conn) else { return Ok(()) };
+        if conn.unbound_carriers.find_mut(at.id).is_some() {
+            return Err(Cause::CarrierMisuse.into());
+        }
+        conn.peer_ids.mark_used(at.id);
+        match self.find_to_resume(name, attempt) {
+            Ok(key) if attempt > FREE_ATTEMPTS && !self.migration_budget.take(now, 1) => {
+                // Each one may have megabytes sent again.
+                self.events.push_back(Event::LimitHit { conn: at.conn, limit: "resumptions" });
+                self.refuse_resume(at, ResumeRefusal::Limit);
+                self.finish_if_complete(key);
+                Ok(())
+            }
+            Ok(key) => self.accept_resume(now, key, at, point, has_head),
+            Err(refusal) => {
+                self.reset_budget.charge(now, Offence::Refused).1?;
+                self.refuse_resume(at, refusal);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the stream of this name, revived if it has ended, or why it cannot be resumed.
+    fn find_to_resume(
+        &mut self,
+        wire::StreamName { cid, id }: wire::StreamName,
+        attempt: u32,
+    ) -> Result<StreamKey, ResumeRefusal> {
+        if self.app_id != Some(cid.app) {
+            return Err(ResumeRefusal::Gone);
+        }
+        let name = StreamName { conn_no: cid.number, id };
+        let is_named =
+            |stream: &Stream| stream.resumption.as_ref().is_some_and(|it| it.name == name);
+        let running = self.streams.iter().find(|(_, stream)| is_named(stream));
+        let found = running.map(|(key, _)| key).or_else(|| self.revive(name));
+        let Some(key) = found else { return Err(self.refusal_of_unknown(name, cid)) };
+        let stream = self.streams.find_known_mut(key);
+        let resumption = stream.and_then(|stream| stream.resumption.as_mut());
+        let Some(resumption) = resumption else { return Err(ResumeRefusal::Gone) };
+        if attempt <= resumption.attempt {
+            // The later one has come on a faster connection (SMIG-13.3/attempts).
+            self.finish_if_complete(key);
+            return Err(ResumeRefusal::OlderAttempt);
+        }
+        resumption.attempt = attempt;
+        Ok(key)
+    }
+
+    /// SMIG-13.9/never-processed
+    fn refusal_of_unknown(&mut self, name: StreamName, cid: crate::ids::Cid) -> ResumeRefusal {
+        let epitaph =
+            self.resumption.as_ref().and_then(|session| session.ended_streams.epitaph(name));
+        match epitaph {
+            Some(Epitaph::Complete) => return ResumeRefusal::Complete,
+            Some(Epitaph::Reset(code)) => return ResumeRefusal::WasReset(code),
+            None => {}
+        }
+        match self.origin(cid) {
+            Origin::Known { last_request } if name.id > last_request => {
+                if self.refuse_request(cid, name.id) {
+                    ResumeRefusal::NeverProcessed
+                } else {
+                    ResumeRefusal::Gone
+                }
+            }
+            Origin::Known { .. } => ResumeRefusal::Gone,
+            Origin::Unknown => {
+                self.forbid_connection(cid.number);
+                ResumeRefusal::Gone
+            }
+        }
+    }
+
+    fn refuse_resume(&mut self, at: StreamAddr, refusal: ResumeRefusal) {
+        self.send_resume(at, Resume::Refused(refusal));
+        self.ignore_late_frames(at);
+    }
+
+    fn accept_resume(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        at: StreamAddr,
+        point: ResumePoint,
+        has_head: bool,
+    ) -> Result<(), InputError> {
+        let Some(stream) = self.streams.find_known(key) else { return Ok(()) };
+        stream.send.check_resume_point(point, has_head)?;
+        self.close_own_carrier(key);
+        self.leave_all(key);
+        let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
+        let Some(heads) = stream.send.restart(point, has_head)? else {
+            self.refuse_resume(at, ResumeRefusal::Gone);
+            let error = self.not_resumed(key, Cause::NotKept);
+            self.finish_failed_stream(key, error, None);
+            return Ok(());
+        };
+        stream.stall.restart(now, stream.send.sent_bytes());
+        stream.binding.resume_at(at);
+        let answer = resume_point(stream);
+        if let Some(conn) = self.conns.find_known_mut(at.conn) {
+            conn.streams.insert(at.id, key);
+        }
+        self.settle(key);
+        self.send_resume(at, Resume::Accepted(answer));
+        self.keep_answer(key, at.conn);
+        for head in heads {
+            self.frame_kept_head(key, head);
+        }
+        self.events.push_back(Event::Resumed { stream: key, on: at.conn });
+        self.schedule(key);
+        self.finish_if_complete(key);
+        self.stop_if_due(key);
+        Ok(())
+    }
+
+    /// Closes the carrier of this side's open migration (SMIG-6.11/close-abandoned): RESUME has voided it.
+    fn close_own_carrier(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_known(key) else { return };
+        let Some(open) = stream.binding.open_migration() else { return };
+        if stream.has_used_carrier(open) {
+            self.queue_reset(open.to, ErrorCode::Cancel);
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Frames that a direction has sent and may have to send again: after a decline those behind its barrier (SMIG-5.7/replay,
+//! SMIG-6.8/resume), and, if streams can be resumed, all that no receipt covers (SMIG-13.5/no-gap).
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
+use super::SendState;
+use crate::conn::FrameNumber;
+use crate::head::{ResponseHead, SharedHead};
+use crate::ids::{ConnId, Side};
+use crate::wire::EndStream;
+
+/// Whether the mover sends before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendBeforeAnswer {
+    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It stores what it sends, and
+    /// pauses at this number of bytes.
+    UpToReplayLimit(usize),
+    /// A client does not (SMIG-5.6/client-holds).
+    No,
+}
+
+impl SendBeforeAnswer {
+    pub(crate) const fn for_side(side: Side, replay_limit: usize) -> Self {
+        match side {
+            Side::Server => Self::UpToReplayLimit(replay_limit),
+            Side::Client => Self::No,
+        }
+    }
+}
+
+/// Where a frame was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentAt {
+    pub(crate) conn: ConnId,
+    pub(crate) frame: FrameNumber,
+}
+
+impl SentAt {
+    /// A frame that was not sent, because there was no place for it: no receipt covers it.
+    pub(crate) const NOWHERE: Self = Self { conn: ConnId(u32::MAX), frame: FrameNumber(u64::MAX) };
+}
+
+/// How long sent frames are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Only while this side's MIGRATE is unanswered.
+    Answer,
+    /// Until a receipt covers them.
+    Receipt,
+}
+
+/// The head of a response that may have to be sent again.
+#[derive(Clone, Debug)]
+pub(crate) enum KeptHead {
+    Own(ResponseHead, Option<HeaderValue>, EndStream),
+    Shared(SharedHead, Option<HeaderValue>, EndStream),
+}
+
+impl KeptHead {
+    pub(crate) fn is_informational(&self) -> bool {
+        match self {
+            Self::Own(head, ..) => head.status.is_informational(),
+            Self::Shared(head, ..) => head.status.is_informational(),
+        }
+    }
+
+    pub(crate) const fn end(&self) -> EndStream {
+        match self {
+            Self::Own(.., end) | Self::Shared(.., end) => *end,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Item {
+    Head(Box<KeptHead>),
+    Data(Bytes, EndStream),
+    Trailers(Box<HeaderMap>),
+    /// The accepting answer to the peer's MIGRATE or RESUME: it binds the ID that carries what follows.
+    Answer,
+    /// RST_STREAM(NO_ERROR) after a whole response.
+    Stop,
+    /// This side's MIGRATE, which its answer covers.
+    Barrier,
+}
+
+#[derive(Debug)]
+struct Frame {
+    item: Item,
+    at: SentAt,
+    is_read: bool,
+}
+
+/// This side's unanswered barrier.
+#[derive(Debug)]
+struct OpenBarrier {
+    before_answer: SendBeforeAnswer,
+    /// The state of the direction at the barrier.
+    state: SendState,
+    /// Bytes that were sent behind it.
+    bytes_behind: usize,
+}
+
+/// What one direction has sent and keeps, in the order in which it was sent.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    until: Until,
+    frames: VecDeque<Frame>,
+    barrier: Option<OpenBarrier>,
+    /// The final response's head was let go of.
+    is_head_gone: bool,
+    /// Bytes of body in `frames`.
+    bytes: usize,
+}
+
+/// What has to be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent {
+    /// In the order in which they were sent.
+    pub(crate) heads: Vec<KeptHead>,
+    pub(crate) data: Vec<Bytes>,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Whether the last of `data`, even if empty, ends the direction.
+    pub(crate) end: bool,
+}
+
+impl Unsent {
+    fn add(&mut self, item: Item) {
+        match item {
+            Item::Head(head) => self.heads.push(*head),
+            Item::Data(data, end) => {
+                self.end |= end.is_end();
+                if !data.is_empty() {
+                    self.data.push(data);
+                }
+            }
+            Item::Trailers(trailers) => self.trailers = Some(*trailers),
+            Item::Answer | Item::Stop | Item::Barrier => {}
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.iter().map(Bytes::len).sum()
+    }
+}
+
+impl Kept {
+    /// Keeps what follows this side's barrier, and nothing else.
+    pub(crate) const fn until_answer() -> Self {
+        Self::new(Until::Answer)
+    }
+
+    /// Keeps everything until a receipt covers it.
+    pub(crate) const fn until_receipt() -> Self {
+        Self::new(Until::Receipt)
+    }
+
+    const fn new(until: Until) -> Self {
+        let frames = VecDeque::new();
+        Self { until, frames, barrier: None, is_head_gone: false, bytes: 0 }
+    }
+
+    /// Returns the bytes of body that are kept.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    fn push(&mut self, item: Item, at: SentAt) {
+        self.frames.push_back(Frame { item, at, is_read: false });
+    }
+
+    pub(crate) fn push_head(&mut self, head: KeptHead, at: SentAt) {
+        // An informational one is repeated only after a decline.
+        if self.barrier.is_some() || !head.is_informational() {
+            self.push(Item::Head(Box::new(head)), at);
+        }
+    }
+
+    pub(crate) fn push_data(&mut self, data: Bytes, end: EndStream, at: SentAt) {
+        self.bytes += data.len();
+        if let Some(barrier) = &mut self.barrier {
+            barrier.bytes_behind += data.len();
+        }
+        self.push(Item::Data(data, end), at);
+    }
+
+    pub(crate) fn push_trailers(&mut self, trailers: HeaderMap, at: SentAt) {
+        self.push(Item::Trailers(Box::new(trailers)), at);
+    }
+
+    /// Records an accepting answer to the peer's MIGRATE or RESUME.
+    pub(crate) fn push_answer(&mut self, at: SentAt) {
+        self.push(Item::Answer, at);
+    }
+
+    /// Records the RST_STREAM(NO_ERROR) that followed a whole response.
+    pub(crate) fn push_stop(&mut self, at: SentAt) {
+        self.push(Item::Stop, at);
+    }
+
+    /// Records this side's barrier.
+    pub(crate) fn begin_barrier(
+        &mut self,
+        state: SendState,
+        before_answer: SendBeforeAnswer,
+        at: SentAt,
+    ) {
+        self.push(Item::Barrier, at);
+        self.barrier = Some(OpenBarrier { before_answer, state, bytes_behind: 0 });
+    }
+
+    /// Returns whether more may be sent before the answer to an open barrier, if there is one.
+    pub(crate) fn may_send(&self) -> bool {
+        self.barrier.as_ref().is_none_or(|barrier| match barrier.before_answer {
+            SendBeforeAnswer::UpToReplayLimit(limit) => barrier.bytes_behind < limit,
+            SendBeforeAnswer::No => false,
+        })
+    }
+
+    /// Returns whether HEADERS or DATA were sent behind an open barrier.
+    pub(crate) fn has_sent_behind_barrier(&self) -> bool {
+        let is_barrier = |frame: &Frame| matches!(frame.item, Item::Barrier);
+        self.barrier.is_some() && !self.frames.back().is_some_and(is_barrier)
+    }
+
+    /// Returns whether this side's MIGRATE is unanswered.
+    pub(crate) const fn has_open_barrier(&self) -> bool {
+        self.barrier.is_some()
+    }
+
+    /// Returns whether receipts decide what is kept.
+    pub(crate) fn is_until_receipt(&self) -> bool {
+        self.until == Until::Receipt
+    }
+
+    /// The peer has accepted this side's MIGRATE: it has read all that was sent before. Returns whether
+    /// nothing has to be kept any more.
+    pub(crate) fn on_accepted(&mut self) -> bool {
+        self.barrier = None;
+        if let Some(index) = self.barrier_index() {
+            for frame in self.frames.range_mut(..=index) {
+                frame.is_read = true;
+            }
+            self.let_go_of_read();
+        }
+        self.until == Until::Answer
+    }
+
+    fn barrier_index(&self) -> Option<usize> {
+        self.frames.iter().rposition(|frame| matches!(frame.item, Item::Barrier))
+    }
+
+    /// Takes what was sent behind this side's barrier, which is undone, and the state of the direction
+    /// there.
+    pub(crate) fn undo_barrier(&mut self) -> Option<(SendState, Unsent)> {
+        let barrier = self.barrier.take()?;
+        let index = self.barrier_index()?;
+        let mut unsent = Unsent::default();
+        for frame in self.frames.drain(index..) {
+            unsent.add(frame.item);
+        }
+        self.bytes = self.bytes.saturating_sub(unsent.bytes());
+        Some((barrier.state, unsent))
+    }
+
+    /// Handles a receipt of the frames of a connection up to a number. Lets go of what is covered with all
+    /// that was sent before (SMIG-13.5/no-gap).
+    pub(crate) fn on_receipt(&mut self, conn: ConnId, last: FrameNumber) {
+        for frame in self.frames.iter_mut().filter(|frame| frame.at.conn == conn) {
+            if frame.at.frame > last {
+                break;
+            }
+            // Its answer covers it (SMIG-5.7/replay).
+            frame.is_read |= !matches!(frame.item, Item::Barrier);
+        }
+        self.let_go_of_read();
+    }
+
+    fn let_go_of_read(&mut self) {
+        while self.frames.front().is_some_and(|frame| frame.is_read) {
+            self.let_go_of_first();
+        }
+    }
+
+    fn let_go_of_first(&mut self) {
+        match self.frames.pop_front().map(|frame| frame.item) {
+            Some(Item::Data(data, _)) => self.bytes -= data.len(),
+            Some(Item::Head(head)) => self.is_head_gone |= !head.is_informational(),
+            Some(Item::Trailers(_) | Item::Answer | Item::Stop | Item::Barrier) | None => {}
+        }
+    }
+
+    /// Lets go of the oldest frames until no more than this many bytes are kept, but not of what a decline
+    /// requires.
+    pub(crate) fn shrink(&mut self, max_bytes: usize) {
+        while self.bytes > max_bytes
+            && self.frames.front().is_some_and(|frame| !matches!(frame.item, Item::Barrier))
+        {
+            self.let_go_of_first();
+        }
+    }
+
+    /// Returns whether an accepting answer that was sent on this connection may not have been read
+    /// (SMIG-13.2/adrift).
+    pub(crate) fn lacks_answer_on(&self, conn: ConnId) -> bool {
+        let is_answer = |frame: &Frame| matches!(frame.item, Item::Answer);
+        self.frames.iter().any(|frame| is_answer(frame) && !frame.is_read && frame.at.conn == conn)
+    }
+
+    /// Returns whether something that was sent on this connection may not have been read.
+    pub(crate) fn has_unread_on(&self, conn: ConnId) -> bool {
+        self.frames.iter().any(|frame| !frame.is_read && frame.at.conn == conn)
+    }
+
+    /// Takes what the peer lacks: the body from an offset on, of which `sent_bytes` were sent, and the head if
+    /// it has not come. Nothing is kept afterwards: no receipt for a first copy covers the second
+    /// (SMIG-13.15/copies). `None`: some of it is kept no more.
+    pub(crate) fn take_from(
+        &mut self,
+        received: u64,
+        sent_bytes: u64,
+        needs_head: bool,
+    ) -> Option<Unsent> {
+        let first_kept = sent_bytes.checked_sub(self.bytes as u64)?;
+        if received < first_kept || needs_head && self.is_head_gone {
+            return None;
+        }
+        let mut unsent = Unsent::default();
+        let mut offset = first_kept;
+        for frame in self.frames.drain(..) {
+            match frame.item {
+                Item::Head(head) => {
+                    if needs_head && !head.is_informational() {
+                        unsent.heads.push(*head);
+                    }
+                }
+                Item::Data(data, end) => {
+                    let start = offset;
+                    offset += data.len() as u64;
+                    let skipped = usize::try_from(received.saturating_sub(start));
+                    let skipped = skipped.unwrap_or(usize::MAX).min(data.len());
+                    unsent.add(Item::Data(data.slice(skipped..), end));
+                }
+                item @ (Item::Trailers(_) | Item::Answer | Item::Stop | Item::Barrier) => {
+                    unsent.add(item);
+                }
+            }
+        }
+        (self.barrier, self.bytes) = (None, 0);
+        Some(unsent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    const C1: ConnId = ConnId(1);
+    const C2: ConnId = ConnId(2);
+
+    fn at(conn: ConnId, frame: u64) -> SentAt {
+        SentAt { conn, frame: FrameNumber(frame) }
+    }
+
+    fn head() -> KeptHead {
+        let head = ResponseHead { status: StatusCode::OK, headers: HeaderMap::new() };
+        KeptHead::Own(head, None, EndStream::No)
+    }
+
+    /// A head and three bodies of ten bytes, of which the last is behind an accepting answer.
+    fn kept() -> Kept {
+        let mut kept = Kept::until_receipt();
+        kept.push_head(head(), at(C1, 2));
+        kept.push_data(Bytes::from_static(b"0123456789"), EndStream::No, at(C1, 3));
+        kept.push_answer(at(C1, 4));
+        kept.push_data(Bytes::from_static(b"abcdefghij"), EndStream::No, at(C2, 2));
+        kept.push_data(Bytes::from_static(b"ABCDEFGHIJ"), EndStream::Yes, at(C2, 3));
+        kept
+    }
+
+    fn text(unsent: &Unsent) -> Vec<u8> {
+        unsent.data.concat()
+    }
+
+    #[test]
+    fn a_receipt_lets_go_of_what_it_covers_without_gap() {
+        // SMIG-13.5/no-gap
+        let mut kept = kept();
+        kept.on_receipt(C2, FrameNumber(3));
+        assert_eq!(kept.bytes(), 30, "the answer that binds C2 was not read");
+        assert!(kept.lacks_answer_on(C1) && !kept.lacks_answer_on(C2));
+        kept.on_receipt(C1, FrameNumber(3));
+        assert_eq!(kept.bytes(), 20);
+        kept.on_receipt(C1, FrameNumber(4));
+        assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn what_the_peer_lacks_is_taken_from_its_offset_on() {
+        let mut all = kept();
+        let unsent = all.take_from(0, 30, true).unwrap();
+        assert_eq!((unsent.heads.len(), unsent.end), (1, true));
+        assert_eq!(text(&unsent), b"0123456789abcdefghijABCDEFGHIJ");
+        assert!(all.is_empty());
+
+        let unsent = kept().take_from(25, 30, false).unwrap();
+        assert_eq!((unsent.heads.len(), unsent.end), (0, true));
+        assert_eq!(text(&unsent), b"FGHIJ");
+        let unsent = kept().take_from(30, 30, false).unwrap();
+        assert!(text(&unsent).is_empty() && unsent.end, "the end comes again");
+    }
+
+    #[test]
+    fn what_is_kept_no_more_cannot_be_taken() {
+        let mut kept = kept();
+        kept.shrink(25);
+        assert_eq!(kept.bytes(), 20);
+        assert!(kept.take_from(9, 30, false).is_none());
+        assert!(kept.take_from(10, 30, true).is_none(), "the head");
+        assert_eq!(text(&kept.take_from(10, 30, false).unwrap()), b"abcdefghijABCDEFGHIJ");
+    }
+
+    #[test]
+    fn a_receipt_for_a_first_copy_does_not_cover_the_second() {
+        // SMIG-13.15/copies
+        let mut kept = kept();
+        drop(kept.take_from(20, 30, false));
+        kept.push_answer(at(C1, 9));
+        kept.push_data(Bytes::from_static(b"ABCDEFGHIJ"), EndStream::Yes, at(C1, 10));
+        kept.on_receipt(C2, FrameNumber(100));
+        kept.on_receipt(C1, FrameNumber(8));
+        assert_eq!(kept.bytes(), 10);
+        kept.on_receipt(C1, FrameNumber(10));
+        assert!(kept.is_empty());
+    }
+
+    #[test]
+    fn a_barrier_is_covered_by_its_answer_alone() {
+        // SMIG-5.7/replay, SMIG-6.8/resume
+        let mut kept = kept();
+        kept.begin_barrier(SendState::Body, SendBeforeAnswer::UpToReplayLimit(4), at(C2, 4));
+        assert!(kept.may_send() && !kept.has_sent_behind_barrier());
+        kept.push_data(Bytes::from_static(b"behind"), EndStream::No, at(C1, 5));
+        assert!(!kept.may_send() && kept.has_sent_behind_barrier());
+        kept.on_receipt(C1, FrameNumber(9));
+        kept.on_receipt(C2, FrameNumber(9));
+        assert_eq!(kept.bytes(), 6, "a decline requires it");
+        kept.shrink(0);
+        assert_eq!(kept.bytes(), 6);
+        let (state, unsent) = kept.undo_barrier().unwrap();
+        assert_eq!((state, text(&unsent), kept.bytes()), (SendState::Body, b"behind".to_vec(), 0));
+        assert!(kept.is_empty() && kept.may_send());
+    }
+
+    #[test]
+    fn an_accepted_barrier_covers_what_was_sent_before() {
+        let mut kept = kept();
+        kept.begin_barrier(SendState::Body, SendBeforeAnswer::UpToReplayLimit(99), at(C2, 4));
+        kept.push_data(Bytes::from_static(b"behind"), EndStream::No, at(C1, 5));
+        assert!(!kept.on_accepted());
+        assert_eq!(kept.bytes(), 6);
+        let mut kept = Kept::until_answer();
+        kept.begin_barrier(SendState::Body, SendBeforeAnswer::UpToReplayLimit(99), at(C2, 4));
+        kept.push_data(Bytes::from_static(b"behind"), EndStream::No, at(C1, 5));
+        assert!(kept.on_accepted());
+    }
+}

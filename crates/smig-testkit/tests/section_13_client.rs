@@ -1,0 +1,421 @@
+//! spec/resumption.md at a client: which streams are resumed, when, and what a refusal means.
+
+use core::time::Duration;
+
+use http::Method;
+use smig_proto::{
+    Cause, Cid, Config, EndStream, ErrorCode, Event, MigrateError, Processed, ResumptionConfig,
+    SmigConfig, StreamKey,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn setup() -> Setup {
+    let resumption = Some(ResumptionConfig::default());
+    let smig = SmigConfig { resumption, ..SmigConfig::default() };
+    let config = Config { smig: Some(smig), stream_window: 100_000, ..Config::client() };
+    Setup::new(config).with_setting(setting::SMIG_RESUME, 30)
+}
+
+/// A client engine with two connections on which streams can be resumed.
+fn client() -> Peer {
+    let mut peer = Peer::for_client(setup());
+    peer.connect();
+    peer.connect();
+    peer
+}
+
+const fn point(received: u64, flags: u8) -> ResumePoint {
+    ResumePoint { received, window: 1000, flags }
+}
+
+/// What a RESUME asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    id: u32,
+    conn_no: u32,
+    s0: u32,
+    attempt: u32,
+    received: u64,
+    flags: u8,
+}
+
+#[track_caller]
+fn take_resume(peer: &mut Peer, handle: ConnHandle) -> Asked {
+    let Frame::Raw { kind: kind::RESUME, flags, stream, payload } = peer.next(handle) else {
+        panic!("RESUME is not the next frame");
+    };
+    let word = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
+    Asked {
+        id: stream,
+        conn_no: word(8),
+        s0: word(12),
+        attempt: word(16),
+        received: u64::from_be_bytes(payload[20..28].try_into().unwrap()),
+        flags,
+    }
+}
+
+/// Skips the receipts that are due within a second on a connection.
+fn skip_receipts(peer: &mut Peer, handle: ConnHandle) {
+    peer.advance(SECOND);
+    while let Some(frame) = peer.next_if_any(handle) {
+        assert!(matches!(frame, Frame::Raw { kind: kind::RECEIPT, .. }), "{frame:?}");
+    }
+}
+
+/// Lets time pass until the engine sends RESUME on this stream of C2. Returns the number of seconds.
+#[track_caller]
+fn seconds_until_resume(peer: &mut Peer, id: u32) -> u32 {
+    for second in 1..20 {
+        peer.advance(SECOND);
+        while let Some(frame) = peer.next_if_any(C2) {
+            match frame {
+                Frame::Raw { kind: kind::RESUME, stream, .. } if stream == id => return second,
+                Frame::Raw { kind: kind::RECEIPT, .. } => {}
+                frame => panic!("{frame:?}"),
+            }
+        }
+    }
+    panic!("no RESUME on {id}");
+}
+
+/// A download on stream 1 of C1, of which the head and five bytes have come.
+fn download(peer: &mut Peer) -> StreamKey {
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, "hello"));
+    assert_eq!(peer.take_response(key), 200);
+    key
+}
+
+fn first(received: u64, flags: u8) -> Asked {
+    Asked { id: 1, conn_no: 1, s0: 1, attempt: 1, received, flags }
+}
+
+#[test]
+fn a_download_goes_on_where_it_was() {
+    // SMIG-13.2/adrift (a), SMIG-13.8/absolute, SMIG-13.12/lost-last
+    let mut peer = client();
+    let key = download(&mut peer);
+    let cid = peer.cid(C1);
+    peer.lose(C1);
+    assert_eq!(take_resume(&mut peer, C2), first(5, flag::RESUME_HEAD));
+    peer.expect_silence_on(C2);
+    peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
+    peer.expect(C2, lost(cid));
+    peer.send(C2, data(1, " world").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello world");
+    peer.take_event(|event| matches!(event, Event::Resumed { .. }).then_some(()));
+}
+
+#[test]
+fn an_upload_sends_again_what_the_server_lacks() {
+    // SMIG-13.10/kept-until-answer
+    let mut peer = client();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send_body(key, "0123456789", EndStream::Yes);
+    peer.expect(C1, data(1, "0123456789").end());
+    peer.lose(C1);
+    assert_eq!(take_resume(&mut peer, C2), first(0, 0));
+    let few = ResumePoint { received: 4, window: 3, flags: 0 };
+    let cid = peer.cid(C1);
+    peer.send(C2, resumed(1, few));
+    peer.expect(C2, lost(cid));
+    peer.expect(C2, data(1, "456"));
+    peer.send(C2, window_update(1, 100));
+    peer.expect(C2, data(1, "789").end());
+    peer.send(C2, headers(1).status(204).end());
+    assert_eq!(peer.take_response(key), 204);
+}
+
+#[test]
+fn a_server_that_wants_what_is_kept_no_more_gets_a_reset() {
+    // SMIG-13.10/kept-until-answer
+    let mut peer = client();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send_body(key, "0123456789", EndStream::No);
+    peer.expect(C1, data(1, "0123456789"));
+    // Preface, SETTINGS, its acknowledgement and the window precede.
+    for count in 0..8 {
+        if peer.session().kept_bytes() > 0 {
+            peer.send(C1, receipt(count));
+        }
+    }
+    assert_eq!(peer.session().kept_bytes(), 0);
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.send(C2, resumed(1, point(3, 0)));
+    peer.expect(C2, reset(1, Cause::NotKept.code()));
+    assert_eq!(peer.take_error(key).cause, Some(Cause::NotKept));
+}
+
+#[test]
+fn refusals_end_the_stream_as_they_say() {
+    // SMIG-13.16/refused, SMIG-13.9/never-processed
+    for (reason, code, expected, processed) in [
+        (1, ErrorCode::NoError, ErrorCode::RefusedStream, Processed::No),
+        (2, ErrorCode::NoError, ErrorCode::Cancel, Processed::Maybe),
+        (3, ErrorCode::EnhanceYourCalm, ErrorCode::EnhanceYourCalm, Processed::Maybe),
+        (3, ErrorCode::RefusedStream, ErrorCode::RefusedStream, Processed::No),
+        (5, ErrorCode::NoError, ErrorCode::Cancel, Processed::Maybe),
+        (99, ErrorCode::NoError, ErrorCode::Cancel, Processed::Maybe),
+    ] {
+        let mut peer = client();
+        let cid = peer.cid(C1);
+        let key = peer.open(C1, Method::POST, EndStream::No);
+        peer.lose(C1);
+        take_resume(&mut peer, C2);
+        peer.send(C2, resume_refused(1, reason, code));
+        let error = peer.take_error(key);
+        assert_eq!((error.code, error.processed), (expected, processed), "{reason}");
+        peer.expect(C2, lost(cid));
+        peer.expect_silence_on(C2);
+        assert_eq!(peer.session().check_invariants(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_refusal_for_a_limit_is_tried_again_later_each_time() {
+    // SMIG-13.2/adrift (e)
+    let mut peer = client();
+    download(&mut peer);
+    peer.lose(C1);
+    assert_eq!(take_resume(&mut peer, C2).attempt, 1);
+    peer.send(C2, resume_refused(1, 4, ErrorCode::NoError));
+    peer.expect_silence_on(C2);
+    // Ticks come once a second, at times of their own.
+    assert!((1..=2).contains(&seconds_until_resume(&mut peer, 3)));
+    peer.send(C2, resume_refused(3, 4, ErrorCode::NoError));
+    assert!((2..=3).contains(&seconds_until_resume(&mut peer, 5)));
+    peer.send(C2, resume_refused(5, 4, ErrorCode::NoError));
+    assert!((4..=5).contains(&seconds_until_resume(&mut peer, 7)));
+}
+
+#[test]
+fn a_rejected_resume_says_nothing_of_the_request() {
+    // SMIG-13.2/adrift (e)
+    let mut peer = client();
+    let key = download(&mut peer);
+    peer.connect();
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.send(C2, goaway(0, ErrorCode::NoError));
+    let again = take_resume(&mut peer, C3);
+    assert_eq!((again.attempt, again.s0), (2, 1));
+    peer.send(C3, reset(1, ErrorCode::RefusedStream));
+    peer.expect_not_failed(key);
+    for _ in 0..3 {
+        peer.advance(SECOND);
+    }
+    let resume = loop {
+        match peer.next(C3) {
+            Frame::Raw { kind: kind::RESUME, stream, .. } => break stream,
+            Frame::Raw { kind: kind::RECEIPT, .. } => {}
+            frame => panic!("{frame:?}"),
+        }
+    };
+    peer.send(C3, resumed(resume, point(0, flag::RESUME_WHOLE)));
+    peer.send(C3, data(resume, "!").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello!");
+}
+
+#[test]
+fn a_pull_drops_what_still_comes_and_tells_no_receipt_for_it() {
+    // SMIG-13.6/no-receipts-now, SMIG-13.7/earlier-void
+    let mut peer = client();
+    let key = download(&mut peer);
+    skip_receipts(&mut peer, C1);
+    skip_receipts(&mut peer, C2);
+    let to = peer.conn_id(C2);
+    peer.with_session(|session, _| session.pull(key, to)).unwrap();
+    assert_eq!(take_resume(&mut peer, C2), first(5, flag::RESUME_HEAD));
+    peer.send(C1, ping([1; 8]));
+    peer.expect(C1, pong([1; 8]));
+    peer.send(C1, data(1, " late"));
+    peer.send(C1, ping([2; 8]));
+    peer.expect(C1, pong([2; 8]));
+    peer.advance(SECOND);
+    let Frame::Raw { kind: kind::RECEIPT, payload, .. } = peer.next(C1) else {
+        panic!("the first PING is told")
+    };
+    let told = u64::from_be_bytes(payload[..].try_into().unwrap());
+    peer.advance(3 * SECOND);
+    peer.expect_silence_on(C1);
+    while peer.next_if_any(C2).is_some() {}
+    peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
+    peer.advance(SECOND);
+    peer.expect(C1, receipt(told + 2));
+    peer.send(C2, data(1, " world").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello world");
+    let error = peer.with_session(|session, _| session.pull(key, to));
+    assert_eq!(error, Err(MigrateError::Ended));
+    let conn = peer.session().connection(peer.conn_id(C1)).unwrap();
+    assert_eq!(conn.unread_bytes, 0);
+}
+
+#[test]
+fn a_stream_that_is_cancelled_while_it_is_pulled_is_reset_at_both_places() {
+    // SMIG-13.11/reset-earlier
+    let mut peer = client();
+    let key = download(&mut peer);
+    let to = peer.conn_id(C2);
+    peer.with_session(|session, _| session.pull(key, to)).unwrap();
+    take_resume(&mut peer, C2);
+    peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    peer.expect(C2, reset(1, ErrorCode::Cancel));
+    // The answer crosses.
+    peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
+    peer.send(C2, data(1, "late"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_connection_that_does_not_answer_a_resume_counts_as_ended() {
+    // SMIG-13.3/attempts
+    let mut setup = setup();
+    setup.config.smig.as_mut().unwrap().answer_timeout = 5 * SECOND;
+    let mut peer = Peer::for_client(setup);
+    for _ in 0..3 {
+        peer.connect();
+    }
+    download(&mut peer);
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    for _ in 0..8 {
+        peer.advance(SECOND);
+    }
+    peer.take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()));
+    let asked = loop {
+        match peer.next(C3) {
+            Frame::Raw { kind: kind::RESUME, payload, .. } => break payload,
+            Frame::Raw { kind: kind::RECEIPT, .. } => {}
+            frame => panic!("{frame:?}"),
+        }
+    };
+    assert_eq!(asked[16..20], 2_u32.to_be_bytes(), "the second attempt");
+}
+
+#[test]
+fn an_unanswered_migrate_is_forgotten() {
+    // SMIG-13.2/adrift (b): the server may have followed, or not.
+    let mut peer = client();
+    let key = download(&mut peer);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1).end());
+    peer.lose(C1);
+    let asked = take_resume(&mut peer, C2);
+    assert_eq!(asked, Asked { id: 3, ..first(5, flag::RESUME_HEAD) });
+    // What comes on the carrier is dropped; nobody resets it.
+    peer.send(C2, data(1, "lost"));
+    peer.send(C2, resumed(3, point(0, flag::RESUME_WHOLE)));
+    peer.send(C2, data(3, " world").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello world");
+}
+
+#[test]
+fn an_answer_that_may_be_lost_makes_its_stream_adrift() {
+    // SMIG-13.2/adrift (c): the stream is on C2, and lives.
+    for is_covered in [false, true] {
+        let mut peer = client();
+        let key = download(&mut peer);
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.expect(C1, accept(1, cid, 2).end());
+        peer.send(C2, data(2, " wor"));
+        if is_covered {
+            // All frames of the client: the last is the answer.
+            let mut count = 0;
+            while peer.session().connection(peer.conn_id(C1)).is_some() && count < 6 {
+                count += 1;
+                peer.send(C1, receipt(count));
+            }
+        }
+        peer.lose(C1);
+        if is_covered {
+            let Frame::Raw { kind: kind::LOST, .. } = peer.next(C2) else { panic!("LOST is due") };
+            peer.send(C2, data(2, "ld").end());
+        } else {
+            let asked = take_resume(&mut peer, C2);
+            assert_eq!(asked, first(9, flag::RESUME_HEAD));
+            peer.send(C2, data(2, "dropped"));
+            peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
+            peer.send(C2, data(1, "ld").end());
+        }
+        assert_eq!(&peer.read_to_end(key)[..], b"hello world");
+    }
+}
+
+#[test]
+fn the_tail_of_an_upload_is_sent_again_after_the_response() {
+    // SMIG-13.14/kept-to-the-end: the application has nothing to do with it.
+    let mut peer = client();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send_body(key, "0123456789", EndStream::Yes);
+    peer.expect(C1, data(1, "0123456789").end());
+    peer.send(C1, headers(1).status(204).end());
+    assert_eq!(peer.take_response(key), 204);
+    peer.with_session(|session, _| session.release(key));
+    peer.lose(C1);
+    let asked = take_resume(&mut peer, C2);
+    assert_eq!(asked, first(0, flag::RESUME_HEAD | flag::RESUME_WHOLE));
+    peer.send(C2, resumed(1, point(7, 0)));
+    let Frame::Raw { kind: kind::LOST, .. } = peer.next(C2) else { panic!("LOST is due") };
+    peer.expect(C2, data(1, "789").end());
+    assert_eq!(peer.session().stream_count(), 0);
+    assert_eq!(peer.session().check_invariants(), [""; 0]);
+}
+
+#[test]
+fn lost_is_told_again_until_it_is_covered() {
+    // SMIG-13.12/lost-last
+    let mut peer = client();
+    peer.connect();
+    let cids = [C1, C2].map(|handle| peer.cid(handle));
+    peer.lose(C1);
+    peer.expect(C2, lost(cids[0]));
+    peer.lose(C2);
+    peer.expect(C3, lost(cids[0]));
+    peer.expect(C3, lost(cids[1]));
+    let covered = Cid { number: 9, ..cids[0] };
+    peer.send(C3, lost(covered));
+    peer.expect_silence_on(C3);
+}
+
+#[test]
+fn what_the_server_calls_lost_has_ended() {
+    // SMIG-13.12/lost-last
+    let mut peer = client();
+    download(&mut peer);
+    let cid = peer.cid(C1);
+    peer.send(C2, lost(cid));
+    peer.take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()));
+    assert_eq!(take_resume(&mut peer, C2), first(5, flag::RESUME_HEAD));
+}
+
+#[test]
+fn a_client_without_connections_joins_again_or_gives_up() {
+    // SMIG-13.13/linger
+    let mut peer = client();
+    let key = download(&mut peer);
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.lose(C2);
+    assert!(peer.session().can_join() && !peer.session().is_closed());
+    let third = peer.open_transport();
+    peer.take_preface(third);
+    peer.send_preface(third);
+    peer.expect(third, settings_ack());
+    let asked = take_resume(&mut peer, third);
+    assert_eq!((asked.attempt, asked.received), (2, 5));
+    peer.lose(third);
+    for _ in 0..35 {
+        peer.advance(SECOND);
+    }
+    assert_eq!(peer.take_error(key).cause, Some(Cause::Lingered));
+    assert!(peer.session().is_closed());
+}

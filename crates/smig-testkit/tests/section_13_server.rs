@@ -1,0 +1,491 @@
+//! spec/resumption.md at a server: RESUME, LOST, RECEIPT, what is kept.
+
+use core::time::Duration;
+
+use smig_proto::{
+    Cause, Cid, Config, EndStream, ErrorCode, Event, ResumptionConfig, SmigConfig, StreamKey,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config(resumption: ResumptionConfig) -> Config {
+    let smig = SmigConfig { resumption: Some(resumption), ..SmigConfig::default() };
+    Config { smig: Some(smig), ..Config::server() }
+}
+
+fn setup(resumption: ResumptionConfig) -> Setup {
+    Setup::new(config(resumption)).with_setting(setting::SMIG_RESUME, 30)
+}
+
+/// A server engine with two connections on which streams can be resumed.
+fn server_with(resumption: ResumptionConfig) -> Peer {
+    let mut peer = Peer::for_server(setup(resumption));
+    peer.connect();
+    peer.connect();
+    peer
+}
+
+fn server() -> Peer {
+    server_with(ResumptionConfig::default())
+}
+
+const fn point(received: u64, flags: u8) -> ResumePoint {
+    ResumePoint { received, window: 1000, flags }
+}
+
+/// Takes the acceptance of a RESUME. Returns what the engine has received, and its flags.
+#[track_caller]
+fn take_resumed(peer: &mut Peer, handle: ConnHandle, id: u32) -> (u64, u8) {
+    let Frame::Raw { kind: kind::RESUME, flags, stream, payload } = peer.next(handle) else {
+        panic!("RESUME is not the next frame");
+    };
+    assert_eq!((stream, payload.len()), (id, 12));
+    assert_ne!(flags & flag::SMIG_ACK, 0);
+    (u64::from_be_bytes(payload[..8].try_into().unwrap()), flags & !flag::SMIG_ACK)
+}
+
+/// Takes the receipt that the engine sends within a second. Returns its count.
+#[track_caller]
+fn take_receipt(peer: &mut Peer, handle: ConnHandle) -> u64 {
+    peer.advance(SECOND);
+    let Frame::Raw { kind: kind::RECEIPT, stream: 0, payload, .. } = peer.next(handle) else {
+        panic!("RECEIPT is not the next frame");
+    };
+    u64::from_be_bytes(payload[..].try_into().unwrap())
+}
+
+/// A response of eleven bytes on stream 1 of C1, of which the peer has taken everything.
+fn answered(peer: &mut Peer) -> StreamKey {
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.send_body(key, "hello world", EndStream::Yes);
+    peer.expect(C1, headers(1).status(200));
+    peer.expect(C1, data(1, "hello world").end());
+    key
+}
+
+/// Loses the first connection: the engine says so on another one (SMIG-13.12/lost-last).
+#[track_caller]
+fn lose_first(peer: &mut Peer, told_on: ConnHandle) {
+    let cid = peer.cid(C1);
+    peer.lose(C1);
+    peer.expect(told_on, lost(cid));
+}
+
+fn name(peer: &Peer, handle: ConnHandle, id: u32) -> (Cid, u32) {
+    (peer.cid(handle), id)
+}
+
+#[test]
+fn a_response_goes_on_where_the_client_says() {
+    // SMIG-13.8/absolute, SMIG-13.14/kept-to-the-end: the response was sent whole.
+    let mut peer = server();
+    answered(&mut peer);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(5, flag::RESUME_HEAD)));
+    assert_eq!(take_resumed(&mut peer, C2, 1), (0, flag::RESUME_WHOLE));
+    peer.expect(C2, data(1, " world").end());
+    peer.expect_silence_on(C2);
+}
+
+#[test]
+fn a_response_head_that_has_not_come_comes_first() {
+    // SMIG-13.8/absolute
+    let mut peer = server();
+    answered(&mut peer);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    take_resumed(&mut peer, C2, 1);
+    peer.expect(C2, headers(1).status(200));
+    peer.expect(C2, data(1, "hello world").end());
+}
+
+#[test]
+fn a_response_that_begins_while_the_stream_is_adrift_comes_when_it_is_resumed() {
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.respond(key, 204, EndStream::Yes);
+    peer.expect_silence_on(C2);
+    peer.send(C2, resume(3, name, 1, point(0, 0)));
+    take_resumed(&mut peer, C2, 3);
+    peer.expect(C2, headers(3).status(204).end());
+}
+
+#[test]
+fn the_window_of_a_resume_replaces_all_credit() {
+    // SMIG-13.8/absolute
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.send_body(key, "0123456789", EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.expect(C1, data(1, "0123456789"));
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    let small = ResumePoint { received: 4, window: 3, flags: flag::RESUME_HEAD };
+    peer.send(C2, resume(1, name, 1, small));
+    take_resumed(&mut peer, C2, 1);
+    peer.expect(C2, data(1, "456"));
+    peer.expect_silence_on(C2);
+    peer.send(C2, window_update(1, 2));
+    peer.expect(C2, data(1, "78"));
+}
+
+#[test]
+fn an_upload_goes_on_where_the_server_says() {
+    // SMIG-13.8/absolute, SMIG-13.7/earlier-void: a pull from a connection that lives.
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.send(C1, data(1, "abc"));
+    let name = name(&peer, C1, 1);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    assert_eq!(take_resumed(&mut peer, C2, 1), (3, 0));
+    // What still comes on the earlier ID is dropped, and credited to the connection.
+    peer.send(C1, data(1, "xyz").end());
+    peer.send(C1, window_update(1, 5));
+    peer.send(C2, data(1, "def").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"abcdef");
+    assert_eq!(peer.session().check_invariants(), [""; 0]);
+    let conn = peer.session().connection(peer.conn_id(C1)).unwrap();
+    assert_eq!(conn.unread_bytes, 0);
+}
+
+#[test]
+fn an_older_attempt_is_refused() {
+    // SMIG-13.3/attempts
+    let mut peer = server();
+    answered(&mut peer);
+    let name = name(&peer, C1, 1);
+    peer.connect();
+    lose_first(&mut peer, C2);
+    peer.send(C3, resume(1, name, 2, point(11, flag::RESUME_HEAD)));
+    take_resumed(&mut peer, C3, 1);
+    peer.expect(C3, data(1, "").end());
+    for attempt in [1, 2] {
+        let id = 2 * attempt + 1;
+        peer.send(C2, resume(id, name, attempt, point(0, 0)));
+        peer.expect(C2, resume_refused(id, 5, ErrorCode::NoError));
+    }
+    peer.expect_silence_on(C3);
+}
+
+#[test]
+fn a_reset_is_remembered() {
+    // SMIG-13.14/kept-to-the-end, SMIG-13.16/refused
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let name = name(&peer, C1, 1);
+    peer.with_session(|session, _| session.reset(key, ErrorCode::EnhanceYourCalm));
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    peer.expect(C2, resume_refused(1, 3, ErrorCode::EnhanceYourCalm));
+}
+
+#[test]
+fn a_request_that_was_never_read_never_is() {
+    // SMIG-13.9/never-processed
+    let mut peer = server();
+    let name = name(&peer, C1, 3);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    peer.expect(C2, resume_refused(1, 1, ErrorCode::NoError));
+    peer.send(C1, headers(1).get("/").end());
+    peer.take_request();
+    peer.send(C1, headers(3).get("/").end());
+    peer.expect(C1, reset(3, ErrorCode::RefusedStream));
+    let request = peer.try_take_event(|event| matches!(event, Event::Request { .. }).then_some(()));
+    assert_eq!(request, None);
+    // Of a connection that has ended, the last request is remembered.
+    let name = (peer.cid(C1), 5);
+    let known = (peer.cid(C1), 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(3, name, 1, point(0, 0)));
+    peer.expect(C2, resume_refused(3, 1, ErrorCode::NoError));
+    peer.send(C2, resume(5, known, 1, point(0, 0)));
+    assert_eq!(take_resumed(&mut peer, C2, 5), (0, flag::RESUME_WHOLE));
+}
+
+#[test]
+fn a_connection_that_resume_or_lost_has_named_before_its_join_is_closed() {
+    // SMIG-13.9/never-processed
+    for is_lost in [false, true] {
+        let mut peer = server();
+        let unknown = Cid { app: peer.cid(C1).app, number: 3 };
+        if is_lost {
+            peer.send(C2, lost(unknown));
+        } else {
+            peer.send(C2, resume(1, (unknown, 1), 1, point(0, 0)));
+            peer.expect(C2, resume_refused(1, 2, ErrorCode::NoError));
+        }
+        let handle = peer.open_transport();
+        peer.send_preface(handle);
+        let join = peer.join_request(handle);
+        peer.send(handle, join);
+        peer.send_if_open(handle, headers(1).get("/").end());
+        assert!(peer.is_closed(handle), "{is_lost}");
+        let request =
+            peer.try_take_event(|event| matches!(event, Event::Request { .. }).then_some(()));
+        assert_eq!(request, None);
+    }
+}
+
+#[test]
+fn what_is_kept_no_more_is_gone() {
+    // SMIG-13.4/receipts, SMIG-13.10/kept-until-answer
+    let mut peer =
+        server_with(ResumptionConfig { max_kept_per_stream: 1000, ..ResumptionConfig::default() });
+    peer.send(C1, window_update(0, 1 << 20));
+    peer.send(C1, headers(1).get("/").end());
+    let key = peer.take_request();
+    peer.send(C1, window_update(1, 1 << 20));
+    peer.respond(key, 200, EndStream::No);
+    peer.send_body(key, vec![7; 200_000], EndStream::No);
+    while peer.next_if_any(C1).is_some() {}
+    assert!(peer.session().kept_bytes() <= 2 * (64 << 10), "{}", peer.session().kept_bytes());
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(10, flag::RESUME_HEAD)));
+    peer.expect(C2, resume_refused(1, 2, ErrorCode::NoError));
+    assert_eq!(peer.take_error(key).cause, Some(Cause::NotKept));
+}
+
+#[test]
+fn a_receipt_lets_go_of_what_was_sent() {
+    // SMIG-13.5/no-gap, SMIG-13.14/kept-to-the-end
+    let mut peer = server();
+    answered(&mut peer);
+    assert_eq!(peer.session().kept_bytes(), 11);
+    // SETTINGS, its acknowledgement, perhaps the connection's window, HEADERS, DATA.
+    let sent = 5;
+    peer.send(C1, receipt(sent - 1));
+    assert_eq!(peer.session().kept_bytes(), 11);
+    peer.send(C1, receipt(sent));
+    assert_eq!(peer.session().kept_bytes(), 0);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(11, flag::RESUME_HEAD | flag::RESUME_WHOLE)));
+    peer.expect(C2, resume_refused(1, 6, ErrorCode::NoError));
+}
+
+#[test]
+fn receipts_count_all_frames_and_come_within_a_second_or_64_kib() {
+    // SMIG-13.4/receipts
+    let mut peer = server();
+    // SETTINGS and its acknowledgement.
+    assert_eq!(take_receipt(&mut peer, C1), 2);
+    // And JOIN.
+    peer.expect(C2, receipt(3));
+    peer.advance(SECOND);
+    peer.send(C1, receipt(1));
+    peer.advance(5 * SECOND);
+    peer.expect_silence();
+    peer.send(C1, headers(1).post("/"));
+    peer.take_request();
+    // The acknowledgement of SETTINGS, the receipt and the request.
+    assert_eq!(take_receipt(&mut peer, C1), 4);
+    for _ in 0..3 {
+        peer.send(C1, data(1, vec![0; 16_384]));
+    }
+    peer.expect_silence_on(C1);
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.expect_silence_on(C1);
+    peer.send(C1, data(1, vec![0; 384]));
+    peer.expect(C1, receipt(9));
+}
+
+#[test]
+fn counts_that_cannot_be_close_the_connection() {
+    // SMIG-13.4/receipts
+    for counts in [&[1_000_000][..], &[2, 1]] {
+        let mut peer = server();
+        for &count in counts {
+            peer.send_if_open(C1, receipt(count));
+        }
+        peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    }
+}
+
+#[test]
+fn broken_frames_close_the_connection() {
+    let cid = |peer: &Peer| peer.cid(C1);
+    type Broken = fn(&mut Peer) -> Frame;
+    let cases: [(&str, Broken, ErrorCode); 8] = [
+        ("length", |_| raw(kind::RESUME, 0, 1, [0; 31]), ErrorCode::FrameSizeError),
+        ("length of LOST", |_| raw(kind::LOST, 0, 0, [0; 11]), ErrorCode::FrameSizeError),
+        ("length of RECEIPT", |_| raw(kind::RECEIPT, 0, 0, [0; 9]), ErrorCode::FrameSizeError),
+        ("stream 0", |_| raw(kind::RESUME, 0, 0, [0; 32]), ErrorCode::ProtocolError),
+        ("LOST on a stream", |_| raw(kind::LOST, 0, 1, [0; 12]), ErrorCode::ProtocolError),
+        ("ACK by a client", |_| resumed(1, point(0, 0)), ErrorCode::ProtocolError),
+        ("LOST of itself", |peer| lost(peer.cid(C2)), ErrorCode::ProtocolError),
+        (
+            "more than was sent",
+            |peer| {
+                answered(peer);
+                resume(1, (peer.cid(C1), 1), 1, point(12, flag::RESUME_HEAD))
+            },
+            ErrorCode::ProtocolError,
+        ),
+    ];
+    for (text, broken, code) in cases {
+        println!("{text}");
+        let mut peer = server();
+        let _ = cid(&peer);
+        let frame = broken(&mut peer);
+        peer.send(C2, frame);
+        peer.expect_goaway(C2, code);
+        assert_eq!(peer.session().check_invariants(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_resume_on_a_closed_id_is_reset() {
+    // SMIG-13.1/who-resumes
+    let mut peer = server();
+    answered(&mut peer);
+    peer.get(C2, 3);
+    peer.send(C2, raw(kind::RST_STREAM, 0, 3, 8_u32.to_be_bytes()));
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(3, name, 1, point(0, 0)));
+    peer.expect(C2, reset(3, ErrorCode::RefusedStream));
+    peer.send(C2, resume(1, name, 1, point(11, flag::RESUME_HEAD)));
+    take_resumed(&mut peer, C2, 1);
+}
+
+#[test]
+fn lost_cancels_what_is_there() {
+    // SMIG-13.12/lost-last
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, lost(cid));
+    let error = peer.take_error(key);
+    assert_eq!(error.code, ErrorCode::Cancel);
+    peer.send(C2, resume(1, (cid, 1), 1, point(0, 0)));
+    peer.expect(C2, resume_refused(1, 3, ErrorCode::Cancel));
+    // Of a connection that lives it is the end.
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C1);
+    peer.send(C2, lost(cid));
+    peer.take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()));
+    assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
+    // One that names no connection of the session has no effect.
+    peer.send(C2, lost(Cid { number: 77, ..cid }));
+    peer.expect_silence_on(C2);
+}
+
+#[test]
+fn a_stream_lives_for_linger() {
+    // SMIG-13.13/linger
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    lose_first(&mut peer, C2);
+    peer.advance(29 * SECOND);
+    peer.expect_not_failed(key);
+    for _ in 0..4 {
+        peer.advance(SECOND);
+    }
+    assert_eq!(peer.take_error(key).cause, Some(Cause::Lingered));
+}
+
+#[test]
+fn a_session_without_connections_waits_for_one() {
+    // SMIG-13.13/linger
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    let cids = [C1, C2].map(|handle| peer.cid(handle));
+    peer.lose(C2);
+    assert!(peer.session().lingers() && !peer.session().is_closed());
+    peer.respond(key, 204, EndStream::Yes);
+    let third = peer.open_transport();
+    peer.send_preface(third);
+    let join = peer.join_request(third);
+    peer.send(third, join);
+    peer.take_preface(third);
+    peer.expect_joined(third);
+    cids.iter().for_each(|&cid| peer.expect(third, lost(cid)));
+    peer.send(C3, resume(1, name, 1, point(0, 0)));
+    take_resumed(&mut peer, C3, 1);
+    peer.expect(C3, headers(1).status(204).end());
+    peer.lose(C3);
+    for _ in 0..70 {
+        peer.advance(SECOND);
+    }
+    assert!(peer.session().is_closed());
+}
+
+#[test]
+fn many_attempts_cost_the_budget_of_migrations() {
+    let mut peer = server();
+    answered(&mut peer);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    let mut refused = None;
+    for attempt in 1..100 {
+        let id = 2 * attempt - 1;
+        peer.send(C2, resume(id, name, attempt, point(0, 0)));
+        let next = peer.next(C2);
+        if next == resume_refused(id, 4, ErrorCode::NoError) {
+            refused = Some(attempt);
+            break;
+        }
+        while peer.next_if_any(C2).is_some() {}
+    }
+    assert!(refused.is_some_and(|attempt| attempt > 40), "{refused:?}");
+    assert_eq!(peer.take_limit_hit(), "resumptions");
+    peer.advance(2 * SECOND);
+    while peer.next_if_any(C2).is_some() {}
+    peer.send(C2, resume(201, name, 101, point(11, flag::RESUME_HEAD | flag::RESUME_WHOLE)));
+    take_resumed(&mut peer, C2, 201);
+}
+
+#[test]
+fn without_the_setting_nothing_is_resumed() {
+    // SMIG-10.2/reserved-types
+    let mut peer = Peer::connected_to_server(config(ResumptionConfig::default())).with_spare();
+    let key = peer.get(C1, 1);
+    let name = name(&peer, C1, 1);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    peer.send(C2, receipt(1_000_000));
+    peer.advance(5 * SECOND);
+    peer.expect_silence();
+    peer.lose(C1);
+    assert_eq!(peer.take_error(key).cause, Some(Cause::ConnectionLost));
+}
+
+#[test]
+fn a_stop_that_was_lost_comes_again_behind_the_response() {
+    // SMIG-13.14/kept-to-the-end: RST_STREAM(NO_ERROR) after a whole response.
+    for has_response in [false, true] {
+        let mut peer = server();
+        let key = peer.post(C1, 1);
+        peer.send(C1, data(1, "abc"));
+        let name = name(&peer, C1, 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.send_body(key, "enough", EndStream::Yes);
+        peer.with_session(|session, _| session.reset(key, ErrorCode::NoError));
+        peer.with_session(|session, _| session.release(key));
+        peer.expect(C1, headers(1).status(200));
+        peer.expect(C1, data(1, "enough").end());
+        peer.expect(C1, reset(1, ErrorCode::NoError));
+        lose_first(&mut peer, C2);
+        let flags = flag::RESUME_HEAD | if has_response { flag::RESUME_WHOLE } else { 0 };
+        peer.send(C2, resume(1, name, 1, point(if has_response { 6 } else { 2 }, flags)));
+        assert_eq!(take_resumed(&mut peer, C2, 1), (3, 0));
+        if !has_response {
+            peer.expect(C2, data(1, "ough").end());
+        }
+        peer.expect(C2, reset(1, ErrorCode::NoError));
+        peer.expect_silence_on(C2);
+        assert_eq!(peer.session().check_invariants(), [""; 0]);
+    }
+}
