@@ -154,6 +154,23 @@ pub(crate) struct StreamAddr {
     pub(crate) id: StreamId,
 }
 
+/// A frame's place among all that an endpoint has sent on a connection: the first SETTINGS frame is number 1
+/// (SMIG-13.4/receipts).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FrameNumber(pub(crate) u64);
+
+/// Where a frame was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentAt {
+    pub(crate) conn: ConnId,
+    pub(crate) frame: FrameNumber,
+}
+
+impl SentAt {
+    /// A frame that was not sent, because there was no place for it: no receipt covers it.
+    pub(crate) const NOWHERE: Self = Self { conn: ConnId(u32::MAX), frame: FrameNumber(u64::MAX) };
+}
+
 /// A side of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

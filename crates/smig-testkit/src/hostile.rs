@@ -7,15 +7,15 @@
 use core::time::Duration;
 
 use smig_proto::{
-    Config, ConnId, EndStream, ErrorCode, Event, MigrationTarget, ReadResult, Session, Side,
-    StreamKey,
+    Config, ConnId, EndStream, ErrorCode, Event, MigrationTarget, ReadResult, ResumptionConfig,
+    Session, Side, SmigConfig, StreamKey,
 };
 
 use crate::script::frame::{
-    accept, data, decline, goaway, headers, migrate, offer, ping, raw, reset, settings,
-    window_update,
+    ResumePoint, accept, data, decline, flag, goaway, headers, lost, migrate, offer, ping, raw,
+    receipt, reset, resume, resume_refused, resumed, setting, settings, window_update,
 };
-use crate::script::{C1, C2, C3, ConnHandle, Peer, request_head};
+use crate::script::{C1, C2, C3, ConnHandle, Peer, Setup, request_head};
 
 const HANDLES: [ConnHandle; 3] = [C1, C2, C3];
 /// Maximum number of streams that the application keeps open towards the peer.
@@ -42,11 +42,8 @@ pub struct AttackStats {
 ///
 /// When the engine violates an invariant.
 pub fn attack(engine_side: Side, input: &[u8]) -> AttackStats {
-    let peer = match engine_side {
-        Side::Server => Peer::connected_to_server(Config::server()),
-        Side::Client => Peer::connected_to_client(Config::client()),
-    };
-    let peer = peer.with_spare().with_spare();
+    let can_resume = input.first().is_some_and(|byte| byte % 2 == 1);
+    let peer = connected(engine_side, can_resume);
     let next_ids = if engine_side == Side::Server { [1; 3] } else { [2; 3] };
     let mut attack = Attack {
         engine_side,
@@ -65,6 +62,26 @@ pub fn attack(engine_side: Side, input: &[u8]) -> AttackStats {
     }
     attack.close_all();
     attack.stats
+}
+
+/// Returns a peer with three joined connections, on which streams can be resumed or not.
+fn connected(engine_side: Side, can_resume: bool) -> Peer {
+    let config = match engine_side {
+        Side::Server => Config::server(),
+        Side::Client => Config::client(),
+    };
+    let resumption = can_resume.then(ResumptionConfig::default);
+    let smig = SmigConfig { resumption, ..SmigConfig::default() };
+    let setup = Setup::new(Config { smig: Some(smig), ..config });
+    let setup = setup.with_setting(setting::SMIG_RESUME, if can_resume { 20 } else { 0 });
+    let mut peer = match engine_side {
+        Side::Server => Peer::for_server(setup),
+        Side::Client => Peer::for_client(setup),
+    };
+    for _ in HANDLES {
+        peer.connect();
+    }
+    peer
 }
 
 /// The part of an [`Event`] that the application here uses.
@@ -235,15 +252,35 @@ impl Attack<'_> {
             51..54 => decline(stream_id),
             54..57 => offer(stream_id),
             57 if has_end_stream => goaway(stream_id, ErrorCode::NoError),
-            57..63 => ping([selector; 8]),
+            57..60 => ping([selector; 8]),
+            60 if self.engine_side == Side::Server => {
+                let s0 = self.pick_stream_id(destination).unwrap_or(stream_id);
+                let (id, attempt) = (self.next_id(handle), u32::from(self.next_byte() % 4));
+                resume(id, (cid, s0), attempt, self.resume_point())
+            }
+            60 if has_end_stream => {
+                resume_refused(stream_id, self.next_byte() % 8, ErrorCode::Cancel)
+            }
+            60 => resumed(stream_id, self.resume_point()),
+            61 => lost(cid),
+            62 => receipt(self.next_byte().into()),
             _ => {
-                const KINDS: [u8; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0x77];
+                const KINDS: [u8; 17] =
+                    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0x77];
                 let kind = KINDS[usize::from(self.next_byte()) % KINDS.len()];
                 let flags = self.next_byte();
                 raw(kind, flags, stream_id, self.next_bytes())
             }
         };
         self.peer.send(handle, frame);
+    }
+
+    fn resume_point(&mut self) -> ResumePoint {
+        ResumePoint {
+            received: u64::from(self.next_byte() % 64),
+            window: u32::from(self.next_byte()) << 8,
+            flags: self.next_byte() & (flag::RESUME_HEAD | flag::RESUME_WHOLE),
+        }
     }
 
     /// Performs one action of the application.
@@ -272,10 +309,16 @@ impl Attack<'_> {
                     self.peer.with_session(|session, _| session.send_data(key, body.into(), end));
                 self.stats.ended_directions += u32::from(end.is_end() && sent.is_ok());
             }
-            16..24 => drop(
+            16..22 => drop(
                 self.peer
                     .with_session(|session, now| session.migrate(now, key, MigrationTarget::Spare)),
             ),
+            22..24 => {
+                let Some(handle) = self.pick_handle() else { return };
+                let to = self.peer.conn_id(handle);
+                // The stream may be where it cannot be pulled from.
+                let _ = self.peer.with_session(|session, _| session.pull(key, to));
+            }
             24..28 => self.peer.with_session(|session, _| session.reset(key, ErrorCode::Cancel)),
             28..30 => self.peer.with_session(|session, _| session.reset(key, ErrorCode::NoError)),
             _ => self.release(key),
@@ -354,11 +397,17 @@ impl Attack<'_> {
         for key in std::mem::take(&mut self.keys) {
             self.release(key);
         }
-        self.peer.advance(Duration::from_secs(3600));
+        for _ in 0..4 {
+            // What is remembered of a connection is remembered for a time once more.
+            self.peer.advance(Duration::from_secs(3600));
+        }
+        self.run_application();
         self.check();
         let session = self.peer.session();
         let remaining: Vec<ConnId> = session.connections().map(|view| view.id).collect();
         assert!(remaining.is_empty(), "connections are left: {remaining:?}");
-        assert_eq!(Session::stream_count(session), 0, "streams are left");
+        let left: Vec<_> = session.streams().collect();
+        assert_eq!(Session::stream_count(session), 0, "streams are left: {left:?}");
+        assert!(session.is_closed(), "the session lingers");
     }
 }

@@ -37,6 +37,7 @@ fn default_sequence_count() -> u64 {
 /// the test does not cover the case any more.
 const MIN_CASE_PERMILLE: &[(&str, u64)] = &[
     ("accepting answer", 200),
+    ("adrift", 6),
     ("bulk", 300),
     ("bulk held back", 30),
     ("collision", 100),
@@ -67,9 +68,12 @@ const MIN_CASE_PERMILLE: &[(&str, u64)] = &[
     ("offer declined", 150),
     ("offer in a collision", 40),
     ("old connection lost during a migration", 25),
+    ("pull", 100),
     ("push", 150),
     ("refused stream", 30),
     ("reset during a migration", 60),
+    ("resumed at the client", 100),
+    ("resumed at the server", 100),
     ("shutdown", 30),
     ("stalled stream", 10),
     ("unbound carrier time", 1),

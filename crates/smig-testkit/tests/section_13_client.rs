@@ -33,7 +33,7 @@ const fn point(received: u64, flags: u8) -> ResumePoint {
 
 /// What a RESUME asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct Requested {
     id: u32,
     conn_no: u32,
     s0: u32,
@@ -43,12 +43,12 @@ struct Asked {
 }
 
 #[track_caller]
-fn take_resume(peer: &mut Peer, handle: ConnHandle) -> Asked {
+fn take_resume(peer: &mut Peer, handle: ConnHandle) -> Requested {
     let Frame::Raw { kind: kind::RESUME, flags, stream, payload } = peer.next(handle) else {
         panic!("RESUME is not the next frame");
     };
     let word = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
-    Asked {
+    Requested {
         id: stream,
         conn_no: word(8),
         s0: word(12),
@@ -91,8 +91,8 @@ fn download(peer: &mut Peer) -> StreamKey {
     key
 }
 
-fn first(received: u64, flags: u8) -> Asked {
-    Asked { id: 1, conn_no: 1, s0: 1, attempt: 1, received, flags }
+fn first(received: u64, flags: u8) -> Requested {
+    Requested { id: 1, conn_no: 1, s0: 1, attempt: 1, received, flags }
 }
 
 #[test]
@@ -239,15 +239,15 @@ fn a_pull_drops_what_still_comes_and_tells_no_receipt_for_it() {
     peer.expect(C1, pong([2; 8]));
     peer.advance(SECOND);
     let Frame::Raw { kind: kind::RECEIPT, payload, .. } = peer.next(C1) else {
-        panic!("the first PING is told")
+        panic!("the first PING is reported")
     };
-    let told = u64::from_be_bytes(payload[..].try_into().unwrap());
+    let reported = u64::from_be_bytes(payload[..].try_into().unwrap());
     peer.advance(3 * SECOND);
     peer.expect_silence_on(C1);
     while peer.next_if_any(C2).is_some() {}
     peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
     peer.advance(SECOND);
-    peer.expect(C1, receipt(told + 2));
+    peer.expect(C1, receipt(reported + 2));
     peer.send(C2, data(1, " world").end());
     assert_eq!(&peer.read_to_end(key)[..], b"hello world");
     let error = peer.with_session(|session, _| session.pull(key, to));
@@ -289,14 +289,14 @@ fn a_connection_that_does_not_answer_a_resume_counts_as_ended() {
         peer.advance(SECOND);
     }
     peer.take_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(()));
-    let asked = loop {
+    let request = loop {
         match peer.next(C3) {
             Frame::Raw { kind: kind::RESUME, payload, .. } => break payload,
             Frame::Raw { kind: kind::RECEIPT, .. } => {}
             frame => panic!("{frame:?}"),
         }
     };
-    assert_eq!(asked[16..20], 2_u32.to_be_bytes(), "the second attempt");
+    assert_eq!(request[16..20], 2_u32.to_be_bytes(), "the second attempt");
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn an_unanswered_migrate_is_forgotten() {
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1).end());
     peer.lose(C1);
-    let asked = take_resume(&mut peer, C2);
-    assert_eq!(asked, Asked { id: 3, ..first(5, flag::RESUME_HEAD) });
+    let request = take_resume(&mut peer, C2);
+    assert_eq!(request, Requested { id: 3, ..first(5, flag::RESUME_HEAD) });
     // What comes on the carrier is dropped; nobody resets it.
     peer.send(C2, data(1, "lost"));
     peer.send(C2, resumed(3, point(0, flag::RESUME_WHOLE)));
@@ -340,8 +340,8 @@ fn an_answer_that_may_be_lost_makes_its_stream_adrift() {
             let Frame::Raw { kind: kind::LOST, .. } = peer.next(C2) else { panic!("LOST is due") };
             peer.send(C2, data(2, "ld").end());
         } else {
-            let asked = take_resume(&mut peer, C2);
-            assert_eq!(asked, first(9, flag::RESUME_HEAD));
+            let request = take_resume(&mut peer, C2);
+            assert_eq!(request, first(9, flag::RESUME_HEAD));
             peer.send(C2, data(2, "dropped"));
             peer.send(C2, resumed(1, point(0, flag::RESUME_WHOLE)));
             peer.send(C2, data(1, "ld").end());
@@ -361,8 +361,8 @@ fn the_tail_of_an_upload_is_sent_again_after_the_response() {
     assert_eq!(peer.take_response(key), 204);
     peer.with_session(|session, _| session.release(key));
     peer.lose(C1);
-    let asked = take_resume(&mut peer, C2);
-    assert_eq!(asked, first(0, flag::RESUME_HEAD | flag::RESUME_WHOLE));
+    let request = take_resume(&mut peer, C2);
+    assert_eq!(request, first(0, flag::RESUME_HEAD | flag::RESUME_WHOLE));
     peer.send(C2, resumed(1, point(7, 0)));
     let Frame::Raw { kind: kind::LOST, .. } = peer.next(C2) else { panic!("LOST is due") };
     peer.expect(C2, data(1, "789").end());
@@ -410,12 +410,35 @@ fn a_client_without_connections_joins_again_or_gives_up() {
     peer.take_preface(third);
     peer.send_preface(third);
     peer.expect(third, settings_ack());
-    let asked = take_resume(&mut peer, third);
-    assert_eq!((asked.attempt, asked.received), (2, 5));
+    let request = take_resume(&mut peer, third);
+    assert_eq!((request.attempt, request.received), (2, 5));
     peer.lose(third);
     for _ in 0..35 {
         peer.advance(SECOND);
     }
     assert_eq!(peer.take_error(key).cause, Some(Cause::Lingered));
     assert!(peer.session().is_closed());
+}
+
+#[test]
+fn the_answer_is_the_first_frame_on_the_id_of_a_resume() {
+    // SMIG-13.7/earlier-void
+    let cid = |peer: &Peer| peer.cid(C3);
+    for case in 0..4 {
+        let mut peer = client();
+        peer.connect();
+        let key = download(&mut peer);
+        peer.lose(C1);
+        take_resume(&mut peer, C2);
+        let frame = match case {
+            0 => data(1, "early"),
+            1 => headers(1).status(200).into(),
+            2 => window_update(1, 5),
+            _ => migrate(1, cid(&peer), 2),
+        };
+        peer.send(C2, frame);
+        peer.expect(C2, reset(1, ErrorCode::ProtocolError));
+        assert_eq!(peer.take_error(key).cause, Some(Cause::BadResume), "{case}");
+        assert_eq!(peer.session().check_invariants(), [""; 0]);
+    }
 }

@@ -1,4 +1,4 @@
-//! Resumption (spec/resumption.md): a connection is cut at every octet, and no stream notices.
+//! Resumption (spec/resumption.md): a connection is cut at every byte, and no stream notices.
 //!
 //! The reference model of the mesh checks each byte, that no request arrives twice, and that nothing is left.
 

@@ -68,10 +68,10 @@ fn answered(peer: &mut Peer) -> StreamKey {
 
 /// Loses the first connection: the engine says so on another one (SMIG-13.12/lost-last).
 #[track_caller]
-fn lose_first(peer: &mut Peer, told_on: ConnHandle) {
+fn lose_first(peer: &mut Peer, reported_on: ConnHandle) {
     let cid = peer.cid(C1);
     peer.lose(C1);
-    peer.expect(told_on, lost(cid));
+    peer.expect(reported_on, lost(cid));
 }
 
 fn name(peer: &Peer, handle: ConnHandle, id: u32) -> (Cid, u32) {
@@ -488,4 +488,21 @@ fn a_stop_that_was_lost_comes_again_behind_the_response() {
         peer.expect_silence_on(C2);
         assert_eq!(peer.session().check_invariants(), [""; 0]);
     }
+}
+
+#[test]
+fn a_request_that_was_refused_stays_so() {
+    // SMIG-13.16/refused: of too many requests, nothing was processed.
+    let mut setup = setup(ResumptionConfig::default());
+    setup.config.max_concurrent_streams = 1;
+    let mut peer = Peer::for_server(setup);
+    peer.connect();
+    peer.connect();
+    peer.get(C1, 1);
+    peer.send(C1, headers(3).get("/").end());
+    peer.expect(C1, reset(3, ErrorCode::RefusedStream));
+    let name = name(&peer, C1, 3);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(0, 0)));
+    peer.expect(C2, resume_refused(1, 3, ErrorCode::RefusedStream));
 }

@@ -3,13 +3,10 @@
 
 use super::output::Counted;
 use crate::error::Cause;
+use crate::ids::FrameNumber;
 
 /// A receipt is due after this many bytes of DATA.
-const MAX_UNTOLD_BYTES: u32 = 64 << 10;
-
-/// A frame's place among all that an endpoint has sent on a connection: the first SETTINGS frame is number 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FrameNumber(pub(crate) u64);
+const MAX_UNREPORTED_BYTES: u32 = 64 << 10;
 
 /// What both ends of one connection have read and sent, in frames.
 #[derive(Debug, Default)]
@@ -18,9 +15,9 @@ pub(crate) struct Receipts {
     pub(crate) is_on: bool,
     read: u64,
     /// The count of the last receipt that was sent.
-    told: u64,
+    reported: u64,
     /// Bytes of DATA that were read since.
-    untold_bytes: u32,
+    unreported_bytes: u32,
     /// A frame but a receipt was read since.
     is_due: bool,
     /// The last frame before the first one that must not be counted (SMIG-13.6/no-receipts-now).
@@ -36,7 +33,7 @@ impl Receipts {
     /// Counts a frame that was read. `data_bytes` is its length if it is DATA.
     pub(crate) const fn on_read(&mut self, data_bytes: u32, is_receipt: bool) {
         self.read += 1;
-        self.untold_bytes = self.untold_bytes.saturating_add(data_bytes);
+        self.unreported_bytes = self.unreported_bytes.saturating_add(data_bytes);
         self.is_due |= !is_receipt;
     }
 
@@ -53,21 +50,21 @@ impl Receipts {
 
     /// Returns whether a receipt must be sent within a second.
     pub(crate) fn is_due(&self) -> bool {
-        self.is_on && self.is_due && self.count() > self.told
+        self.is_on && self.is_due && self.count() > self.reported
     }
 
     /// Returns whether a receipt must be sent now.
     pub(crate) fn is_due_now(&self) -> bool {
-        self.untold_bytes >= MAX_UNTOLD_BYTES && self.is_due()
+        self.unreported_bytes >= MAX_UNREPORTED_BYTES && self.is_due()
     }
 
     /// Returns the count for a receipt that is sent now.
-    pub(crate) fn tell(&mut self) -> u64 {
-        self.told = self.count();
-        self.untold_bytes = 0;
-        // What is held must be told later.
-        self.is_due = self.told < self.read;
-        self.told
+    pub(crate) fn report(&mut self) -> u64 {
+        self.reported = self.count();
+        self.unreported_bytes = 0;
+        // What is held must be reported later.
+        self.is_due = self.reported < self.read;
+        self.reported
     }
 
     fn count(&self) -> u64 {
@@ -103,7 +100,7 @@ impl Receipts {
         Ok(())
     }
 
-    /// Returns whether all that was sent is known to have been read, and all that was read is told.
+    /// Returns whether all that was sent is known to have been read, and all that was read is reported.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_on || self.covered >= self.last_needed && !self.is_due()
     }
@@ -125,7 +122,7 @@ mod tests {
         assert!(receipts.is_due() && !receipts.is_due_now());
         receipts.on_read(24 << 10, false);
         assert!(receipts.is_due_now());
-        assert_eq!(receipts.tell(), 3);
+        assert_eq!(receipts.report(), 3);
         assert!(!receipts.is_due());
     }
 
@@ -156,10 +153,10 @@ mod tests {
         receipts.hold();
         receipts.on_read(70_000, false);
         receipts.hold();
-        assert_eq!(receipts.tell(), 1);
-        assert!(!receipts.is_due(), "nothing more may be told");
+        assert_eq!(receipts.report(), 1);
+        assert!(!receipts.is_due(), "nothing more may be reported");
         receipts.release();
         assert!(receipts.is_due());
-        assert_eq!(receipts.tell(), 3);
+        assert_eq!(receipts.report(), 3);
     }
 }

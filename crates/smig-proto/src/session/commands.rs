@@ -10,14 +10,14 @@ use crate::conn::{ConnState, Connection};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead, SharedHead};
 use crate::hpack::{Headers, OutgoingSection};
-use crate::ids::{ConnId, Side, StreamAddr};
+use crate::ids::{ConnId, SentAt, Side, StreamAddr};
 use crate::message::{content_length, encode_request, encode_section};
 use crate::priority::Priority;
 use crate::role::ConnectionRole;
 use crate::session::Session;
 use crate::stream::{
-    ExchangeKind, KeptHead, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, SentAt,
-    Stream, StreamKey,
+    ExchangeKind, KeptHead, Opener, RecvHalf, RecvState, SendEnd, SendHalf, SendState, Stream,
+    StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};

@@ -134,6 +134,8 @@ impl Session {
             return Ok(());
         };
         let error = match stream.recv.state() {
+            // The answer to RESUME comes first.
+            _ if stream.is_resuming() => Some(Cause::BadResume),
             RecvState::Head => Some(Cause::DataBeforeHeaders),
             RecvState::Ended => Some(Cause::HalfClosed),
             RecvState::Body => None,
@@ -232,6 +234,7 @@ impl Session {
         }
         if let Some(key) = self.key_at(conn_id, stream_id) {
             self.check_barrier(StreamAddr { conn: conn_id, id: stream_id })?;
+            self.check_resumed(key, stream_id)?;
             let added = self.grow_send_window(key, increment.into());
             return added.map_err(|cause| InputError::Stream(stream_id, cause));
         }

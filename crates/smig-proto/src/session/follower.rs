@@ -48,6 +48,7 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), InputError> {
+        self.check_resumed(key, from.id)?;
         let Some(dst) = migrate.dst else { return self.on_offer(now, key) };
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         match stream.binding.on_migrate(self.side) {
@@ -89,6 +90,10 @@ impl Session {
         }
         self.count_reply(at.conn)?;
         let charge = self.charge_decline(now)?;
+        if migrate.dst.is_none() && !self.end_of_stray(at).is_end() {
+            // RESUME has voided the offer, which may have crossed a MIGRATE that answered it (SMIG-13.7/earlier-void).
+            return Ok(());
+        }
         let own_pending = self.conns.find(at.conn).and_then(|conn| conn.pending_answer(at.id));
         let carrier = migrate.dst.and_then(|dst| self.named_carrier(at, dst));
         let response = on_stray_migrate(self.side, migrate, own_pending, carrier);

@@ -149,8 +149,11 @@ impl Session {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_opened(stream_id);
+        if is_full {
+            self.remember_refused(StreamAddr { conn: conn_id, id: stream_id });
+        }
         if self.is_refused_request(StreamAddr { conn: conn_id, id: stream_id }) {
-            // RESUME came first, and was told that this is never processed (SMIG-13.9/never-processed).
+            // RESUME came first, and the answer was that this is never processed (SMIG-13.9/never-processed).
             return Err(InputError::Stream(stream_id, Cause::NeverProcessed));
         }
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
@@ -224,6 +227,9 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
+        if stream.is_resuming() {
+            return Err(Cause::BadResume);
+        }
         stream.stall.restart(now, stream.send.sent_bytes());
         match stream.recv.state() {
             RecvState::Ended => Err(Cause::HalfClosed),

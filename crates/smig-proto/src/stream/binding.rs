@@ -258,12 +258,11 @@ impl Binding {
 mod tests {
     use super::*;
 
-    use crate::conn::FrameNumber;
-    use crate::ids::AppId;
+    use crate::ids::{AppId, FrameNumber, SentAt};
     use crate::priority::Priority;
     use crate::stream::{
         ExchangeKind, KeyState, Opener, RecvHalf, RecvState, SendBeforeAnswer, SendEnd, SendHalf,
-        SendState, SentAt, StallClock, Stream,
+        SendState, StallClock, Stream,
     };
     use crate::time::Instant;
     use crate::wire::EndStream;

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::SendState;
-use crate::conn::FrameNumber;
 use crate::head::{ResponseHead, SharedHead};
-use crate::ids::{ConnId, Side};
+use crate::ids::{ConnId, FrameNumber, SentAt, Side};
 use crate::wire::EndStream;
 
 /// Whether the mover sends before the answer.
@@ -29,18 +28,6 @@ impl SendBeforeAnswer {
             Side::Client => Self::No,
         }
     }
-}
-
-/// Where a frame was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SentAt {
-    pub(crate) conn: ConnId,
-    pub(crate) frame: FrameNumber,
-}
-
-impl SentAt {
-    /// A frame that was not sent, because there was no place for it: no receipt covers it.
-    pub(crate) const NOWHERE: Self = Self { conn: ConnId(u32::MAX), frame: FrameNumber(u64::MAX) };
 }
 
 /// How long sent frames are kept.
@@ -271,6 +258,15 @@ impl Kept {
         Some((barrier.state, unsent))
     }
 
+    /// This side's MIGRATE is void, and will not be answered. What was sent behind it stays uncovered until the stream is
+    /// resumed: the peer may have read it, and wait for a MIGRATE that was lost.
+    pub(crate) fn void_barrier(&mut self) {
+        self.barrier = None;
+        if self.frames.back().is_some_and(|frame| matches!(frame.item, Item::Barrier)) {
+            self.frames.pop_back();
+        }
+    }
+
     /// Handles a receipt of the frames of a connection up to a number. Lets go of what is covered with all
     /// that was sent before (SMIG-13.5/no-gap).
     pub(crate) fn on_receipt(&mut self, conn: ConnId, last: FrameNumber) {
@@ -458,6 +454,23 @@ mod tests {
         assert_eq!(kept.bytes(), 6);
         let (state, unsent) = kept.undo_barrier().unwrap();
         assert_eq!((state, text(&unsent), kept.bytes()), (SendState::Body, b"behind".to_vec(), 0));
+        assert!(kept.is_empty() && kept.may_send());
+    }
+
+    #[test]
+    fn what_was_sent_behind_a_void_barrier_is_covered_by_no_receipt() {
+        // SMIG-13.5/no-gap
+        let mut kept = kept();
+        kept.begin_barrier(SendState::Body, SendBeforeAnswer::UpToReplayLimit(99), at(C2, 4));
+        kept.push_data(Bytes::from_static(b"behind"), EndStream::No, at(C1, 5));
+        kept.void_barrier();
+        kept.on_receipt(C1, FrameNumber(9));
+        kept.on_receipt(C2, FrameNumber(9));
+        assert_eq!(kept.bytes(), 6);
+        assert_eq!(text(&kept.take_from(30, 36, false).unwrap()), b"behind");
+        // With nothing behind it, nothing is left.
+        kept.begin_barrier(SendState::Body, SendBeforeAnswer::No, at(C2, 4));
+        kept.void_barrier();
         assert!(kept.is_empty() && kept.may_send());
     }
 

@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     /// Its connection has ended: the client has to resume it (SMIG-13.2/adrift).
     Adrift,
     /// Client: RESUME was sent, and is not answered.
-    Asked,
+    Requested,
 }
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ pub(crate) struct StreamResumption {
     pub(crate) attempt: u32,
     /// IDs that were left while the peer may have the stream there, on connections that live.
     pub(crate) earlier: Vec<StreamAddr>,
-    /// All connections on which it was since it was bound last: they are not told as lost before RESUME is
+    /// All connections on which it was since it was bound last: they are not reported as lost before RESUME is
     /// answered (SMIG-13.12/lost-last).
     pub(crate) left_conns: Vec<ConnId>,
     /// The first tick at which it was not bound.
     pub(crate) adrift_since: Option<Instant>,
     /// The first tick at which the last RESUME was unanswered.
-    pub(crate) asked_since: Option<Instant>,
+    pub(crate) requested_since: Option<Instant>,
     /// Client: no RESUME before this time, because the server refused one for a limit.
     pub(crate) retry_at: Option<Instant>,
     /// How many RESUMEs the server refused for a limit.
@@ -51,7 +51,7 @@ impl StreamResumption {
             earlier: Vec::new(),
             left_conns: Vec::new(),
             adrift_since: None,
-            asked_since: None,
+            requested_since: None,
             retry_at: None,
             limited_count: 0,
         }
@@ -69,12 +69,12 @@ impl StreamResumption {
     /// The stream has to be resumed. What was left before stays so.
     pub(crate) const fn set_adrift(&mut self) {
         self.phase = Phase::Adrift;
-        self.asked_since = None;
+        self.requested_since = None;
     }
 
     /// Client: RESUME is sent. Returns its number.
-    pub(crate) const fn set_asked(&mut self) -> u32 {
-        self.phase = Phase::Asked;
+    pub(crate) const fn set_requested(&mut self) -> u32 {
+        self.phase = Phase::Requested;
         self.attempt = self.attempt.saturating_add(1);
         self.attempt
     }

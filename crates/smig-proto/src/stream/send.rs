@@ -4,11 +4,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::chunk_queue::ChunkQueue;
-use super::kept::{Kept, KeptHead, SendBeforeAnswer, SentAt, Unsent};
+use super::kept::{Kept, KeptHead, SendBeforeAnswer, Unsent};
 use crate::bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 use crate::error::Cause;
 use crate::flow::SendWindow;
-use crate::ids::ConnId;
+use crate::ids::{ConnId, SentAt};
 use crate::invariant::DebugExpect;
 use crate::priority::Priority;
 use crate::time::Instant;

@@ -16,7 +16,7 @@ pub(crate) struct StreamName {
 /// What the sender of a RESUME has, and what its peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResumePoint {
-    /// Octets of body that were received, in order, without padding.
+    /// Bytes of body that were received, in order, without padding.
     pub(crate) received: u64,
     /// The stream's window from now on; 0 stands for a negative one.
     pub(crate) window: u32,

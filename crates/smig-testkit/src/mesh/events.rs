@@ -65,6 +65,10 @@ impl World {
                 }
             }
             Event::LimitHit { limit, .. } => self.on_limit(side, limit),
+            Event::Resumed { .. } => self.add_case(match side {
+                Side::Client => "resumed at the client",
+                Side::Server => "resumed at the server",
+            }),
             event => self.on_stream_event(side, session, event),
         }
     }
@@ -215,6 +219,9 @@ impl World {
         match self.mesh.close_cause_of(side, session, error.connection) {
             Some(CloseCause::Step) => {}
             Some(CloseCause::Cancel) if !self.was_in_progress(number, side) => {}
+            // It answered no RESUME; promised streams are not resumed.
+            Some(CloseCause::Cancel)
+                if self.mesh.setup.linger_s > 0 && self.exchanges[number].is_push => {}
             Some(CloseCause::Cancel) => {
                 let text = "the client closed its connection to cancel another";
                 self.report_violation(format!(

@@ -50,6 +50,8 @@ pub enum Op {
     Release { exchange: u8, side: Side },
     /// An end migrates a stream.
     Migrate { exchange: u8, side: Side, to: MigrateTo },
+    /// The client pulls a stream to another connection.
+    Pull { exchange: u8, to: u8 },
     /// The client accepts an offer.
     AcceptOffer { exchange: u8, to: MigrateTo },
     /// The client declines an offer.
@@ -142,6 +144,7 @@ impl Op {
             0 => Self::AcceptOffer { exchange, to },
             1 => Self::DeclineOffer { exchange },
             2 => Self::Migrate { exchange, side: Side::Server, to: MigrateTo::Offer },
+            3 => Self::Pull { exchange, to: rng.below(6) as u8 },
             _ => Self::Migrate { exchange, side, to },
         }
     }

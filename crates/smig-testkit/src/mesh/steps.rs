@@ -12,6 +12,9 @@ impl World {
     pub(crate) fn step(&mut self, op: Op) {
         self.failures_expected |=
             matches!(op, Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. });
+        let forgets = matches!(op, Op::RefuseJoin(smig_proto::JoinRefusal::UnknownSession));
+        // What is being resumed fails with its session.
+        self.failures_expected |= forgets && self.mesh.setup.linger_s > 0;
         match op {
             Op::Connect => self.connect(),
             Op::Open { on, plan } => self.open(on, plan),
@@ -53,6 +56,9 @@ impl World {
             }
             Op::Migrate { exchange, side, to } => {
                 self.with_exchange(exchange, |world, number| world.migrate(number, side, to));
+            }
+            Op::Pull { exchange, to } => {
+                self.with_exchange(exchange, |world, number| world.pull(number, to));
             }
             Op::AcceptOffer { exchange, to } => self.with_exchange(exchange, |world, number| {
                 if world.exchanges[number].has_open_offer {
@@ -215,6 +221,16 @@ impl World {
             } else if exchange.plan.kind == crate::mesh::plan::ExchangeKind::Connect {
                 self.add_case("migration of a tunnel");
             }
+        }
+    }
+
+    fn pull(&mut self, number: usize, to: u8) {
+        let Some(conn) = self.mesh.links[self.link_index(to)].ends[0].conn else { return };
+        let pulled = self.with_stream(number, Side::Client, |session, key| session.pull(key, conn));
+        if pulled == Some(Ok(())) {
+            // What was offered is void.
+            self.exchanges[number].has_open_offer = false;
+            self.add_case("pull");
         }
     }
 

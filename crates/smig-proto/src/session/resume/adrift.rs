@@ -77,6 +77,9 @@ impl Session {
         self.forget_vacated_addrs(&vacated);
         self.decline_deferred_migrate(addr);
         if let Some(open) = open {
+            if let Some(kept) = self.streams.find_known_mut(key).and_then(|s| s.send.kept_mut()) {
+                kept.void_barrier();
+            }
             self.leave(key, open.to);
             self.drop_early_frames(*open);
         }
@@ -172,14 +175,14 @@ impl Session {
             self.revive_unread_on(ended);
             self.resume_all();
         }
-        self.tell_lost();
+        self.report_lost();
     }
 
     /// A connection has joined the session: streams may be resumed there.
     pub(crate) fn on_joined(&mut self, conn_id: ConnId) {
         self.set_receipts(conn_id, true);
         self.resume_all();
-        self.tell_lost();
+        self.report_lost();
     }
 
     pub(super) fn keys_where(&self, is_wanted: impl Fn(&Stream) -> bool) -> Vec<StreamKey> {
@@ -253,13 +256,13 @@ impl Session {
                 continue;
             }
             let conn = stream.binding.recv_addr().conn;
-            let is_asked = !stream.binding.is_adrift();
+            let is_requested = !stream.binding.is_adrift();
             let Some(resumption) = &mut stream.resumption else { continue };
             let since = *resumption.adrift_since.get_or_insert(now);
             if now.saturating_duration_since(since) >= linger {
                 expired.push(key);
-            } else if self.side == Side::Client && is_asked {
-                let since = *resumption.asked_since.get_or_insert(now);
+            } else if self.side == Side::Client && is_requested {
+                let since = *resumption.requested_since.get_or_insert(now);
                 let waited = now.saturating_duration_since(since);
                 if answer_timeout.is_some_and(|timeout| waited >= timeout) {
                     unanswered.push(conn);
@@ -282,7 +285,7 @@ impl Session {
             self.abort_connection(conn_id);
         }
         self.resume_all_at(Some(now));
-        self.tell_lost();
+        self.report_lost();
         if self.conns.is_empty() && !self.lingers() {
             // SMIG-13.13/linger
             self.leave_session();

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::conn::{Connection, IdState};
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
-use crate::ids::{Cid, ConnId, Side, StreamAddr};
+use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::MigrateError;
 use crate::session::{Event, Session};
 use crate::stream::{Phase, RecvState, Stream, StreamKey};
@@ -38,6 +38,10 @@ impl Session {
             return Err(MigrateError::NoTarget);
         }
         self.set_adrift(key);
+        if !self.streams.find(key).is_some_and(Stream::is_resuming) {
+            // Both directions had ended, and the server lacks nothing: only its answer was missing.
+            return Ok(());
+        }
         if self.resume_on(key, to) { Ok(()) } else { Err(MigrateError::NoTarget) }
     }
 
@@ -101,7 +105,7 @@ impl Session {
         let Some(resumption) = &mut stream.resumption else { return false };
         let cid = Cid { app, number: resumption.name.conn_no };
         let name = StreamName { cid, id: resumption.name.id };
-        let attempt = resumption.set_asked();
+        let attempt = resumption.set_requested();
         resumption.left_conns.push(conn_id);
         self.send_resume(at, Resume::Request { name, attempt, point, has_head });
         true
@@ -118,11 +122,11 @@ impl Session {
                 self.on_resume_request(now, at, name, attempt, point, has_head)
             }
             (Resume::Accepted(point), Side::Client) => {
-                let Some(key) = self.asked_at(at)? else { return Ok(()) };
+                let Some(key) = self.requested_at(at)? else { return Ok(()) };
                 self.on_resume_accepted(now, key, at, point)
             }
             (Resume::Refused(refusal), Side::Client) => {
-                let Some(key) = self.asked_at(at)? else { return Ok(()) };
+                let Some(key) = self.requested_at(at)? else { return Ok(()) };
                 self.on_resume_refused(now, key, at, refusal);
                 Ok(())
             }
@@ -133,8 +137,8 @@ impl Session {
         }
     }
 
-    /// Returns the stream that was asked for on this ID; `None` if it was reset since.
-    fn asked_at(&self, at: StreamAddr) -> Result<Option<StreamKey>, InputError> {
+    /// Returns the stream that this side resumes on this ID; `None` if it was reset since.
+    fn requested_at(&self, at: StreamAddr) -> Result<Option<StreamKey>, InputError> {
         let Some(key) = self.key_at(at.conn, at.id) else {
             return match self.id_state(at.conn, at.id) {
                 IdState::Ignored | IdState::Closed => Ok(None),
@@ -143,7 +147,7 @@ impl Session {
         };
         let stream = self.streams.find_known(key);
         let resumption = stream.and_then(|stream| stream.resumption.as_ref());
-        if resumption.is_some_and(|resumption| resumption.phase() == Phase::Asked) {
+        if resumption.is_some_and(|resumption| resumption.phase() == Phase::Requested) {
             Ok(Some(key))
         } else {
             Err(Cause::BadResume.into())
@@ -169,7 +173,7 @@ impl Session {
         self.events.push_back(Event::Resumed { stream: key, on: at.conn });
         self.schedule(key);
         self.finish_if_complete(key);
-        self.tell_lost();
+        self.report_lost();
         Ok(())
     }
 
@@ -200,7 +204,7 @@ impl Session {
         self.ignore_late_frames(at);
         self.set_refused(key);
         self.fail_unresumed(key, error);
-        self.tell_lost();
+        self.report_lost();
     }
 
     /// The stream has no place any more, and needs none.
@@ -230,7 +234,7 @@ impl Session {
     /// A GOAWAY excludes the ID of an unanswered RESUME: it says nothing of the request (SMIG-13.2/adrift). Returns
     /// false if there is no such RESUME.
     pub(crate) fn on_resume_rejected(&mut self, key: StreamKey, at: StreamAddr) -> bool {
-        if !self.is_asked_at(key, at) {
+        if !self.is_requested_at(key, at) {
             return false;
         }
         self.set_adrift(key);
@@ -241,18 +245,27 @@ impl Session {
     /// RST_STREAM(REFUSED_STREAM) answers an unanswered RESUME: it says nothing of the request (SMIG-13.2/adrift).
     /// Returns false if there is no such RESUME.
     pub(crate) fn on_resume_reset(&mut self, now: Instant, key: StreamKey, at: StreamAddr) -> bool {
-        let is_asked = self.is_asked_at(key, at);
-        if is_asked {
+        let is_requested = self.is_requested_at(key, at);
+        if is_requested {
             self.retry_later(now, key, at);
         }
-        is_asked
+        is_requested
     }
 
-    fn is_asked_at(&self, key: StreamKey, at: StreamAddr) -> bool {
+    /// Rejects a frame on the ID of a RESUME that is not answered: the answer is the server's first frame there
+    /// (SMIG-13.7/earlier-void).
+    pub(crate) fn check_resumed(&self, key: StreamKey, id: StreamId) -> Result<(), InputError> {
+        if self.streams.find_known(key).is_some_and(Stream::is_resuming) {
+            return Err(InputError::Stream(id, Cause::BadResume));
+        }
+        Ok(())
+    }
+
+    fn is_requested_at(&self, key: StreamKey, at: StreamAddr) -> bool {
         self.streams.find_known(key).is_some_and(|stream| {
             let resumption = stream.resumption.as_ref();
             stream.binding.recv_addr() == at
-                && resumption.is_some_and(|resumption| resumption.phase() == Phase::Asked)
+                && resumption.is_some_and(|resumption| resumption.phase() == Phase::Requested)
         })
     }
 }

@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-use crate::conn::FrameNumber;
 use crate::error::ErrorCode;
-use crate::ids::{ConnId, Side, StreamAddr};
+use crate::ids::{ConnId, FrameNumber, SentAt, Side, StreamAddr};
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
-    Binding, ExchangeKind, KeyState, Opener, RecvHalf, SendHalf, SentAt, StallClock, Stream,
-    StreamKey, StreamName, StreamResumption,
+    Binding, ExchangeKind, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream, StreamKey,
+    StreamName, StreamResumption,
 };
 use crate::time::Instant;
 
@@ -26,7 +25,7 @@ pub(super) struct EndedStream {
     exchange_kind: ExchangeKind,
     priority: Priority,
     attempt: u32,
-    /// Server: the request has not come whole; the client was asked to stop (RFC 9113 section 8.1).
+    /// Server: the request has not come whole; RST_STREAM(NO_ERROR) has requested that the client stop (RFC 9113 section 8.1).
     is_stopped: bool,
     /// Its connection has ended.
     is_adrift: bool,
@@ -140,6 +139,12 @@ impl EndedStreams {
         self.kept.retain(|stream| stream.addr.conn != conn);
     }
 
+    /// Returns what has to be sent again of a stream, and the last attempt to resume it.
+    pub(super) fn find_mut(&mut self, name: StreamName) -> Option<(&mut SendHalf, &mut u32)> {
+        let found = self.kept.iter_mut().find(|stream| stream.name == name)?;
+        Some((&mut found.send, &mut found.attempt))
+    }
+
     pub(super) fn epitaph(&self, name: StreamName) -> Option<Epitaph> {
         let tombstone = self.tombstones.iter().find(|tombstone| tombstone.name == name);
         tombstone.map(|tombstone| tombstone.epitaph)
@@ -212,6 +217,17 @@ impl Session {
         if let Some(session) = &mut self.resumption {
             let (name, epitaph) = (resumption.name, Epitaph::Reset(code));
             session.ended_streams.bury(Tombstone { name, epitaph, reset_at, since: None });
+        }
+    }
+
+    /// Server: remembers that a request was refused because there are too many: the client may not read it.
+    pub(crate) fn remember_refused(&mut self, at: StreamAddr) {
+        let conn = self.conns.find(at.conn).filter(|conn| conn.is_joined());
+        let cid = conn.and_then(|conn| conn.cid);
+        if let (Some(cid), Some(session)) = (cid, &mut self.resumption) {
+            let name = StreamName { conn_no: cid.number, id: at.id };
+            let epitaph = Epitaph::Reset(ErrorCode::RefusedStream);
+            session.ended_streams.bury(Tombstone { name, epitaph, reset_at: None, since: None });
         }
     }
 

@@ -2,11 +2,10 @@
 
 use core::time::Duration;
 
-use crate::conn::FrameNumber;
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
-use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::ids::{Cid, ConnId, FrameNumber, SentAt, Side, StreamAddr, StreamId};
 use crate::session::Session;
-use crate::stream::{SentAt, Stream};
+use crate::stream::Stream;
 use crate::time::Instant;
 use crate::wire;
 
@@ -25,7 +24,7 @@ struct EndedConnection {
     /// Server: the last request that was read there.
     last_request: StreamId,
     /// Server: LOST was read. Client: where LOST was sent.
-    told: Option<SentAt>,
+    reported: Option<SentAt>,
     is_lost: bool,
     /// Whether one end may lack what the other has sent there.
     is_unsettled: bool,
@@ -79,7 +78,7 @@ impl EndedConnections {
 
     /// Client: forgets what the server is known to have read.
     pub(super) fn on_receipt(&mut self, on: ConnId, last: FrameNumber) {
-        self.0.retain(|conn| !conn.told.is_some_and(|at| at.conn == on && at.frame <= last));
+        self.0.retain(|conn| !conn.reported.is_some_and(|at| at.conn == on && at.frame <= last));
     }
 }
 
@@ -100,14 +99,16 @@ impl Session {
             ended.remove(0);
         }
         // LOST that was sent there may not have arrived.
-        for conn in ended.iter_mut().filter(|conn| conn.told.is_some_and(|at| at.conn == conn_id)) {
-            conn.told = None;
+        for conn in
+            ended.iter_mut().filter(|conn| conn.reported.is_some_and(|at| at.conn == conn_id))
+        {
+            conn.reported = None;
         }
         ended.push(EndedConnection {
             number: cid.number,
             id: conn_id,
             last_request: conn.peer_ids.highest_opened(),
-            told: None,
+            reported: None,
             is_lost: self.side == Side::Server && session.named_lost == Some(cid.number),
             is_unsettled: conn.receipts.as_ref().is_some_and(|receipts| !receipts.is_settled()),
             since: None,
@@ -115,7 +116,7 @@ impl Session {
     }
 
     /// Sends LOST for connections that have ended, when it can hurt no stream that is being resumed.
-    pub(super) fn tell_lost(&mut self) {
+    pub(super) fn report_lost(&mut self) {
         if !self.can_resume() {
             return;
         }
@@ -134,10 +135,10 @@ impl Session {
             };
             is_client && self.streams.iter().any(|(_, stream)| needs(stream))
         };
-        let untold =
-            session.ended_conns.0.iter().filter(|conn| conn.told.is_none() && !conn.is_lost);
+        let unreported =
+            session.ended_conns.0.iter().filter(|conn| conn.reported.is_none() && !conn.is_lost);
         let due: Vec<_> =
-            untold.filter(|conn| !may_need(conn.id)).map(|conn| conn.number).collect();
+            unreported.filter(|conn| !may_need(conn.id)).map(|conn| conn.number).collect();
         let code_points = self.resume_code_points();
         for number in due {
             let Some(conn) = self.conns.find_live_mut(on) else { return };
@@ -145,7 +146,7 @@ impl Session {
             let sent_at = conn.last_framed();
             let session = self.resumption.as_mut();
             if let Some(ended) = session.and_then(|session| session.ended_conns.find_mut(number)) {
-                ended.told = Some(sent_at);
+                ended.reported = Some(sent_at);
             }
         }
     }

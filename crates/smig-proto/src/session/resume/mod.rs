@@ -27,7 +27,7 @@ use lost::EndedConnections;
 /// What a session knows besides, if its streams can be resumed.
 #[derive(Debug)]
 pub(crate) struct Resumption {
-    /// The lesser of both ends' values; a client's own until the server has told its.
+    /// The lesser of both ends' values; a client's own until the server's SETTINGS have come.
     linger: Duration,
     is_agreed: bool,
     ended_streams: EndedStreams,

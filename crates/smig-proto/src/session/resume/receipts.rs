@@ -1,8 +1,8 @@
 //! RECEIPT, and how much is kept (SMIG-13.4/receipts, SMIG-13.5/no-gap).
 
-use crate::conn::{Connection, FrameNumber};
+use crate::conn::Connection;
 use crate::error::InputError;
-use crate::ids::{ConnId, Side, StreamAddr};
+use crate::ids::{ConnId, FrameNumber, Side, StreamAddr};
 use crate::session::Session;
 use crate::stream::{Kept, StreamKey};
 use crate::time::Instant;
@@ -59,7 +59,7 @@ impl Session {
         let code_points = self.resume_code_points();
         let Some(conn) = self.conns.find_live_mut(conn_id) else { return };
         let Some(receipts) = &mut conn.receipts else { return };
-        let count = receipts.tell();
+        let count = receipts.report();
         conn.control_queue.push_receipt(|out| wire::write_receipt(out, &code_points, count));
     }
 

@@ -7,12 +7,20 @@ use crate::conn::{IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
 use crate::ids::StreamAddr;
 use crate::session::{Event, Session};
-use crate::stream::{Stream, StreamKey, StreamName};
+use crate::stream::{Stream, StreamKey, StreamName, StreamResumption};
 use crate::time::Instant;
 use crate::wire::{self, Resume, ResumePoint, ResumeRefusal};
 
 /// Attempts of a stream that cost its session nothing; others count as migrations.
 const FREE_ATTEMPTS: u32 = 4;
+
+/// What the client says.
+struct Request {
+    name: wire::StreamName,
+    attempt: u32,
+    point: ResumePoint,
+    has_head: bool,
+}
 
 impl Session {
     pub(super) fn on_resume_request(
@@ -43,15 +51,9 @@ impl Session {
             return Err(Cause::CarrierMisuse.into());
         }
         conn.peer_ids.mark_used(at.id);
-        match self.find_to_resume(name, attempt) {
-            Ok(key) if attempt > FREE_ATTEMPTS && !self.migration_budget.take(now, 1) => {
-                // Each one may have megabytes sent again.
-                self.events.push_back(Event::LimitHit { conn: at.conn, limit: "resumptions" });
-                self.refuse_resume(at, ResumeRefusal::Limit);
-                self.finish_if_complete(key);
-                Ok(())
-            }
-            Ok(key) => self.accept_resume(now, key, at, point, has_head),
+        let request = Request { name, attempt, point, has_head };
+        match self.find_to_resume(now, at, &request)? {
+            Ok(key) => self.accept_resume(now, key, at, &request),
             Err(refusal) => {
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 self.refuse_resume(at, refusal);
@@ -60,31 +62,52 @@ impl Session {
         }
     }
 
-    /// Returns the stream of this name, revived if it has ended, or why it cannot be resumed.
+    /// Returns the stream that is to be resumed, revived if it has ended, or why it is not.
+    ///
+    /// # Errors
+    ///
+    /// The client claims to have received what was never sent.
     fn find_to_resume(
         &mut self,
-        wire::StreamName { cid, id }: wire::StreamName,
-        attempt: u32,
-    ) -> Result<StreamKey, ResumeRefusal> {
+        now: Instant,
+        at: StreamAddr,
+        request: &Request,
+    ) -> Result<Result<StreamKey, ResumeRefusal>, InputError> {
+        let wire::StreamName { cid, id } = request.name;
         if self.app_id != Some(cid.app) {
-            return Err(ResumeRefusal::Gone);
+            return Ok(Err(ResumeRefusal::Gone));
         }
         let name = StreamName { conn_no: cid.number, id };
-        let is_named =
-            |stream: &Stream| stream.resumption.as_ref().is_some_and(|it| it.name == name);
-        let running = self.streams.iter().find(|(_, stream)| is_named(stream));
-        let found = running.map(|(key, _)| key).or_else(|| self.revive(name));
-        let Some(key) = found else { return Err(self.refusal_of_unknown(name, cid)) };
-        let stream = self.streams.find_known_mut(key);
-        let resumption = stream.and_then(|stream| stream.resumption.as_mut());
-        let Some(resumption) = resumption else { return Err(ResumeRefusal::Gone) };
-        if attempt <= resumption.attempt {
+        let named = |resumption: &StreamResumption| resumption.name == name;
+        let running = self
+            .streams
+            .iter_mut()
+            .find(|(_, stream)| stream.resumption.as_deref().is_some_and(named));
+        let key = running.as_ref().map(|(key, _)| *key);
+        let (send, last_attempt) = match running {
+            Some((_, Stream { send, resumption: Some(resumption), .. })) => {
+                (send, &mut resumption.attempt)
+            }
+            _ => {
+                let session = self.resumption.as_mut();
+                match session.and_then(|session| session.ended_streams.find_mut(name)) {
+                    Some(ended) => ended,
+                    None => return Ok(Err(self.refusal_of_unknown(name, cid))),
+                }
+            }
+        };
+        if request.attempt <= *last_attempt {
             // The later one has come on a faster connection (SMIG-13.3/attempts).
-            self.finish_if_complete(key);
-            return Err(ResumeRefusal::OlderAttempt);
+            return Ok(Err(ResumeRefusal::OlderAttempt));
         }
-        resumption.attempt = attempt;
-        Ok(key)
+        send.check_resume_point(request.point, request.has_head)?;
+        *last_attempt = request.attempt;
+        if request.attempt > FREE_ATTEMPTS && !self.migration_budget.take(now, 1) {
+            // Each one may have megabytes sent again.
+            self.events.push_back(Event::LimitHit { conn: at.conn, limit: "resumptions" });
+            return Ok(Err(ResumeRefusal::Limit));
+        }
+        Ok(key.or_else(|| self.revive(name)).ok_or(ResumeRefusal::Gone))
     }
 
     /// SMIG-13.9/never-processed
@@ -122,15 +145,12 @@ impl Session {
         now: Instant,
         key: StreamKey,
         at: StreamAddr,
-        point: ResumePoint,
-        has_head: bool,
+        request: &Request,
     ) -> Result<(), InputError> {
-        let Some(stream) = self.streams.find_known(key) else { return Ok(()) };
-        stream.send.check_resume_point(point, has_head)?;
         self.close_own_carrier(key);
         self.leave_all(key);
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
-        let Some(heads) = stream.send.restart(point, has_head)? else {
+        let Some(heads) = stream.send.restart(request.point, request.has_head)? else {
             self.refuse_resume(at, ResumeRefusal::Gone);
             let error = self.not_resumed(key, Cause::NotKept);
             self.finish_failed_stream(key, error, None);
