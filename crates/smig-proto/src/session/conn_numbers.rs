@@ -8,18 +8,13 @@
 const REORDER_WINDOW: u32 = 64;
 
 /// The ConnNos of one session, at either side.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConnNumbers {
     /// The highest number that was allocated (client) or joined (server); 0: none.
     highest: u32,
     /// Bit n: the number `highest - n` has joined, for n below [`REORDER_WINDOW`].
     joined_bits: u64,
-    /// Server: numbers that must not join any more: LOST or RESUME has named them (SMIG-13.9/never-processed).
-    forbidden: Vec<u32>,
 }
-
-/// Maximum number of forbidden numbers that are remembered: a client has fewer connections that have not joined.
-const MAX_FORBIDDEN: usize = 64;
 
 impl ConnNumbers {
     /// Client: allocates the number of the next connection. `None`: exhausted.
@@ -37,21 +32,6 @@ impl ConnNumbers {
                 number > 0 && below < REORDER_WINDOW && self.joined_bits & (1 << below) == 0
             }
         }
-    }
-
-    /// Server: forbids the number, unless it has joined.
-    pub(super) fn forbid(&mut self, number: u32) {
-        if self.may_join(number) && !self.forbidden.contains(&number) {
-            if self.forbidden.len() >= MAX_FORBIDDEN {
-                self.forbidden.remove(0);
-            }
-            self.forbidden.push(number);
-        }
-    }
-
-    /// Server: returns whether a connection with this number must be closed when it joins.
-    pub(super) fn is_forbidden(&self, number: u32) -> bool {
-        self.forbidden.contains(&number)
     }
 
     /// Server: records that a connection with this number has joined.

@@ -457,7 +457,7 @@ impl Session {
             // The JOIN was in flight when the session was shut down.
             self.drain(now, conn_id);
         }
-        if self.conn_numbers.is_forbidden(proof.cid.number) {
+        if self.is_forbidden_connection(proof.cid.number) {
             // Its client has resumed its streams elsewhere, or given it up (SMIG-13.9/never-processed).
             self.fail_connection(now, conn_id, Cause::ConnectionForbidden);
         }

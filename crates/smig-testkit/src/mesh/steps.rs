@@ -1,6 +1,8 @@
 //! Implements each step of a sequence.
 
-use smig_proto::{BulkHint, EndStream, ErrorCode, MigrationTarget, Priority, TransmitLimits};
+use smig_proto::{
+    BulkHint, EndStream, ErrorCode, JoinRefusal, MigrationTarget, Priority, TransmitLimits,
+};
 
 use crate::mesh::exchange::ExchangeModel;
 use crate::mesh::link::{CloseCause, Side};
@@ -10,11 +12,7 @@ use crate::mesh::world::{AppActivity, UNLIMITED_BYTES, World};
 
 impl World {
     pub(crate) fn step(&mut self, op: Op) {
-        self.failures_expected |=
-            matches!(op, Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. });
-        let forgets = matches!(op, Op::RefuseJoin(smig_proto::JoinRefusal::UnknownSession));
-        // What is being resumed fails with its session.
-        self.failures_expected |= forgets && self.mesh.setup.linger_s > 0;
+        self.failures_expected |= self.may_fail_streams(op);
         match op {
             Op::Connect => self.connect(),
             Op::Open { on, plan } => self.open(on, plan),
@@ -92,6 +90,15 @@ impl World {
                 self.settle(AppActivity::ReadOnly);
                 self.check_quiescent();
             }
+        }
+    }
+
+    const fn may_fail_streams(&self, op: Op) -> bool {
+        match op {
+            Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. } => true,
+            // What is being resumed fails with its session.
+            Op::RefuseJoin(JoinRefusal::UnknownSession) => self.mesh.setup.linger_s > 0,
+            _ => false,
         }
     }
 

@@ -15,6 +15,9 @@ const MAX_ENDED_CONNS: usize = 64;
 /// Maximum number of requests that were promised not to be processed and may still come.
 const MAX_REFUSED_REQUESTS: usize = 128;
 
+/// Maximum number of ConnNos that must not join: a client has fewer connections that have not joined.
+const MAX_FORBIDDEN_CONNS: usize = 64;
+
 /// A connection of the session that has ended.
 #[derive(Debug)]
 struct EndedConnection {
@@ -213,7 +216,19 @@ impl Session {
 
     /// Server: a connection that has not joined yet never will (SMIG-13.9/never-processed).
     pub(super) fn forbid_connection(&mut self, number: u32) {
-        self.conn_numbers.forbid(number);
+        let Some(session) = &mut self.resumption else { return };
+        let forbidden = &mut session.forbidden_conns;
+        if self.conn_numbers.may_join(number) && !forbidden.contains(&number) {
+            if forbidden.len() >= MAX_FORBIDDEN_CONNS {
+                forbidden.remove(0);
+            }
+            forbidden.push(number);
+        }
+    }
+
+    /// Server: returns whether a connection with this number must be closed when it joins.
+    pub(crate) fn is_forbidden_connection(&self, number: u32) -> bool {
+        self.resumption.as_ref().is_some_and(|session| session.forbidden_conns.contains(&number))
     }
 
     pub(crate) fn cancelled_by_peer(&self, connection: ConnId) -> StreamError {

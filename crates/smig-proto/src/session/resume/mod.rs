@@ -36,6 +36,8 @@ pub(crate) struct Resumption {
     dropped_at: Vec<StreamAddr>,
     /// Server: requests that it has promised not to process, whenever they come (SMIG-13.9/never-processed).
     refused_requests: Vec<StreamAddr>,
+    /// Server: ConnNos that must not join any more: LOST or RESUME has named them (SMIG-13.9/never-processed).
+    forbidden_conns: Vec<u32>,
     /// The connection that the peer's LOST names, while it is being handled.
     named_lost: Option<u32>,
     /// Bytes that were kept since the last look at their sum.
@@ -73,6 +75,7 @@ impl Resumption {
             ended_conns: EndedConnections::default(),
             dropped_at: Vec::new(),
             refused_requests: Vec::new(),
+            forbidden_conns: Vec::new(),
             named_lost: None,
             unchecked_bytes: 0,
             member_spec: None,
