@@ -506,3 +506,50 @@ fn a_request_that_was_refused_stays_so() {
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 3, ErrorCode::RefusedStream));
 }
+
+#[test]
+fn an_orderly_close_waits_for_receipts_but_not_for_ever() {
+    // SMIG-13.4/receipts
+    for sends_receipts in [false, true] {
+        let mut peer = server();
+        let conn = peer.conn_id(C1);
+        peer.with_session(|session, now| session.drain(now, conn));
+        peer.advance(SECOND);
+        while let Some(frame) = peer.next_if_any(C1) {
+            if let Frame::Ping(opaque) = frame {
+                peer.send(C1, pong(opaque));
+            }
+        }
+        assert!(!peer.should_close(C1));
+        if sends_receipts {
+            let mut count = 3;
+            while !peer.should_close(C1) {
+                peer.send_if_open(C1, receipt(count));
+                peer.advance(SECOND);
+                count += 1;
+                assert!(count < 12);
+            }
+        } else {
+            for _ in 0..20 {
+                peer.advance(SECOND);
+            }
+        }
+        assert!(peer.should_close(C1), "{sends_receipts}");
+    }
+}
+
+#[test]
+fn receipts_and_lost_without_news_count_as_frames_without_effect() {
+    // CVE-2019-9518
+    for is_lost in [false, true] {
+        let mut peer = server();
+        let cid = peer.cid(C1);
+        if is_lost {
+            peer.send(C2, lost(cid));
+        }
+        for _ in 0..20 {
+            peer.send_if_open(C2, if is_lost { lost(cid) } else { receipt(0) });
+        }
+        peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
+    }
+}

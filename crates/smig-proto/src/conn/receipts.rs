@@ -1,9 +1,12 @@
 //! Receipts: how many frames were read on a connection, and how many of those that were sent are known to have been
 //! (SMIG-13.4/receipts).
 
+use core::time::Duration;
+
 use super::output::Counted;
 use crate::error::Cause;
 use crate::ids::FrameNumber;
+use crate::time::Instant;
 
 /// A receipt is due after this many bytes of DATA.
 const MAX_UNREPORTED_BYTES: u32 = 64 << 10;
@@ -27,6 +30,8 @@ pub(crate) struct Receipts {
     last_needed: u64,
     /// The count of the last receipt that was read.
     covered: u64,
+    /// The first tick at which only receipts were missing for the end of the connection.
+    awaited_since: Option<Instant>,
 }
 
 impl Receipts {
@@ -91,13 +96,20 @@ impl Receipts {
         self.sent += counted.frames as u64;
     }
 
-    /// Handles the peer's receipt.
-    pub(crate) const fn on_receipt(&mut self, count: u64) -> Result<(), Cause> {
+    /// Handles the peer's receipt. Returns whether it covers more than the last.
+    pub(crate) const fn on_receipt(&mut self, count: u64) -> Result<bool, Cause> {
         if count < self.covered || count > self.sent {
             return Err(Cause::BadReceipt);
         }
+        let is_news = count > self.covered;
         self.covered = count;
-        Ok(())
+        Ok(is_news)
+    }
+
+    /// Waits no more for the peer's receipts: it has had time to send them.
+    pub(crate) fn give_up_after(&mut self, now: Instant, timeout: Duration) {
+        let since = *self.awaited_since.get_or_insert(now);
+        self.is_on &= now.saturating_duration_since(since) < timeout;
     }
 
     /// Returns whether all that was sent is known to have been read, and all that was read is reported.
@@ -132,16 +144,17 @@ mod tests {
         let mut receipts = Receipts { is_on: true, ..Receipts::default() };
         assert_eq!(receipts.on_sent(3), FrameNumber(3));
         assert_eq!(receipts.on_receipt(4), Err(Cause::BadReceipt));
-        assert_eq!(receipts.on_receipt(2), Ok(()));
+        assert_eq!(receipts.on_receipt(2), Ok(true));
+        assert_eq!(receipts.on_receipt(2), Ok(false));
         assert_eq!(receipts.on_receipt(1), Err(Cause::BadReceipt));
         assert!(!receipts.is_settled());
-        assert_eq!(receipts.on_receipt(3), Ok(()));
+        assert_eq!(receipts.on_receipt(3), Ok(true));
         assert!(receipts.is_settled());
         let mut queue = ControlQueue::default();
         queue.push_receipt(|out| out.extend_from_slice(&[0, 0, 1, 0xf9, 0, 0, 0, 0, 0, 7]));
         receipts.on_taken(queue.count_frames());
         assert!(receipts.is_settled(), "a receipt needs none");
-        assert_eq!(receipts.on_receipt(4), Ok(()));
+        assert_eq!(receipts.on_receipt(4), Ok(true));
     }
 
     #[test]

@@ -203,14 +203,18 @@ impl Session {
         if conn.is_dead() {
             return true;
         }
+        self.is_finished(conn) && self.is_settled(conn)
+    }
+
+    /// Returns whether a connection may be closed as soon as both ends know that all was read.
+    pub(super) fn is_finished(&self, conn: &Connection) -> bool {
         let drained = conn.goaway.sent_last_id.is_some() && conn.goaway.drain_started_at.is_none();
         let going_away = conn.goaway.received_last_id.is_some() && self.side == Side::Client;
         (drained || going_away)
             && conn.is_unused()
             && conn.pending_answers.is_empty()
-            && !self.has_deferred_migrate_from(conn_id)
+            && !self.has_deferred_migrate_from(conn.id)
             && conn.control_queue.frames.is_empty()
-            && self.is_settled(conn)
     }
 
     /// Returns whether a MIGRATE that was received on this connection waits for a JOIN and is

@@ -41,6 +41,7 @@ impl Session {
         }
         self.check_stream_timeouts(now);
         self.check_resumption_timeouts(now);
+        self.give_up_receipts(now);
         self.send_due_receipts();
         if self.can_time_out() {
             self.arm_tick(now);

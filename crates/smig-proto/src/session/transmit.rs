@@ -6,7 +6,7 @@ use crate::error::Cause;
 use crate::ids::{ConnId, StreamId};
 use crate::message::encode_trailers;
 use crate::session::{Event, Session};
-use crate::stream::{KeyState, Payload, RecvState, SendState, StreamKey};
+use crate::stream::{FRAME_MEMORY, KeyState, Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
 
@@ -168,7 +168,7 @@ impl Session {
             return;
         }
         let limit = window.min(conn.peer_max_frame_size()).min(room.max(MIN_ORDINARY_DATA_BYTES));
-        let mut kept_bytes = 0;
+        let mut kept_memory = 0;
         let sent_at = conn.count_sent(1);
         let payload = stream.send.take(limit, sent_at);
         if let Some(policy) = &self.config.bulk {
@@ -181,7 +181,7 @@ impl Session {
         let is_abuse =
             is_small && conn.abuse.small_data_frames.increment_exceeds(now, max_small_frames);
         if stream.resumption.is_some() {
-            kept_bytes = payload.bytes;
+            kept_memory = payload.bytes + FRAME_MEMORY * (1 + payload.further_parts.len());
         }
         conn.send_window.consume(payload.bytes);
         conn.data_bytes_sent += payload.bytes as u64;
@@ -194,7 +194,7 @@ impl Session {
         }
         let end = payload.end;
         write_data(out, stream_id, payload);
-        self.count_kept(kept_bytes);
+        self.count_kept(kept_memory);
         if end.is_end() {
             self.after_send_end(key);
         } else {

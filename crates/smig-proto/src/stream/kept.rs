@@ -61,6 +61,9 @@ impl KeptHead {
     }
 }
 
+/// Memory of a frame beside its payload, in bytes.
+pub(crate) const FRAME_MEMORY: usize = size_of::<Frame>();
+
 #[derive(Debug)]
 enum Item {
     Head(Box<KeptHead>),
@@ -153,6 +156,11 @@ impl Kept {
     /// Returns the bytes of body that are kept.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns about how much memory is in use: a body of single bytes takes much more than its length.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.frames.len() * FRAME_MEMORY
     }
 
     /// Returns whether nothing is kept.
@@ -294,10 +302,10 @@ impl Kept {
         }
     }
 
-    /// Lets go of the oldest frames until no more than this many bytes are kept, but not of what a decline
+    /// Lets go of the oldest frames until no more than this much memory is in use, but not of what a decline
     /// requires.
-    pub(crate) fn shrink(&mut self, max_bytes: usize) {
-        while self.bytes > max_bytes
+    pub(crate) fn shrink(&mut self, max_memory: usize) {
+        while self.memory() > max_memory
             && self.frames.front().is_some_and(|frame| !matches!(frame.item, Item::Barrier))
         {
             self.let_go_of_first();
@@ -418,11 +426,21 @@ mod tests {
     #[test]
     fn what_is_kept_no_more_cannot_be_taken() {
         let mut kept = kept();
-        kept.shrink(25);
+        kept.shrink(25 + 3 * FRAME_MEMORY);
         assert_eq!(kept.bytes(), 20);
         assert!(kept.take_from(9, 30, false).is_none());
         assert!(kept.take_from(10, 30, true).is_none(), "the head");
         assert_eq!(text(&kept.take_from(10, 30, false).unwrap()), b"abcdefghijABCDEFGHIJ");
+    }
+
+    #[test]
+    fn single_bytes_count_with_the_memory_that_they_take() {
+        let mut kept = Kept::until_receipt();
+        for frame in 0..10_000 {
+            kept.push_data(Bytes::from_static(b"x"), EndStream::No, at(C1, frame));
+        }
+        kept.shrink(100_000);
+        assert!(kept.memory() <= 100_000 && kept.bytes() < 2_000, "{}", kept.bytes());
     }
 
     #[test]

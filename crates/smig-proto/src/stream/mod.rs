@@ -15,7 +15,7 @@ mod stall;
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use binding::Binding;
-pub(crate) use kept::{Kept, KeptHead, SendBeforeAnswer};
+pub(crate) use kept::{FRAME_MEMORY, Kept, KeptHead, SendBeforeAnswer};
 pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
 pub(crate) use resumption::{Phase, StreamName, StreamResumption};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};

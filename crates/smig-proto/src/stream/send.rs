@@ -317,9 +317,9 @@ impl SendHalf {
         self.kept.as_deref_mut()
     }
 
-    /// Returns the bytes of body that are kept.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.kept.as_ref().map_or(0, |kept| kept.bytes())
+    /// Returns about how much memory is in use by what is kept.
+    pub(crate) fn kept_memory(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.memory())
     }
 
     /// Records that the barrier was sent: the frames after it are kept until the answer.

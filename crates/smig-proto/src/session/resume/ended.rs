@@ -7,8 +7,8 @@ use crate::ids::{ConnId, FrameNumber, SentAt, Side, StreamAddr};
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
-    Binding, ExchangeKind, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream, StreamKey,
-    StreamName, StreamResumption,
+    Binding, ExchangeKind, Kept, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream,
+    StreamKey, StreamName, StreamResumption,
 };
 use crate::time::Instant;
 
@@ -82,15 +82,21 @@ impl EndedStreams {
         self.kept.iter().any(|stream| stream.is_adrift)
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept.iter().map(|stream| stream.send.kept_bytes()).sum()
+    pub(super) fn kept_memory(&self) -> usize {
+        self.kept.iter().map(|stream| stream.send.kept_memory()).sum()
     }
 
-    /// Lets go of the oldest streams until no more than this many bytes are kept.
-    pub(super) fn shrink(&mut self, max_bytes: usize) {
-        while self.kept_bytes() > max_bytes {
-            self.kept.remove(0);
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.iter().filter_map(|stream| stream.send.kept()).map(Kept::bytes).sum()
+    }
+
+    /// Lets go of the oldest streams until no more than this much memory is in use. Returns how much is.
+    pub(super) fn shrink(&mut self, max_memory: usize) -> usize {
+        let mut memory = self.kept_memory();
+        while memory > max_memory && !self.kept.is_empty() {
+            memory -= self.kept.remove(0).send.kept_memory();
         }
+        memory
     }
 
     /// Handles a receipt: streams of which everything was read are forgotten, but for their name.

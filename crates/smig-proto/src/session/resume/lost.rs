@@ -159,7 +159,9 @@ impl Session {
         if self.app_id != Some(lost.app) {
             return self.count_empty_frame(conn_id);
         }
-        if let Some(ended) = self.conn_by_cid(lost) {
+        let live = self.conn_by_cid(lost);
+        let was_live = live.is_some();
+        if let Some(ended) = live {
             if ended == conn_id {
                 // It has arrived there.
                 return Err(Cause::BadResume.into());
@@ -181,7 +183,7 @@ impl Session {
             self.forbid_connection(lost.number);
             return self.count_empty_frame(conn_id);
         };
-        ended.is_lost = true;
+        let is_news = !std::mem::replace(&mut ended.is_lost, true) || was_live;
         ended.is_unsettled = false;
         let id = ended.id;
         if let Some(session) = &mut self.resumption {
@@ -197,7 +199,7 @@ impl Session {
             let error = self.cancelled_by_peer(id);
             self.fail_unresumed(key, error);
         }
-        Ok(())
+        if is_news { Ok(()) } else { self.count_empty_frame(conn_id) }
     }
 
     /// Server: the client resumes nothing any more because of this connection. Streams that are elsewhere lack nothing that was

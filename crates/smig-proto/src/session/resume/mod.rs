@@ -221,5 +221,6 @@ impl Session {
         self.resumption.as_ref().is_some_and(|session| {
             !session.ended_streams.is_empty() || !session.ended_conns.is_empty()
         }) || self.connections_with_due_receipts().next().is_some()
+            || self.awaits_receipts()
     }
 }

@@ -47,6 +47,30 @@ impl Session {
         }
     }
 
+    /// Closes connections whose peer owes nothing but receipts, and does not send them (SMIG-13.4/receipts).
+    pub(crate) fn give_up_receipts(&mut self, now: Instant) {
+        let timeout = self.config.limits.drain_timeout;
+        let awaits = |conn: &&Connection| {
+            !conn.is_dead() && self.is_finished(conn) && !self.is_settled(conn)
+        };
+        let awaiting: Vec<ConnId> = self.conns.iter().filter(awaits).map(|conn| conn.id).collect();
+        for conn_id in awaiting {
+            let conn = self.conns.find_known_mut(conn_id);
+            if let Some(receipts) = conn.and_then(|conn| conn.receipts.as_mut()) {
+                receipts.give_up_after(now, timeout);
+            }
+        }
+    }
+
+    /// Returns whether an orderly close waits for receipts.
+    pub(super) fn awaits_receipts(&self) -> bool {
+        self.conns.iter().any(|conn| {
+            !conn.is_dead()
+                && conn.goaway.sent_last_id.or(conn.goaway.received_last_id).is_some()
+                && !self.is_settled(conn)
+        })
+    }
+
     pub(super) fn connections_with_due_receipts(&self) -> impl Iterator<Item = ConnId> {
         let is_due = |conn: &&Connection| {
             !conn.is_dead() && conn.receipts.as_ref().is_some_and(|receipts| receipts.is_due())
@@ -81,7 +105,9 @@ impl Session {
     pub(crate) fn on_receipt(&mut self, conn_id: ConnId, count: u64) -> Result<(), InputError> {
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         let Some(receipts) = &mut conn.receipts else { return Ok(()) };
-        receipts.on_receipt(count)?;
+        if !receipts.on_receipt(count)? {
+            return self.count_empty_frame(conn_id);
+        }
         let last = FrameNumber(count);
         for (_, stream) in self.streams.iter_mut() {
             // SMIG-13.10/kept-until-answer: a client lets go of nothing while it resumes the stream.
@@ -110,33 +136,32 @@ impl Session {
         }
     }
 
-    /// Counts bytes that were sent and are kept, and lets go of the oldest where there are too many
+    /// Counts memory of what was sent and is kept, and lets go of the oldest where there are too many
     /// (SMIG-13.4/receipts).
-    pub(crate) fn count_kept(&mut self, bytes: usize) {
+    pub(crate) fn count_kept(&mut self, memory: usize) {
         let Some(session) = &mut self.resumption else { return };
-        session.unchecked_bytes += bytes;
+        session.unchecked_bytes += memory;
         if session.unchecked_bytes < CHECK_INTERVAL_BYTES {
             return;
         }
         session.unchecked_bytes = 0;
         let Some(config) = self.config.resumption() else { return };
         let (max_per_stream, max) = (config.max_kept_per_stream, config.max_kept);
-        session.ended_streams.shrink(max / 2);
-        let mut sum = session.ended_streams.kept_bytes();
+        let mut sum = session.ended_streams.shrink(max / 2);
         for kept in self.streams.iter_mut().filter_map(|(_, stream)| stream.send.kept_mut()) {
             kept.shrink(max_per_stream);
-            sum += kept.bytes();
+            sum += kept.memory();
         }
         while sum > max {
             let all = self.streams.iter_mut().filter_map(|(_, stream)| stream.send.kept_mut());
-            let Some(largest) = all.max_by_key(|kept| kept.bytes()) else { return };
-            let before = largest.bytes();
+            let Some(largest) = all.max_by_key(|kept| kept.memory()) else { return };
+            let before = largest.memory();
             largest.shrink(before / 2);
-            if largest.bytes() == before {
+            if largest.memory() == before {
                 // What is left is needed by declines, and bounded by their limit.
                 return;
             }
-            sum -= before - largest.bytes();
+            sum -= before - largest.memory();
         }
     }
 
