@@ -553,3 +553,35 @@ fn receipts_and_lost_without_news_count_as_frames_without_effect() {
         peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
     }
 }
+
+#[test]
+fn a_resume_that_is_not_accepted_leaves_no_stream() {
+    // SMIG-13.16/refused: an ended stream is looked at before it runs again.
+    for is_error in [false, true] {
+        let mut peer = server();
+        peer.connect();
+        let key = peer.post(C1, 1);
+        peer.send(C1, data(1, "abc"));
+        let name = name(&peer, C1, 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.send_body(key, "enough", EndStream::Yes);
+        // What is left of it is the response, and that the client is to stop.
+        peer.with_session(|session, _| session.reset(key, ErrorCode::NoError));
+        peer.with_session(|session, _| session.release(key));
+        while peer.next_if_any(C1).is_some() {}
+        assert_eq!((peer.session().stream_count(), peer.session().kept_bytes()), (0, 6));
+        lose_first(&mut peer, C2);
+        if is_error {
+            peer.send(C2, resume(1, name, 1, point(7, flag::RESUME_HEAD)));
+            peer.expect_goaway(C2, ErrorCode::ProtocolError);
+        } else {
+            peer.send(C2, resume(1, name, 0, point(2, flag::RESUME_HEAD)));
+            peer.expect(C2, resume_refused(1, 5, ErrorCode::NoError));
+        }
+        assert_eq!(peer.session().stream_count(), 0, "{is_error}");
+        for _ in 0..70 {
+            peer.advance(SECOND);
+        }
+        assert_eq!(peer.session().kept_bytes(), 0, "{is_error}");
+    }
+}

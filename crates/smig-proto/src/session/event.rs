@@ -144,7 +144,8 @@ pub enum Event {
         /// The stream.
         stream: StreamKey,
     },
-    /// The stream goes on, on this connection: nothing is lost, and nothing comes twice.
+    /// The stream goes on, on this connection: nothing is lost, and nothing comes twice. To a client that waits for 100
+    /// (Continue) with its body, it stands for that.
     Resumed {
         /// The stream.
         stream: StreamKey,

@@ -54,12 +54,23 @@ impl KeptHead {
         }
     }
 
+    /// Returns the number of fields that no other response shares.
+    fn field_count(&self) -> usize {
+        match self {
+            Self::Own(head, ..) => head.headers.len(),
+            Self::Shared(..) => 0,
+        }
+    }
+
     pub(crate) const fn end(&self) -> EndStream {
         match self {
             Self::Own(.., end) | Self::Shared(.., end) => *end,
         }
     }
 }
+
+/// Memory of a header field, in bytes, approximately.
+const FIELD_MEMORY: usize = 128;
 
 /// Memory of a frame beside its payload, in bytes.
 pub(crate) const FRAME_MEMORY: usize = size_of::<Frame>();
@@ -81,7 +92,26 @@ enum Item {
 struct Frame {
     item: Item,
     at: SentAt,
-    is_read: bool,
+}
+
+impl Item {
+    /// Memory beside a frame's own, in bytes, approximately.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Data(data, _) => data.len(),
+            Self::Head(head) => head.field_count() * FIELD_MEMORY,
+            Self::Trailers(trailers) => trailers.len() * FIELD_MEMORY,
+            Self::Answer | Self::Stop | Self::Barrier => 0,
+        }
+    }
+}
+
+/// What one connection has carried of a stream.
+#[derive(Debug)]
+struct Coverage {
+    conn: ConnId,
+    /// The count of its last receipt.
+    last_read: FrameNumber,
 }
 
 /// This side's unanswered barrier.
@@ -99,11 +129,15 @@ struct OpenBarrier {
 pub(crate) struct Kept {
     until: Until,
     frames: VecDeque<Frame>,
+    /// By connection. A frame is read if its number is not above the connection's.
+    coverage: Vec<Coverage>,
     barrier: Option<OpenBarrier>,
     /// The final response's head was let go of.
     is_head_gone: bool,
     /// Bytes of body in `frames`.
     bytes: usize,
+    /// Memory of their items, in bytes.
+    item_memory: usize,
 }
 
 /// What has to be sent again.
@@ -149,8 +183,15 @@ impl Kept {
     }
 
     const fn new(until: Until) -> Self {
-        let frames = VecDeque::new();
-        Self { until, frames, barrier: None, is_head_gone: false, bytes: 0 }
+        Self {
+            until,
+            frames: VecDeque::new(),
+            coverage: Vec::new(),
+            barrier: None,
+            is_head_gone: false,
+            bytes: 0,
+            item_memory: 0,
+        }
     }
 
     /// Returns the bytes of body that are kept.
@@ -160,7 +201,7 @@ impl Kept {
 
     /// Returns about how much memory is in use: a body of single bytes takes much more than its length.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.frames.len() * FRAME_MEMORY
+        self.item_memory + self.frames.len() * FRAME_MEMORY
     }
 
     /// Returns whether nothing is kept.
@@ -169,7 +210,11 @@ impl Kept {
     }
 
     fn push(&mut self, item: Item, at: SentAt) {
-        self.frames.push_back(Frame { item, at, is_read: false });
+        if !self.coverage.iter().any(|coverage| coverage.conn == at.conn) {
+            self.coverage.push(Coverage { conn: at.conn, last_read: FrameNumber(0) });
+        }
+        self.item_memory += item.memory();
+        self.frames.push_back(Frame { item, at });
     }
 
     pub(crate) fn push_head(&mut self, head: KeptHead, at: SentAt) {
@@ -241,9 +286,7 @@ impl Kept {
     pub(crate) fn on_accepted(&mut self) -> bool {
         self.barrier = None;
         if let Some(index) = self.barrier_index() {
-            for frame in self.frames.range_mut(..=index) {
-                frame.is_read = true;
-            }
+            (0..=index).for_each(|_| self.let_go_of_first());
             self.let_go_of_read();
         }
         self.until == Until::Answer
@@ -260,6 +303,7 @@ impl Kept {
         let index = self.barrier_index()?;
         let mut unsent = Unsent::default();
         for frame in self.frames.drain(index..) {
+            self.item_memory -= frame.item.memory();
             unsent.add(frame.item);
         }
         self.bytes = self.bytes.saturating_sub(unsent.bytes());
@@ -278,24 +322,33 @@ impl Kept {
     /// Handles a receipt of the frames of a connection up to a number. Lets go of what is covered with all
     /// that was sent before (SMIG-13.5/no-gap).
     pub(crate) fn on_receipt(&mut self, conn: ConnId, last: FrameNumber) {
-        for frame in self.frames.iter_mut().filter(|frame| frame.at.conn == conn) {
-            if frame.at.frame > last {
-                break;
-            }
-            // Its answer covers it (SMIG-5.7/replay).
-            frame.is_read |= !matches!(frame.item, Item::Barrier);
-        }
+        let found = self.coverage.iter_mut().find(|coverage| coverage.conn == conn);
+        let Some(coverage) = found else { return };
+        coverage.last_read = coverage.last_read.max(last);
         self.let_go_of_read();
     }
 
+    fn is_read(&self, frame: &Frame) -> bool {
+        let covers = |coverage: &Coverage| {
+            coverage.conn == frame.at.conn && coverage.last_read >= frame.at.frame
+        };
+        // A barrier is covered by its answer (SMIG-5.7/replay).
+        !matches!(frame.item, Item::Barrier) && self.coverage.iter().any(covers)
+    }
+
     fn let_go_of_read(&mut self) {
-        while self.frames.front().is_some_and(|frame| frame.is_read) {
+        while self.frames.front().is_some_and(|frame| self.is_read(frame)) {
             self.let_go_of_first();
+        }
+        if self.frames.is_empty() {
+            self.coverage.clear();
         }
     }
 
     fn let_go_of_first(&mut self) {
-        match self.frames.pop_front().map(|frame| frame.item) {
+        let item = self.frames.pop_front().map(|frame| frame.item);
+        self.item_memory -= item.as_ref().map_or(0, Item::memory);
+        match item {
             Some(Item::Data(data, _)) => self.bytes -= data.len(),
             Some(Item::Head(head)) => self.is_head_gone |= !head.is_informational(),
             Some(Item::Trailers(_) | Item::Answer | Item::Stop | Item::Barrier) | None => {}
@@ -316,12 +369,13 @@ impl Kept {
     /// (SMIG-13.2/adrift).
     pub(crate) fn lacks_answer_on(&self, conn: ConnId) -> bool {
         let is_answer = |frame: &Frame| matches!(frame.item, Item::Answer);
-        self.frames.iter().any(|frame| is_answer(frame) && !frame.is_read && frame.at.conn == conn)
+        let is_there = |frame: &&Frame| frame.at.conn == conn && is_answer(frame);
+        self.frames.iter().filter(is_there).any(|frame| !self.is_read(frame))
     }
 
     /// Returns whether something that was sent on this connection may not have been read.
     pub(crate) fn has_unread_on(&self, conn: ConnId) -> bool {
-        self.frames.iter().any(|frame| !frame.is_read && frame.at.conn == conn)
+        self.frames.iter().any(|frame| frame.at.conn == conn && !self.is_read(frame))
     }
 
     /// Takes what the peer lacks: the body from an offset on, of which `sent_bytes` were sent, and the head if
@@ -358,7 +412,8 @@ impl Kept {
                 }
             }
         }
-        (self.barrier, self.bytes) = (None, 0);
+        (self.barrier, self.bytes, self.item_memory) = (None, 0, 0);
+        self.coverage.clear();
         Some(unsent)
     }
 }

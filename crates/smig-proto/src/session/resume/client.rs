@@ -48,7 +48,11 @@ impl Session {
     /// Returns whether RESUME may be sent on this connection.
     fn accepts_resume(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.find(conn_id);
-        conn.is_some_and(|conn| conn.is_joined() && conn.accepts_streams())
+        conn.is_some_and(|conn| {
+            conn.is_joined()
+                && conn.accepts_streams()
+                && conn.local_ids.highest_used() < StreamId::MAX
+        })
     }
 
     /// Resumes all streams that are adrift, if there is a connection for them.

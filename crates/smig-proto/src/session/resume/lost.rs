@@ -175,7 +175,7 @@ impl Session {
             }
         }
         if self.side == Side::Client {
-            return Ok(());
+            return if was_live { Ok(()) } else { self.count_empty_frame(conn_id) };
         }
         let session = self.resumption.as_mut();
         let found = session.and_then(|session| session.ended_conns.find_mut(lost.number));
