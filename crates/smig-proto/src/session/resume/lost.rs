@@ -26,8 +26,9 @@ struct EndedConnection {
     id: ConnId,
     /// Server: the last request that was read there.
     last_request: StreamId,
-    /// Server: LOST was read. Client: where LOST was sent.
+    /// Where LOST was sent.
     reported: Option<SentAt>,
+    /// Server: LOST was read.
     is_lost: bool,
     /// Whether one end may lack what the other has sent there.
     is_unsettled: bool,
@@ -41,9 +42,8 @@ pub(super) struct EndedConnections(Vec<EndedConnection>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// It lives, or its requests are known up to this one.
-    Known {
-        last_request: StreamId,
-    },
+    Known { last_request: StreamId },
+    /// It never joined the session, or the client has given it up.
     Unknown,
 }
 
