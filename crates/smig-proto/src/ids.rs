@@ -154,6 +154,14 @@ pub(crate) struct StreamAddr {
     pub(crate) id: StreamId,
 }
 
+/// The name of a stream in its session, which never changes: the connection C0 and the ID S0 on which the client opened it
+/// (spec/resumption.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamName {
+    pub(crate) cid: Cid,
+    pub(crate) id: StreamId,
+}
+
 /// A frame's place among all that an endpoint has sent on a connection: the first SETTINGS frame is number 1
 /// (SMIG-13.4/receipts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

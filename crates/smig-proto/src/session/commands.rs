@@ -247,10 +247,8 @@ impl Session {
         stream.send.on_head(end, head.content_length);
         let headers = Headers::Shared(&head.headers);
         let section = OutgoingSection { status: Some(head.status), headers, date };
-        let sent_at = self.frame_response(key, section, end);
-        if let Some(stream) = self.streams.find_known_mut(key) {
-            stream.send.record_head(sent_at, || KeptHead::Shared(head.clone(), date.cloned(), end));
-        }
+        let kept = || KeptHead::Shared(head.clone(), date.cloned(), end);
+        self.frame_response(key, section, end, kept);
         if end.is_end() {
             self.after_send_end(key);
         }
@@ -300,47 +298,43 @@ impl Session {
         }
         let headers = Headers::Own(&head.headers);
         let section = OutgoingSection { status: Some(head.status), headers, date };
-        let sent_at = self.frame_response(key, section, end);
-        if let Some(stream) = self.streams.find_known_mut(key) {
-            stream.send.record_head(sent_at, || KeptHead::Own(head.clone(), date.cloned(), end));
-        }
+        let kept = || KeptHead::Own(head.clone(), date.cloned(), end);
+        self.frame_response(key, section, end, kept);
     }
 
     /// Frames the head of a response again, where the stream is now, and keeps it.
-    pub(crate) fn frame_kept_head(&mut self, key: StreamKey, head: KeptHead) {
-        let (status, headers, date) = match &head {
+    pub(crate) fn frame_kept_head(&mut self, key: StreamKey, head: &KeptHead) {
+        let (status, headers, date) = match head {
             KeptHead::Own(head, date, _) => (head.status, Headers::Own(&head.headers), date),
             KeptHead::Shared(head, date, _) => (head.status, Headers::Shared(&head.headers), date),
         };
         let section = OutgoingSection { status: Some(status), headers, date: date.as_ref() };
-        let sent_at = self.frame_response(key, section, head.end());
-        if let Some(stream) = self.streams.find_known_mut(key) {
-            stream.send.record_head(sent_at, || head);
-        }
+        self.frame_response(key, section, head.end(), || head.clone());
     }
 
-    /// Frames a response head where the stream's frames are sent. Does nothing if that is a carrier whose connection
-    /// was lost, because the answer decides, or nowhere, because the stream has to be resumed. Returns where it was sent.
+    /// Frames a response head where the stream's frames are sent, and keeps it if it may have to be sent again. Sends nothing
+    /// if that is a carrier whose connection was lost, because the answer decides, or nowhere, because the stream has to be
+    /// resumed.
     fn frame_response(
         &mut self,
         key: StreamKey,
         section: OutgoingSection<'_>,
         end: EndStream,
-    ) -> SentAt {
-        let stream = self.streams.find_known(key);
-        let addr =
-            stream.filter(|stream| !stream.binding.is_adrift()).map(|s| s.binding.send_addr());
-        let Some((addr, conn)) =
-            addr.and_then(|addr| Some((addr, self.conns.find_live_mut(addr.conn)?)))
-        else {
-            return SentAt::NOWHERE;
-        };
-        let max = conn.peer_max_frame_size();
-        let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
-        wire::write_headers(out, addr.id, end, max, |out| {
-            encode_section(encoder, section, out);
+        kept: impl FnOnce() -> KeptHead,
+    ) {
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
+        let addr = stream.binding.send_addr();
+        let is_adrift = stream.binding.is_adrift();
+        let conn = self.conns.find_live_mut(addr.conn).filter(|_| !is_adrift);
+        let sent_at = conn.map_or(SentAt::NOWHERE, |conn| {
+            let max = conn.peer_max_frame_size();
+            let (encoder, out) = (&mut conn.encoder, &mut conn.control_queue.frames);
+            wire::write_headers(out, addr.id, end, max, |out| {
+                encode_section(encoder, section, out);
+            });
+            conn.last_framed()
         });
-        conn.last_framed()
+        stream.send.record_head(sent_at, kept);
     }
 
     fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {

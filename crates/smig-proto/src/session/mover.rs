@@ -36,7 +36,7 @@ impl Session {
         let c1 = self.conns.find(from.conn).ok_or(MigrateError::Ended)?;
         let preconditions = MigrationPreconditions {
             migration: stream.binding.migration(),
-            has_ended: stream.has_failed() || stream.is_complete() || stream.binding.is_adrift(),
+            has_ended: stream.has_failed() || stream.is_complete(),
             migrations: stream.binding.migration_count(),
             max_migrations: smig.max_migrations_per_stream,
             c1_joined: c1.is_joined(),
@@ -284,7 +284,7 @@ impl Session {
         }
         self.ignore_late_frames(to);
         for head in heads {
-            self.frame_kept_head(key, head);
+            self.frame_kept_head(key, &head);
         }
         self.schedule(key);
         Some(from)

@@ -50,16 +50,16 @@ impl Session {
             return Ok(());
         }
         if let Some(key) = self.vacated_key(at) {
-            if self.streams.find_known(key).is_some_and(|stream| stream.resumption.is_some()) {
-                // The peer does not know whether this side has the stream here or elsewhere
-                // (SMIG-13.11/reset-earlier).
-                let (charge, paid) = self.reset_budget.charge(now, Offence::Reset);
-                paid?;
-                let at = self.streams.find_known(key).map_or(at, |s| s.binding.send_addr());
-                self.fail_by_peer_reset(key, at, code, charge);
-                return Ok(());
-            }
-            return Err(InputError::Stream(stream_id, Cause::StreamClosed));
+            let stream = self.streams.find_known(key).filter(|s| s.resumption.is_some());
+            let Some(now_at) = stream.map(|stream| stream.binding.send_addr()) else {
+                return Err(InputError::Stream(stream_id, Cause::StreamClosed));
+            };
+            // The peer does not know whether this side has the stream here or elsewhere
+            // (SMIG-13.11/reset-earlier).
+            let (charge, paid) = self.reset_budget.charge(now, Offence::Reset);
+            paid?;
+            self.fail_by_peer_reset(key, now_at, code, charge);
+            return Ok(());
         }
         match self.id_state(conn_id, stream_id) {
             IdState::Ignored => {

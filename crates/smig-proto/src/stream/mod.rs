@@ -17,7 +17,7 @@ pub use arena::StreamKey;
 pub(crate) use binding::Binding;
 pub(crate) use kept::{FRAME_MEMORY, Kept, KeptHead, SendBeforeAnswer};
 pub(crate) use recv::{RecvHalf, RecvItem, RecvState};
-pub(crate) use resumption::{Phase, StreamName, StreamResumption};
+pub(crate) use resumption::{Phase, StreamResumption};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 

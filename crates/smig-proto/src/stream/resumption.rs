@@ -1,14 +1,7 @@
 //! What a stream needs to go on after the end of its connection (spec/resumption.md).
 
-use crate::ids::{ConnId, StreamAddr, StreamId};
+use crate::ids::{ConnId, StreamAddr, StreamName};
 use crate::time::Instant;
-
-/// A stream's name in its session: ConnNo of C0, and S0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamName {
-    pub(crate) conn_no: u32,
-    pub(crate) id: StreamId,
-}
 
 /// How certain the stream's present place is to both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::kept::{Kept, KeptHead, SendBeforeAnswer, Unsent};
 use crate::bulk::{BulkHint, BulkInput, BulkPolicy, BulkReason};
 use crate::error::Cause;
 use crate::flow::SendWindow;
-use crate::ids::{ConnId, SentAt};
+use crate::ids::SentAt;
 use crate::invariant::DebugExpect;
 use crate::priority::Priority;
 use crate::time::Instant;
@@ -435,11 +435,6 @@ impl SendHalf {
             self.state = if head.end().is_end() { SendState::Ended } else { SendState::Body };
         }
         heads
-    }
-
-    /// Returns whether an accepting answer that was sent on this connection may not have been read.
-    pub(crate) fn lacks_answer_on(&self, conn: ConnId) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.lacks_answer_on(conn))
     }
 
     /// Takes the half of a stream that has ended, if anything of it is kept.

@@ -12,7 +12,7 @@ mod smig;
 
 pub(crate) use encode::*;
 pub(crate) use parse::{DataFrame, Extensions, Frame, LastFragment, parse, parse_data};
-pub(crate) use resume::{Resume, ResumePoint, ResumeRefusal, StreamName};
+pub(crate) use resume::{Resume, ResumePoint, ResumeRefusal};
 pub use settings::CodePoints;
 pub(crate) use settings::{Setting, SettingsPayload};
 pub use smig::JoinRefusal;

@@ -2,16 +2,7 @@
 
 use super::flag;
 use crate::error::ErrorCode;
-use crate::ids::{Cid, StreamId};
-
-/// A stream's name: the connection and the ID on which the client opened it (SMIG-13, "Name").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamName {
-    /// The CID of C0.
-    pub(crate) cid: Cid,
-    /// S0.
-    pub(crate) id: StreamId,
-}
+use crate::ids::{Cid, StreamId, StreamName};
 
 /// What the sender of a RESUME has, and what its peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

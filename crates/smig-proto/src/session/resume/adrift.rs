@@ -53,7 +53,7 @@ impl Session {
         let is_kept = stream.send.kept().is_some_and(|kept| !kept.is_empty());
         if stream.has_ended_both_directions() && (self.side == Side::Server || !is_kept) {
             // The server waits for RESUME without the application; a client lacks nothing.
-            self.settle(key);
+            self.set_bound(key);
             self.finish_if_complete(key);
         } else if is_first {
             self.events.push_back(Event::Adrift { stream: key });
@@ -132,7 +132,7 @@ impl Session {
     }
 
     /// The stream's place is certain again, or it has ended: its earlier IDs do not matter any more.
-    pub(super) fn settle(&mut self, key: StreamKey) {
+    pub(super) fn set_bound(&mut self, key: StreamKey) {
         let stream = self.streams.find_known_mut(key);
         let Some(resumption) = stream.and_then(|stream| stream.resumption.as_mut()) else { return };
         resumption.set_bound();
@@ -167,7 +167,7 @@ impl Session {
                 stream.resumption.is_some()
                     && !stream.has_failed()
                     && !stream.is_resuming()
-                    && stream.send.lacks_answer_on(ended)
+                    && stream.send.kept().is_some_and(|kept| kept.lacks_answer_on(ended))
             };
             for key in self.keys_where(lacks) {
                 self.set_adrift(key);
@@ -199,7 +199,7 @@ impl Session {
             // The server may accept the RESUME that was sent there.
             self.queue_reset(stream.binding.recv_addr(), ErrorCode::Cancel);
         }
-        self.settle(key);
+        self.set_bound(key);
         let Some(stream) = self.streams.find_known(key) else { return };
         if stream.is_complete() {
             // For a stream that has ended here no refusal is a failure (SMIG-13.14/kept-to-the-end).

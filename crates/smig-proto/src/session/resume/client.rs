@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use crate::conn::{Connection, IdState};
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
-use crate::ids::{Cid, ConnId, Side, StreamAddr, StreamId};
+use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::MigrateError;
 use crate::session::{Event, Session};
 use crate::stream::{Phase, RecvState, Stream, StreamKey};
 use crate::time::Instant;
-use crate::wire::{Resume, ResumePoint, ResumeRefusal, StreamName};
+use crate::wire::{Resume, ResumePoint, ResumeRefusal};
 
 /// The first pause after a refusal for a limit; each further one is twice as long (SMIG-13.2/adrift).
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -94,7 +94,6 @@ impl Session {
 
     /// Sends RESUME for a stream that is adrift. Returns false if the connection has no ID left.
     fn resume_on(&mut self, key: StreamKey, conn_id: ConnId) -> bool {
-        let Some(app) = self.app_id else { return false };
         let conn = self.conns.find_known_mut(conn_id);
         let Some(conn) = conn else { return false };
         let Some(id) = conn.local_ids.allocate(Side::Client.first_stream_id()) else {
@@ -107,8 +106,7 @@ impl Session {
         let point = resume_point(stream);
         let has_head = stream.recv.state() != RecvState::Head;
         let Some(resumption) = &mut stream.resumption else { return false };
-        let cid = Cid { app, number: resumption.name.conn_no };
-        let name = StreamName { cid, id: resumption.name.id };
+        let name = resumption.name;
         let attempt = resumption.set_requested();
         resumption.left_conns.push(conn_id);
         self.send_resume(at, Resume::Request { name, attempt, point, has_head });
@@ -168,7 +166,7 @@ impl Session {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let restarted = stream.send.restart(point, true)?;
         stream.stall.restart(now, stream.send.sent_bytes());
-        self.settle(key);
+        self.set_bound(key);
         if restarted.is_none() {
             // SMIG-13.10/kept-until-answer: the server asks for what is kept no more.
             self.fail_by_application(key, Cause::NotKept);

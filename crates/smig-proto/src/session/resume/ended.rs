@@ -3,17 +3,17 @@
 use core::time::Duration;
 
 use crate::error::ErrorCode;
-use crate::ids::{ConnId, FrameNumber, SentAt, Side, StreamAddr};
+use crate::ids::{ConnId, FrameNumber, SentAt, Side, StreamAddr, StreamName};
 use crate::priority::Priority;
 use crate::session::Session;
 use crate::stream::{
     Binding, ExchangeKind, Kept, KeyState, Opener, RecvHalf, SendHalf, StallClock, Stream,
-    StreamKey, StreamName, StreamResumption,
+    StreamKey, StreamResumption,
 };
 use crate::time::Instant;
 
-/// Number of complete streams of which a server remembers only that they were.
-const MAX_COMPLETE: usize = 256;
+/// Maximum number of streams of which a server remembers only how they ended.
+const MAX_TOMBSTONES: usize = 256;
 
 /// A stream whose directions have both ended, and of which something may have to be sent again.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl EndedStreams {
 
     fn bury(&mut self, tombstone: Tombstone) {
         self.tombstones.retain(|other| other.name != tombstone.name);
-        if self.tombstones.len() >= MAX_COMPLETE {
+        if self.tombstones.len() >= MAX_TOMBSTONES {
             self.tombstones.remove(0);
         }
         self.tombstones.push(tombstone);
@@ -231,7 +231,7 @@ impl Session {
         let conn = self.conns.find(at.conn).filter(|conn| conn.is_joined());
         let cid = conn.and_then(|conn| conn.cid);
         if let (Some(cid), Some(session)) = (cid, &mut self.resumption) {
-            let name = StreamName { conn_no: cid.number, id: at.id };
+            let name = StreamName { cid, id: at.id };
             let epitaph = Epitaph::Reset(ErrorCode::RefusedStream);
             session.ended_streams.bury(Tombstone { name, epitaph, reset_at: None, since: None });
         }

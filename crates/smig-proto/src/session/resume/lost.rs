@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamError};
-use crate::ids::{Cid, ConnId, FrameNumber, SentAt, Side, StreamAddr, StreamId};
+use crate::ids::{Cid, ConnId, FrameNumber, SentAt, Side, StreamAddr, StreamId, StreamName};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::time::Instant;
@@ -265,12 +265,12 @@ impl Session {
 
     /// Server: makes sure that a request on this ID will not be processed, if it still comes. Returns false if there are
     /// too many.
-    pub(super) fn refuse_request(&mut self, cid: Cid, id: StreamId) -> bool {
+    pub(super) fn refuse_request(&mut self, name: StreamName) -> bool {
         // On a connection that has ended, nothing comes.
-        let Some(conn) = self.conn_by_cid(cid) else { return true };
+        let Some(conn) = self.conn_by_cid(name.cid) else { return true };
         let Some(session) = &mut self.resumption else { return false };
         let refused = &mut session.refused_requests;
-        let at = StreamAddr { conn, id };
+        let at = StreamAddr { conn, id: name.id };
         let is_new = !refused.contains(&at);
         if is_new && refused.len() >= MAX_REFUSED_REQUESTS {
             return false;

@@ -17,9 +17,9 @@ use core::time::Duration;
 
 use crate::config::{Config, ResumptionConfig};
 use crate::conn::{ConnState, Connection, ConnectionSpec};
-use crate::ids::{ConnId, Side, StreamAddr};
+use crate::ids::{ConnId, Side, StreamAddr, StreamName};
 use crate::session::Session;
-use crate::stream::{Stream, StreamKey, StreamName, StreamResumption};
+use crate::stream::{Stream, StreamKey, StreamResumption};
 use crate::wire::{self, CodePoints, Resume};
 use ended::EndedStreams;
 use lost::EndedConnections;
@@ -121,7 +121,7 @@ impl Session {
         }
         for (_, stream) in self.streams.iter_mut() {
             stream.send.forget_kept();
-            stream.resumption = stream.resumption.take_if(|_| stream.binding.is_adrift());
+            stream.resumption = None;
         }
     }
 
@@ -169,7 +169,7 @@ impl Session {
             Side::Server => conn.is_joined(),
         };
         let Some(cid) = conn.filter(may_be_member).and_then(|conn| conn.cid) else { return };
-        let name = StreamName { conn_no: cid.number, id: addr.id };
+        let name = StreamName { cid, id: addr.id };
         stream.resumption = Some(Box::new(StreamResumption::new(name)));
         stream.send.keep_until_receipt();
     }
@@ -179,7 +179,7 @@ impl Session {
         self.set_receipts(conn_id, false);
         let Some(cid) = self.conns.find(conn_id).and_then(|conn| conn.cid) else { return };
         for (_, stream) in self.streams.iter_mut() {
-            let is_named = |resumption: &StreamResumption| resumption.name.conn_no == cid.number;
+            let is_named = |resumption: &StreamResumption| resumption.name.cid == cid;
             if stream.resumption.as_ref().is_some_and(|resumption| is_named(resumption)) {
                 stream.resumption = None;
                 stream.send.forget_kept();

@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Closes connections whose peer owes nothing but receipts, and does not send them (SMIG-13.4/receipts).
+    /// Lets connections close whose peer owes nothing but receipts, and does not send them (SMIG-13.4/receipts).
     pub(crate) fn give_up_receipts(&mut self, now: Instant) {
         let timeout = self.config.limits.drain_timeout;
         let awaits = |conn: &&Connection| {

@@ -5,18 +5,18 @@ use super::ended::Epitaph;
 use super::lost::Origin;
 use crate::conn::{IdState, Offence};
 use crate::error::{Cause, ErrorCode, InputError};
-use crate::ids::StreamAddr;
+use crate::ids::{StreamAddr, StreamName};
 use crate::session::{Event, Session};
-use crate::stream::{Stream, StreamKey, StreamName, StreamResumption};
+use crate::stream::{Stream, StreamKey, StreamResumption};
 use crate::time::Instant;
-use crate::wire::{self, Resume, ResumePoint, ResumeRefusal};
+use crate::wire::{Resume, ResumePoint, ResumeRefusal};
 
 /// Attempts of a stream that cost its session nothing; others count as migrations.
 const FREE_ATTEMPTS: u32 = 4;
 
 /// What the client says.
 struct Request {
-    name: wire::StreamName,
+    name: StreamName,
     attempt: u32,
     point: ResumePoint,
     has_head: bool,
@@ -27,7 +27,7 @@ impl Session {
         &mut self,
         now: Instant,
         at: StreamAddr,
-        name: wire::StreamName,
+        name: StreamName,
         attempt: u32,
         point: ResumePoint,
         has_head: bool,
@@ -73,11 +73,10 @@ impl Session {
         at: StreamAddr,
         request: &Request,
     ) -> Result<Result<StreamKey, ResumeRefusal>, InputError> {
-        let wire::StreamName { cid, id } = request.name;
-        if self.app_id != Some(cid.app) {
+        let name = request.name;
+        if self.app_id != Some(name.cid.app) {
             return Ok(Err(ResumeRefusal::Gone));
         }
-        let name = StreamName { conn_no: cid.number, id };
         let named = |resumption: &StreamResumption| resumption.name == name;
         let running = self
             .streams
@@ -92,7 +91,7 @@ impl Session {
                 let session = self.resumption.as_mut();
                 match session.and_then(|session| session.ended_streams.find_mut(name)) {
                     Some(ended) => ended,
-                    None => return Ok(Err(self.refusal_of_unknown(name, cid))),
+                    None => return Ok(Err(self.refusal_of_unknown(name))),
                 }
             }
         };
@@ -111,7 +110,7 @@ impl Session {
     }
 
     /// SMIG-13.9/never-processed
-    fn refusal_of_unknown(&mut self, name: StreamName, cid: crate::ids::Cid) -> ResumeRefusal {
+    fn refusal_of_unknown(&mut self, name: StreamName) -> ResumeRefusal {
         let epitaph =
             self.resumption.as_ref().and_then(|session| session.ended_streams.epitaph(name));
         match epitaph {
@@ -119,9 +118,9 @@ impl Session {
             Some(Epitaph::Reset(code)) => return ResumeRefusal::WasReset(code),
             None => {}
         }
-        match self.origin(cid) {
+        match self.origin(name.cid) {
             Origin::Known { last_request } if name.id > last_request => {
-                if self.refuse_request(cid, name.id) {
+                if self.refuse_request(name) {
                     ResumeRefusal::NeverProcessed
                 } else {
                     ResumeRefusal::Gone
@@ -129,7 +128,7 @@ impl Session {
             }
             Origin::Known { .. } => ResumeRefusal::Gone,
             Origin::Unknown => {
-                self.forbid_connection(cid.number);
+                self.forbid_connection(name.cid.number);
                 ResumeRefusal::Gone
             }
         }
@@ -162,11 +161,11 @@ impl Session {
         if let Some(conn) = self.conns.find_known_mut(at.conn) {
             conn.streams.insert(at.id, key);
         }
-        self.settle(key);
+        self.set_bound(key);
         self.send_resume(at, Resume::Accepted(answer));
         self.keep_answer(key, at.conn);
         for head in heads {
-            self.frame_kept_head(key, head);
+            self.frame_kept_head(key, &head);
         }
         self.events.push_back(Event::Resumed { stream: key, on: at.conn });
         self.schedule(key);
