@@ -1,16 +1,13 @@
 //! spec/resumption.md at a client: which streams are resumed, when, and what a refusal means.
 
-use core::time::Duration;
-
 use http::Method;
 use smig_proto::{
     Cause, Cid, Config, EndStream, ErrorCode, Event, MigrateError, Processed, ResumptionConfig,
     SmigConfig, StreamKey,
 };
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
-
-const SECOND: Duration = Duration::from_secs(1);
+use smig_testkit::script::resumption::{SECOND, point};
+use smig_testkit::script::{C1, C2, C3, ConnHandle, JoinAnswers, Peer, Setup};
 
 fn setup() -> Setup {
     let resumption = Some(ResumptionConfig::default());
@@ -25,10 +22,6 @@ fn client() -> Peer {
     peer.connect();
     peer.connect();
     peer
-}
-
-const fn point(received: u64, flags: u8) -> ResumePoint {
-    ResumePoint { received, window: 1000, flags }
 }
 
 /// What a RESUME asks for.
@@ -441,4 +434,154 @@ fn the_answer_is_the_first_frame_on_the_id_of_a_resume() {
         assert_eq!(peer.take_error(key).cause, Some(Cause::BadResume), "{case}");
         assert_eq!(peer.session().check_invariants(), [""; 0]);
     }
+}
+
+#[test]
+fn what_is_lost_with_a_connection_that_waits_for_its_join_is_answered() {
+    // SMIG-13.12/lost-last, SMIG-5.10/always-answer
+    let mut peer = client();
+    let key = download(&mut peer);
+    peer.setup_mut().join_answers = JoinAnswers::Scripted;
+    let third = peer.open_transport();
+    peer.take_preface(third);
+    peer.send_preface(third);
+    let cid = peer.cid(third);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect_silence_on(C1);
+    peer.send(C2, lost(cid));
+    peer.expect(C1, decline(1).end());
+    peer.send(C1, data(1, "!").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello!");
+}
+
+#[test]
+fn lost_does_not_overtake_the_resume_of_an_upload_that_had_ended_elsewhere() {
+    // SMIG-13.12/lost-last
+    let mut peer = client();
+    let cids = [C1, C2].map(|handle| peer.cid(handle));
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send_body(key, "01234", EndStream::No);
+    peer.expect(C1, data(1, "01234"));
+    peer.send(C1, migrate(1, cids[1], 2));
+    peer.expect(C1, accept(1, cids[1], 2));
+    peer.send_body(key, "56789", EndStream::Yes);
+    peer.expect(C2, data(2, "56789").end());
+    peer.send(C2, headers(2).status(204).end());
+    assert_eq!(peer.take_response(key), 204);
+    peer.with_session(|session, _| session.release(key));
+    peer.lose(C1);
+    let request = take_resume(&mut peer, C2);
+    assert_eq!(request, first(0, flag::RESUME_HEAD | flag::RESUME_WHOLE));
+    peer.expect_silence_on(C2);
+    peer.send(C2, resumed(1, point(10, flag::RESUME_WHOLE)));
+    peer.expect(C2, lost(cids[0]));
+}
+
+#[test]
+fn the_first_lost_of_each_connection_is_no_offence() {
+    // SMIG-13.12/lost-last: it crosses the client's own.
+    let mut setup = setup();
+    setup.config.limits.max_consecutive_empty_frames = 1;
+    let mut peer = Peer::for_client(setup);
+    let [.., last] = [(); 4].map(|()| peer.connect());
+    for handle in [C1, C2, C3] {
+        let cid = peer.cid(handle);
+        peer.lose(handle);
+        peer.send(last, lost(cid));
+    }
+    assert!(!peer.is_closed(last));
+    let cid = peer.cid(C1);
+    while peer.next_if_any(last).is_some() {}
+    for _ in 0..2 {
+        peer.send(last, lost(cid));
+    }
+    peer.expect_goaway(last, ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn a_request_of_which_something_was_heard_may_have_been_processed() {
+    // SMIG-13.16/refused
+    let mut peer = client();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, headers(1).status(103));
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.send(C2, resume_refused(1, 3, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::Maybe);
+    // An acceptance says that the request was read.
+    let mut peer = client();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.send(C2, resumed(1, point(0, 0)));
+    peer.send(C2, reset(1, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::Maybe);
+}
+
+#[test]
+fn a_client_that_shuts_down_resumes_what_runs() {
+    // SMIG-13.1/who-resumes: on a connection without GOAWAY.
+    let mut peer = client();
+    let key = download(&mut peer);
+    peer.with_session(smig_proto::Session::shutdown);
+    assert!(!peer.session().can_join());
+    peer.lose(C1);
+    assert!(peer.session().can_join());
+    let third = peer.open_transport();
+    peer.take_preface(third);
+    peer.send_preface(third);
+    peer.expect(third, settings_ack());
+    assert_eq!(take_resume(&mut peer, third), first(5, flag::RESUME_HEAD));
+    peer.send(third, resumed(1, point(0, flag::RESUME_WHOLE)));
+    assert!(!peer.session().can_join());
+    peer.advance(SECOND);
+    peer.advance(SECOND);
+    let is_goaway = |frame: &Frame| matches!(frame, Frame::GoAway { .. });
+    let frames = std::iter::from_fn(|| peer.next_if_any(third)).collect::<Vec<_>>();
+    assert!(frames.iter().any(is_goaway), "{frames:?}");
+    peer.send(third, data(1, " world").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"hello world");
+}
+
+#[test]
+fn a_client_without_connections_joins_the_session_that_the_server_keeps() {
+    // SMIG-13.13/linger: nothing runs. A session that it founded would be another one with the same AppID.
+    for seconds in [20, 35] {
+        let mut peer = client();
+        peer.lose(C1);
+        peer.lose(C2);
+        assert!(peer.session().is_closed() && peer.session().can_join());
+        for _ in 0..seconds {
+            peer.advance(SECOND);
+        }
+        assert_eq!(peer.session().can_join(), seconds == 20);
+        if seconds == 20 {
+            let third = peer.open_transport();
+            peer.take_preface(third);
+        }
+    }
+}
+
+#[test]
+fn a_refused_join_does_not_end_the_wait_for_a_connection() {
+    // SMIG-13.13/linger: another connection may reach the server that has the session.
+    let mut peer = client();
+    let key = download(&mut peer);
+    peer.lose(C1);
+    take_resume(&mut peer, C2);
+    peer.lose(C2);
+    peer.setup_mut().join_answers = JoinAnswers::Scripted;
+    let third = peer.open_transport();
+    peer.take_preface(third);
+    peer.send_preface(third);
+    assert!(!peer.session().can_join(), "one is on its way");
+    peer.send(third, join_refused(5));
+    assert!(peer.session().can_join());
+    peer.setup_mut().join_answers = JoinAnswers::Automatic;
+    let fourth = peer.open_transport();
+    peer.take_preface(fourth);
+    peer.send_preface(fourth);
+    peer.expect(fourth, settings_ack());
+    take_resume(&mut peer, fourth);
+    peer.expect_not_failed(key);
 }

@@ -1,82 +1,9 @@
-//! spec/resumption.md at a server: RESUME, LOST, RECEIPT, what is kept.
+//! spec/resumption.md at a server: RESUME, LOST, and what a stream is after them.
 
-use core::time::Duration;
-
-use smig_proto::{
-    Cause, Cid, Config, EndStream, ErrorCode, Event, ResumptionConfig, SmigConfig, StreamKey,
-};
+use smig_proto::{Cause, Cid, EndStream, ErrorCode, Event, ResumptionConfig};
 use smig_testkit::script::frame::*;
-use smig_testkit::script::{C1, C2, C3, ConnHandle, Peer, Setup};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn config(resumption: ResumptionConfig) -> Config {
-    let smig = SmigConfig { resumption: Some(resumption), ..SmigConfig::default() };
-    Config { smig: Some(smig), ..Config::server() }
-}
-
-fn setup(resumption: ResumptionConfig) -> Setup {
-    Setup::new(config(resumption)).with_setting(setting::SMIG_RESUME, 30)
-}
-
-/// A server engine with two connections on which streams can be resumed.
-fn server_with(resumption: ResumptionConfig) -> Peer {
-    let mut peer = Peer::for_server(setup(resumption));
-    peer.connect();
-    peer.connect();
-    peer
-}
-
-fn server() -> Peer {
-    server_with(ResumptionConfig::default())
-}
-
-const fn point(received: u64, flags: u8) -> ResumePoint {
-    ResumePoint { received, window: 1000, flags }
-}
-
-/// Takes the acceptance of a RESUME. Returns what the engine has received, and its flags.
-#[track_caller]
-fn take_resumed(peer: &mut Peer, handle: ConnHandle, id: u32) -> (u64, u8) {
-    let Frame::Raw { kind: kind::RESUME, flags, stream, payload } = peer.next(handle) else {
-        panic!("RESUME is not the next frame");
-    };
-    assert_eq!((stream, payload.len()), (id, 12));
-    assert_ne!(flags & flag::SMIG_ACK, 0);
-    (u64::from_be_bytes(payload[..8].try_into().unwrap()), flags & !flag::SMIG_ACK)
-}
-
-/// Takes the receipt that the engine sends within a second. Returns its count.
-#[track_caller]
-fn take_receipt(peer: &mut Peer, handle: ConnHandle) -> u64 {
-    peer.advance(SECOND);
-    let Frame::Raw { kind: kind::RECEIPT, stream: 0, payload, .. } = peer.next(handle) else {
-        panic!("RECEIPT is not the next frame");
-    };
-    u64::from_be_bytes(payload[..].try_into().unwrap())
-}
-
-/// A response of eleven bytes on stream 1 of C1, of which the peer has taken everything.
-fn answered(peer: &mut Peer) -> StreamKey {
-    let key = peer.get(C1, 1);
-    peer.respond(key, 200, EndStream::No);
-    peer.send_body(key, "hello world", EndStream::Yes);
-    peer.expect(C1, headers(1).status(200));
-    peer.expect(C1, data(1, "hello world").end());
-    key
-}
-
-/// Loses the first connection: the engine says so on another one (SMIG-13.12/lost-last).
-#[track_caller]
-fn lose_first(peer: &mut Peer, reported_on: ConnHandle) {
-    let cid = peer.cid(C1);
-    peer.lose(C1);
-    peer.expect(reported_on, lost(cid));
-}
-
-fn name(peer: &Peer, handle: ConnHandle, id: u32) -> (Cid, u32) {
-    (peer.cid(handle), id)
-}
+use smig_testkit::script::resumption::*;
+use smig_testkit::script::{C1, C2, C3, Peer};
 
 #[test]
 fn a_response_goes_on_where_the_client_says() {
@@ -235,82 +162,6 @@ fn a_connection_that_resume_or_lost_has_named_before_its_join_is_closed() {
 }
 
 #[test]
-fn what_is_kept_no_more_is_gone() {
-    // SMIG-13.4/receipts, SMIG-13.10/kept-until-answer
-    let mut peer =
-        server_with(ResumptionConfig { max_kept_per_stream: 1000, ..ResumptionConfig::default() });
-    peer.send(C1, window_update(0, 1 << 20));
-    peer.send(C1, headers(1).get("/").end());
-    let key = peer.take_request();
-    peer.send(C1, window_update(1, 1 << 20));
-    peer.respond(key, 200, EndStream::No);
-    peer.send_body(key, vec![7; 200_000], EndStream::No);
-    while peer.next_if_any(C1).is_some() {}
-    assert!(peer.session().kept_bytes() <= 2 * (64 << 10), "{}", peer.session().kept_bytes());
-    let name = name(&peer, C1, 1);
-    lose_first(&mut peer, C2);
-    peer.send(C2, resume(1, name, 1, point(10, flag::RESUME_HEAD)));
-    peer.expect(C2, resume_refused(1, 2, ErrorCode::NoError));
-    assert_eq!(peer.take_error(key).cause, Some(Cause::NotKept));
-}
-
-#[test]
-fn a_receipt_lets_go_of_what_was_sent() {
-    // SMIG-13.5/no-gap, SMIG-13.14/kept-to-the-end
-    let mut peer = server();
-    answered(&mut peer);
-    assert_eq!(peer.session().kept_bytes(), 11);
-    // SETTINGS, its acknowledgement, perhaps the connection's window, HEADERS, DATA.
-    let sent = 5;
-    peer.send(C1, receipt(sent - 1));
-    assert_eq!(peer.session().kept_bytes(), 11);
-    peer.send(C1, receipt(sent));
-    assert_eq!(peer.session().kept_bytes(), 0);
-    let name = name(&peer, C1, 1);
-    lose_first(&mut peer, C2);
-    peer.send(C2, resume(1, name, 1, point(11, flag::RESUME_HEAD | flag::RESUME_WHOLE)));
-    peer.expect(C2, resume_refused(1, 6, ErrorCode::NoError));
-}
-
-#[test]
-fn receipts_count_all_frames_and_come_within_a_second_or_64_kib() {
-    // SMIG-13.4/receipts
-    let mut peer = server();
-    // SETTINGS and its acknowledgement.
-    assert_eq!(take_receipt(&mut peer, C1), 2);
-    // And JOIN.
-    peer.expect(C2, receipt(3));
-    peer.advance(SECOND);
-    peer.send(C1, receipt(1));
-    peer.advance(5 * SECOND);
-    peer.expect_silence();
-    peer.send(C1, headers(1).post("/"));
-    peer.take_request();
-    // The acknowledgement of SETTINGS, the receipt and the request.
-    assert_eq!(take_receipt(&mut peer, C1), 4);
-    for _ in 0..3 {
-        peer.send(C1, data(1, vec![0; 16_384]));
-    }
-    peer.expect_silence_on(C1);
-    peer.send(C1, data(1, vec![0; 16_000]));
-    peer.expect_silence_on(C1);
-    peer.send(C1, data(1, vec![0; 384]));
-    peer.expect(C1, receipt(9));
-}
-
-#[test]
-fn counts_that_cannot_be_close_the_connection() {
-    // SMIG-13.4/receipts
-    for counts in [&[1_000_000][..], &[2, 1]] {
-        let mut peer = server();
-        for &count in counts {
-            peer.send_if_open(C1, receipt(count));
-        }
-        peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    }
-}
-
-#[test]
 fn broken_frames_close_the_connection() {
     let cid = |peer: &Peer| peer.cid(C1);
     type Broken = fn(&mut Peer) -> Frame;
@@ -424,31 +275,6 @@ fn a_session_without_connections_waits_for_one() {
 }
 
 #[test]
-fn many_attempts_cost_the_budget_of_migrations() {
-    let mut peer = server();
-    answered(&mut peer);
-    let name = name(&peer, C1, 1);
-    lose_first(&mut peer, C2);
-    let mut refused = None;
-    for attempt in 1..100 {
-        let id = 2 * attempt - 1;
-        peer.send(C2, resume(id, name, attempt, point(0, 0)));
-        let next = peer.next(C2);
-        if next == resume_refused(id, 4, ErrorCode::NoError) {
-            refused = Some(attempt);
-            break;
-        }
-        while peer.next_if_any(C2).is_some() {}
-    }
-    assert!(refused.is_some_and(|attempt| attempt > 40), "{refused:?}");
-    assert_eq!(peer.take_limit_hit(), "resumptions");
-    peer.advance(2 * SECOND);
-    while peer.next_if_any(C2).is_some() {}
-    peer.send(C2, resume(201, name, 101, point(11, flag::RESUME_HEAD | flag::RESUME_WHOLE)));
-    take_resumed(&mut peer, C2, 201);
-}
-
-#[test]
 fn without_the_setting_nothing_is_resumed() {
     // SMIG-10.2/reserved-types
     let mut peer = Peer::connected_to_server(config(ResumptionConfig::default())).with_spare();
@@ -508,37 +334,6 @@ fn a_request_that_was_refused_stays_so() {
 }
 
 #[test]
-fn an_orderly_close_waits_for_receipts_but_not_for_ever() {
-    // SMIG-13.4/receipts
-    for sends_receipts in [false, true] {
-        let mut peer = server();
-        let conn = peer.conn_id(C1);
-        peer.with_session(|session, now| session.drain(now, conn));
-        peer.advance(SECOND);
-        while let Some(frame) = peer.next_if_any(C1) {
-            if let Frame::Ping(opaque) = frame {
-                peer.send(C1, pong(opaque));
-            }
-        }
-        assert!(!peer.should_close(C1));
-        if sends_receipts {
-            let mut count = 3;
-            while !peer.should_close(C1) {
-                peer.send_if_open(C1, receipt(count));
-                peer.advance(SECOND);
-                count += 1;
-                assert!(count < 12);
-            }
-        } else {
-            for _ in 0..20 {
-                peer.advance(SECOND);
-            }
-        }
-        assert!(peer.should_close(C1), "{sends_receipts}");
-    }
-}
-
-#[test]
 fn receipts_and_lost_without_news_count_as_frames_without_effect() {
     // CVE-2019-9518
     for is_lost in [false, true] {
@@ -584,4 +379,112 @@ fn a_resume_that_is_not_accepted_leaves_no_stream() {
         }
         assert_eq!(peer.session().kept_bytes(), 0, "{is_error}");
     }
+}
+
+#[test]
+fn a_reset_without_error_before_the_end_of_the_response_is_no_end() {
+    // SMIG-13.14/kept-to-the-end
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.send_body(key, "half", EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.expect(C1, data(1, "half"));
+    peer.with_session(|session, _| session.reset(key, ErrorCode::NoError));
+    peer.expect(C1, reset(1, ErrorCode::NoError));
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(2, flag::RESUME_HEAD)));
+    peer.expect(C2, resume_refused(1, 3, ErrorCode::NoError));
+}
+
+#[test]
+fn a_reset_on_a_carrier_is_remembered_whatever_is_covered_elsewhere() {
+    // SMIG-13.14/kept-to-the-end: the RST_STREAM on C2 is lost with it.
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.migrate(key, C2).unwrap();
+    peer.send_body(key, "on the carrier", EndStream::No);
+    peer.with_session(|session, _| session.reset(key, ErrorCode::InternalError));
+    // SETTINGS, its acknowledgement and the window precede.
+    let mut frames = 3;
+    while peer.next_if_any(C1).is_some() {
+        frames += 1;
+    }
+    peer.send(C1, receipt(frames));
+    peer.lose(C2);
+    while peer.next_if_any(C1).is_some() {}
+    let name = name(&peer, C1, 1);
+    peer.send(C1, resume(3, name, 1, point(0, flag::RESUME_HEAD)));
+    peer.expect(C1, resume_refused(3, 3, ErrorCode::InternalError));
+}
+
+#[test]
+fn a_request_that_was_lost_with_all_connections_was_never_processed() {
+    // SMIG-13.13/linger, SMIG-13.9/never-processed: nothing runs here, and all that was sent was read.
+    let settled = || {
+        let mut peer = server();
+        take_receipt(&mut peer, C1);
+        while peer.next_if_any(C2).is_some() {}
+        // SETTINGS, its acknowledgement, the window, and on C2 the answer to JOIN.
+        peer.send(C1, receipt(3));
+        peer.send(C2, receipt(4));
+        peer.advance(SECOND);
+        peer.expect_silence();
+        peer
+    };
+    let mut peer = settled();
+    let name = name(&peer, C1, 1);
+    peer.lose(C1);
+    peer.lose(C2);
+    assert!(peer.session().lingers());
+    let third = peer.open_transport();
+    peer.send_preface(third);
+    let join = peer.join_request(third);
+    peer.send(third, join);
+    peer.take_preface(third);
+    peer.expect_joined(third);
+    [C1, C2].map(|handle| peer.cid(handle)).iter().for_each(|&cid| peer.expect(third, lost(cid)));
+    peer.send(third, resume(1, name, 1, point(0, 0)));
+    peer.expect(third, resume_refused(1, 1, ErrorCode::NoError));
+    // A client that closes them in order has lost nothing.
+    let mut peer = settled();
+    peer.close(C1);
+    peer.close(C2);
+    assert!(!peer.session().lingers() && peer.session().is_closed());
+}
+
+#[test]
+fn a_promise_not_to_process_a_request_is_kept_and_can_be_repeated() {
+    // SMIG-13.9/never-processed
+    let mut peer = server();
+    let names = [3, 5].map(|id| name(&peer, C1, id));
+    peer.send(C2, resume(1, names[1], 1, point(0, 0)));
+    peer.expect(C2, resume_refused(1, 1, ErrorCode::NoError));
+    peer.send(C1, headers(5).get("/").end());
+    peer.expect(C1, reset(5, ErrorCode::RefusedStream));
+    // It was not read: nothing below it counts as read.
+    peer.send(C2, resume(3, names[0], 1, point(0, 0)));
+    peer.expect(C2, resume_refused(3, 1, ErrorCode::NoError));
+    peer.get(C1, 7);
+    peer.send(C2, resume(5, names[1], 2, point(0, 0)));
+    peer.expect(C2, resume_refused(5, 1, ErrorCode::NoError));
+}
+
+#[test]
+fn the_application_learns_once_that_its_response_was_sent() {
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.send_body(key, "hello", EndStream::Yes);
+    while peer.next_if_any(C1).is_some() {}
+    let is_finished = |event: &Event| matches!(event, Event::Finished { .. }).then_some(());
+    peer.take_event(is_finished);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    peer.send(C2, resume(1, name, 1, point(0, flag::RESUME_HEAD)));
+    take_resumed(&mut peer, C2, 1);
+    peer.expect(C2, data(1, "hello").end());
+    assert_eq!(peer.try_take_event(is_finished), None);
 }

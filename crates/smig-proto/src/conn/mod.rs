@@ -273,10 +273,12 @@ impl Connection {
     /// Returns whether streams may be opened here or moved here: no GOAWAY was sent or received,
     /// and no JOIN must be sent first (SMIG-4.1/client-proof).
     pub(crate) fn accepts_streams(&self) -> bool {
-        !self.is_dead()
-            && !self.owes_join()
-            && self.goaway.sent_last_id.is_none()
-            && self.goaway.received_last_id.is_none()
+        !self.is_dead() && !self.owes_join() && !self.is_going_away()
+    }
+
+    /// Returns whether a GOAWAY was sent or received.
+    pub(crate) fn is_going_away(&self) -> bool {
+        self.goaway.sent_last_id.is_some() || self.goaway.received_last_id.is_some()
     }
 
     /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow

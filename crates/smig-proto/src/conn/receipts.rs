@@ -16,6 +16,8 @@ const MAX_UNREPORTED_BYTES: u32 = 64 << 10;
 pub(crate) struct Receipts {
     /// Both ends have agreed on receipts here. They stay so when the client leaves the session (SMIG-4.8/new-session).
     pub(crate) is_on: bool,
+    /// The peer has closed the connection, and no stream was on it.
+    pub(crate) is_closed_in_order: bool,
     read: u64,
     /// The count of the last receipt that was sent.
     reported: u64,

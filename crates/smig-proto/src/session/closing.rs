@@ -143,9 +143,12 @@ impl Session {
 
     /// Handles the loss of the transport. Afterwards the connection is unknown.
     pub fn handle_lost(&mut self, now: Instant, conn_id: ConnId, reason: LostReason) {
-        let Some(conn) = self.conns.find(conn_id) else { return };
+        let Some(conn) = self.conns.find_mut(conn_id) else { return };
         let was_dead = conn.is_dead();
         let is_orderly = conn.streams.is_empty() && reason == LostReason::Closed;
+        if let Some(receipts) = &mut conn.receipts {
+            receipts.is_closed_in_order = is_orderly;
+        }
         if !was_dead {
             let error = ConnectionError {
                 code: ErrorCode::Cancel,
@@ -164,7 +167,7 @@ impl Session {
         if self.resumption.is_some() {
             self.arm_tick(now);
         }
-        if !self.conns.iter().any(Connection::is_member) && !self.lingers() {
+        if !self.conns.iter().any(Connection::is_member) && !self.may_continue() {
             // The key is forgotten with the last connection (SMIG-3.7/session-key).
             self.leave_session();
         }
@@ -172,7 +175,12 @@ impl Session {
 
     /// Ends the connection. Streams that run on it fail or continue elsewhere; moves that waited
     /// for its JOIN are declined (SMIG-5.12/join-pending).
-    fn end_connection(&mut self, now: Instant, conn_id: ConnId, error: Option<ConnectionError>) {
+    pub(super) fn end_connection(
+        &mut self,
+        now: Instant,
+        conn_id: ConnId,
+        error: Option<ConnectionError>,
+    ) {
         self.mark_dead(conn_id, error);
         self.process_deferred_migrates(now, conn_id);
     }

@@ -334,7 +334,8 @@ impl Session {
             });
             conn.last_framed()
         });
-        stream.send.record_head(sent_at, kept);
+        let kept_memory = stream.send.record_head(sent_at, kept);
+        self.count_kept(kept_memory);
     }
 
     fn find_running(&self, key: StreamKey) -> Result<&Stream, SendError> {

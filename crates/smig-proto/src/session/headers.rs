@@ -148,16 +148,19 @@ impl Session {
         if conn.unbound_carriers.find_mut(stream_id).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
-        conn.peer_ids.mark_opened(stream_id);
-        if is_full {
-            self.remember_refused(StreamAddr { conn: conn_id, id: stream_id });
-        }
-        if self.is_refused_request(StreamAddr { conn: conn_id, id: stream_id }) {
-            // RESUME came first, and the answer was that this is never processed (SMIG-13.9/never-processed).
+        let at = StreamAddr { conn: conn_id, id: stream_id };
+        if self.is_refused_request(at) {
+            // RESUME came first, and the answer was that this is never processed: it does not count as read
+            // (SMIG-13.9/never-processed).
+            if let Some(conn) = self.conns.find_known_mut(conn_id) {
+                conn.peer_ids.mark_used(stream_id);
+            }
             return Err(InputError::Stream(stream_id, Cause::NeverProcessed));
         }
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
+        conn.peer_ids.mark_opened(stream_id);
         if is_full {
+            self.remember_refused(at);
             return Err(InputError::Stream(stream_id, Cause::TooManyStreams));
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };

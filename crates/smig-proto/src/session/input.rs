@@ -197,7 +197,7 @@ impl Session {
             Frame::Resume { stream, resume } => {
                 self.on_resume(now, StreamAddr { conn: conn_id, id: stream }, resume)
             }
-            Frame::Lost(cid) => self.on_lost(conn_id, cid),
+            Frame::Lost(cid) => self.on_lost(now, conn_id, cid),
             Frame::Receipt(count) => self.on_receipt(conn_id, count),
         }
     }

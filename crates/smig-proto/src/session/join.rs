@@ -496,12 +496,14 @@ impl Session {
     pub fn can_join(&self) -> bool {
         let Some(smig) = &self.config.smig else { return false };
         let live = self.conns.iter().filter(|conn| !conn.is_dead());
-        let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked)
-            || live.clone().count() == 0 && self.lingers();
+        let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
+        // SMIG-13.13/linger: the session waits for a connection. One whose JOIN was refused is of no use.
+        let may_join = |conn: &Connection| conn.is_joined() || conn.awaits_join();
+        let awaits_one = self.can_resume() && !live.clone().any(may_join);
         self.side == Side::Client
-            && !self.is_closing
+            && (!self.is_closing || self.lingers())
             && self.session_key.is_some()
-            && founded
+            && (founded || awaits_one)
             && live.count() < smig.max_connections.min(MAX_CONNECTIONS)
     }
 }

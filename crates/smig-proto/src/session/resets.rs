@@ -5,7 +5,7 @@ use crate::error::{Cause, ErrorCode, Initiator, InputError, Processed, StreamErr
 use crate::ids::{ConnId, Side, StreamAddr, StreamId};
 use crate::migrate::{EndBeforeAnswer, MigrationState};
 use crate::session::{Event, Session};
-use crate::stream::{ExchangeKind, KeyState, RecvState, Stream, StreamKey};
+use crate::stream::{ExchangeKind, KeyState, RecvState, SendState, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire;
 
@@ -123,13 +123,16 @@ impl Session {
         let addr = stream.binding.send_addr();
         let is_adrift = stream.binding.is_adrift();
         let has_open_migration = stream.binding.open_migration().is_some();
+        let is_stop = self.side == Side::Server
+            && code == ErrorCode::NoError
+            && stream.send.state() == SendState::Ended;
         self.reset_earlier(key, code);
         if has_open_migration {
             self.end_migration(key, EndBeforeAnswer::Reset(code));
         } else if !is_adrift {
             self.queue_reset(addr, code);
         }
-        if self.side == Side::Server && code == ErrorCode::NoError {
+        if is_stop {
             self.keep_stopped(key);
         }
         let processed = Processed::Maybe;
@@ -199,6 +202,7 @@ impl Session {
         self.unschedule(key);
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         stream.send.abort();
+        let is_news = stream.send.report_end();
         let is_awaited = core::mem::take(&mut stream.send.awaits_capacity);
         self.ignore_late_frames(at);
         if is_awaited {
@@ -206,7 +210,9 @@ impl Session {
             self.events.push_back(Event::Writable { stream: key });
         }
         // Wake a task that waits until the entire request is sent.
-        self.events.push_back(Event::Finished { stream: key });
+        if is_news {
+            self.events.push_back(Event::Finished { stream: key });
+        }
         self.finish_if_complete(key);
     }
 

@@ -23,11 +23,13 @@ impl Session {
     }
 
     /// Client: records that a frame of a stream was received, even if it is then ignored.
-    /// RST_STREAM is not recorded: it does not imply that the server processed the request.
+    /// RST_STREAM is not recorded, nor is an answer to RESUME, which may be a refusal: they do not imply that the server
+    /// processed the request.
     pub(crate) fn mark_frame_received(&mut self, conn_id: ConnId, header: &FrameHeader) {
         if self.side == Side::Server
             || header.stream.is_connection()
             || header.kind == kind::RST_STREAM
+            || self.config.smig.as_ref().is_some_and(|it| it.code_points.resume == header.kind)
         {
             return;
         }

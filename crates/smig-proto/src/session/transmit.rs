@@ -157,7 +157,8 @@ impl Session {
                 });
             });
             let sent_at = conn.count_sent(frames);
-            stream.send.on_trailers_sent(sent_at);
+            let kept_memory = stream.send.on_trailers_sent(sent_at);
+            self.count_kept(kept_memory);
             self.after_send_end(key);
             return;
         }
@@ -207,13 +208,13 @@ impl Session {
 
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.find_known(key) else { return };
+        let Some(stream) = self.streams.find_known_mut(key) else { return };
         if stream.send.state() != SendState::Ended {
             return;
         }
         let both_ended = stream.recv.state() == RecvState::Ended;
         // An application that has released the stream does not wait for its end.
-        if stream.key_state == KeyState::Held {
+        if stream.key_state == KeyState::Held && stream.send.report_end() {
             self.events.push_back(Event::Finished { stream: key });
         }
         if both_ended {

@@ -106,6 +106,34 @@ impl Item {
     }
 }
 
+/// Body that was taken to be sent again: nothing else bounds the queue in which it waits.
+#[derive(Debug)]
+struct Requeued {
+    bytes: usize,
+    /// What it took when it was kept.
+    memory: usize,
+}
+
+impl Requeued {
+    const fn add(&mut self, bytes: usize, memory: usize) {
+        if bytes > 0 {
+            self.bytes += bytes;
+            self.memory += memory;
+        }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        if bytes > 0 {
+            self.memory -= self.memory / self.bytes * bytes;
+            self.bytes -= bytes;
+        }
+        if self.bytes == 0 {
+            self.memory = 0;
+        }
+    }
+}
+
 /// What one connection has carried of a stream.
 #[derive(Debug)]
 struct Coverage {
@@ -134,6 +162,10 @@ pub(crate) struct Kept {
     barrier: Option<OpenBarrier>,
     /// The final response's head was let go of.
     is_head_gone: bool,
+    /// The trailers were let go of.
+    is_trailers_gone: bool,
+    /// What was taken from here and waits in the queue to be sent again.
+    requeued: Requeued,
     /// Bytes of body in `frames`.
     bytes: usize,
     /// Memory of their items, in bytes.
@@ -189,6 +221,8 @@ impl Kept {
             coverage: Vec::new(),
             barrier: None,
             is_head_gone: false,
+            is_trailers_gone: false,
+            requeued: Requeued { bytes: 0, memory: 0 },
             bytes: 0,
             item_memory: 0,
         }
@@ -199,9 +233,20 @@ impl Kept {
         self.bytes
     }
 
-    /// Returns about how much memory is in use: a body of single bytes takes much more than its length.
+    /// Returns about how much memory is in use, with what waits to be sent again: a body of single bytes takes much more than
+    /// its length.
     pub(crate) fn memory(&self) -> usize {
+        self.frame_memory() + self.requeued.memory
+    }
+
+    /// Returns about how much memory can be let go of.
+    pub(crate) fn frame_memory(&self) -> usize {
         self.item_memory + self.frames.len() * FRAME_MEMORY
+    }
+
+    /// Bytes of body were sent again, or for the first time behind such.
+    pub(crate) fn on_sent(&mut self, bytes: usize) {
+        self.requeued.take(bytes);
     }
 
     /// Returns whether nothing is kept.
@@ -209,19 +254,24 @@ impl Kept {
         self.frames.is_empty()
     }
 
-    fn push(&mut self, item: Item, at: SentAt) {
+    /// Returns how much memory it takes.
+    fn push(&mut self, item: Item, at: SentAt) -> usize {
         if !self.coverage.iter().any(|coverage| coverage.conn == at.conn) {
             self.coverage.push(Coverage { conn: at.conn, last_read: FrameNumber(0) });
         }
-        self.item_memory += item.memory();
+        let memory = item.memory();
+        self.item_memory += memory;
         self.frames.push_back(Frame { item, at });
+        memory + FRAME_MEMORY
     }
 
-    pub(crate) fn push_head(&mut self, head: KeptHead, at: SentAt) {
+    /// Returns how much memory the head takes.
+    pub(crate) fn push_head(&mut self, head: KeptHead, at: SentAt) -> usize {
         // An informational one is repeated only after a decline.
-        if self.barrier.is_some() || !head.is_informational() {
-            self.push(Item::Head(Box::new(head)), at);
+        if self.barrier.is_none() && head.is_informational() {
+            return 0;
         }
+        self.push(Item::Head(Box::new(head)), at)
     }
 
     pub(crate) fn push_data(&mut self, data: Bytes, end: EndStream, at: SentAt) {
@@ -232,8 +282,9 @@ impl Kept {
         self.push(Item::Data(data, end), at);
     }
 
-    pub(crate) fn push_trailers(&mut self, trailers: HeaderMap, at: SentAt) {
-        self.push(Item::Trailers(Box::new(trailers)), at);
+    /// Returns how much memory the trailers take.
+    pub(crate) fn push_trailers(&mut self, trailers: HeaderMap, at: SentAt) -> usize {
+        self.push(Item::Trailers(Box::new(trailers)), at)
     }
 
     /// Records an accepting answer to the peer's MIGRATE or RESUME.
@@ -351,14 +402,15 @@ impl Kept {
         match item {
             Some(Item::Data(data, _)) => self.bytes -= data.len(),
             Some(Item::Head(head)) => self.is_head_gone |= !head.is_informational(),
-            Some(Item::Trailers(_) | Item::Answer | Item::Stop | Item::Barrier) | None => {}
+            Some(Item::Trailers(_)) => self.is_trailers_gone = true,
+            Some(Item::Answer | Item::Stop | Item::Barrier) | None => {}
         }
     }
 
     /// Lets go of the oldest frames until no more than this much memory is in use, but not of what a decline
     /// requires.
     pub(crate) fn shrink(&mut self, max_memory: usize) {
-        while self.memory() > max_memory
+        while self.frame_memory() > max_memory
             && self.frames.front().is_some_and(|frame| !matches!(frame.item, Item::Barrier))
         {
             self.let_go_of_first();
@@ -388,9 +440,11 @@ impl Kept {
         needs_head: bool,
     ) -> Option<Unsent> {
         let first_kept = sent_bytes.checked_sub(self.bytes as u64)?;
-        if received < first_kept || needs_head && self.is_head_gone {
+        // Its end has not come, so its trailers have not.
+        if received < first_kept || needs_head && self.is_head_gone || self.is_trailers_gone {
             return None;
         }
+        let memory = self.frame_memory();
         let mut unsent = Unsent::default();
         let mut offset = first_kept;
         for frame in self.frames.drain(..) {
@@ -414,6 +468,7 @@ impl Kept {
         }
         (self.barrier, self.bytes, self.item_memory) = (None, 0, 0);
         self.coverage.clear();
+        self.requeued.add(unsent.bytes(), memory);
         Some(unsent)
     }
 }
@@ -486,6 +541,28 @@ mod tests {
         assert!(kept.take_from(9, 30, false).is_none());
         assert!(kept.take_from(10, 30, true).is_none(), "the head");
         assert_eq!(text(&kept.take_from(10, 30, false).unwrap()), b"abcdefghijABCDEFGHIJ");
+    }
+
+    #[test]
+    fn trailers_that_are_kept_no_more_cannot_be_left_out() {
+        // SMIG-13.8/absolute: the end has not come.
+        let mut kept = Kept::until_receipt();
+        kept.push_trailers(HeaderMap::new(), at(C1, 2));
+        kept.shrink(0);
+        assert!(kept.take_from(0, 0, false).is_none());
+    }
+
+    #[test]
+    fn what_is_taken_counts_until_it_was_sent_again() {
+        // SMIG-13.4/receipts
+        let mut kept = kept();
+        let before = kept.memory();
+        drop(kept.take_from(0, 30, true));
+        assert_eq!((kept.memory(), kept.frame_memory(), kept.bytes()), (before, 0, 0));
+        kept.on_sent(15);
+        assert!(kept.memory() > 0 && kept.memory() < before);
+        kept.on_sent(100);
+        assert_eq!(kept.memory(), 0);
     }
 
     #[test]

@@ -155,11 +155,20 @@ impl Stream {
         timeout: Duration,
     ) -> bool {
         let sent = self.send.sent_bytes();
-        if self.has_failed() || self.send.queued_bytes() == 0 || self.is_resuming() {
+        if self.has_failed() || self.send.queued_bytes() == 0 {
             self.stall.restart(now, sent);
             return false;
         }
-        self.stall.check_stalled(now, sent, min_bytes, timeout)
+        !self.is_resuming() && self.stall.check_stalled(now, sent, min_bytes, timeout)
+    }
+
+    /// The stream was resumed: the time in which it had no place does not count as stalled. What came before does, or a
+    /// client could keep a stalled stream open by resuming it.
+    pub(crate) fn end_stall_pause(&mut self, now: Instant) {
+        let since = self.resumption.as_ref().and_then(|resumption| resumption.adrift_since);
+        if let Some(since) = since {
+            self.stall.exclude(now.saturating_duration_since(since));
+        }
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.

@@ -65,6 +65,8 @@ pub(crate) struct SendHalf {
     sent_bytes: u64,
     /// DATA or trailers were framed, possibly on a carrier that was declined.
     has_sent_body: bool,
+    /// The application knows that the direction has ended. It may be sent again.
+    is_end_reported: bool,
     /// The application found the buffer full and must be notified when there is room.
     pub(crate) awaits_capacity: bool,
     /// What was sent and may have to be sent again.
@@ -91,6 +93,7 @@ impl SendHalf {
             min_unqueued_bytes: 0,
             sent_bytes: 0,
             has_sent_body: false,
+            is_end_reported: false,
             awaits_capacity: false,
             kept: None,
             bulk: None,
@@ -110,6 +113,11 @@ impl SendHalf {
 
     pub(crate) const fn sent_bytes(&self) -> u64 {
         self.sent_bytes
+    }
+
+    /// Returns whether the application must be notified that the direction has ended: once.
+    pub(crate) const fn report_end(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_end_reported, true)
     }
 
     /// Returns whether DATA, even if empty, or trailers were sent.
@@ -256,13 +264,14 @@ impl SendHalf {
         }
     }
 
-    /// Records that the trailers were framed.
-    pub(crate) fn on_trailers_sent(&mut self, at: SentAt) {
+    /// Records that the trailers were framed. Returns how much memory they take until they are known to have come.
+    pub(crate) fn on_trailers_sent(&mut self, at: SentAt) -> usize {
         self.state = SendState::Ended;
         self.has_sent_body = true;
         let sent_end = core::mem::replace(&mut self.end, SendEnd::Data);
-        if let (SendEnd::Trailers(trailers), Some(kept)) = (sent_end, &mut self.kept) {
-            kept.push_trailers(trailers, at);
+        match (sent_end, &mut self.kept) {
+            (SendEnd::Trailers(trailers), Some(kept)) => kept.push_trailers(trailers, at),
+            _ => 0,
         }
     }
 
@@ -290,6 +299,7 @@ impl SendHalf {
             self.state = SendState::Ended;
         }
         if let Some(kept) = &mut self.kept {
+            kept.on_sent(bytes);
             let parts = payload.first_part.iter().chain(&payload.further_parts);
             parts.for_each(|part| kept.push_data(part.clone(), EndStream::No, at));
             if payload.end.is_end() {
@@ -328,11 +338,9 @@ impl SendHalf {
         kept.begin_barrier(self.state, before_answer, at);
     }
 
-    /// Keeps a head that was framed, if it may have to be sent again.
-    pub(crate) fn record_head(&mut self, at: SentAt, head: impl FnOnce() -> KeptHead) {
-        if let Some(kept) = &mut self.kept {
-            kept.push_head(head(), at);
-        }
+    /// Keeps a head that was framed, if it may have to be sent again. Returns how much memory that takes.
+    pub(crate) fn record_head(&mut self, at: SentAt, head: impl FnOnce() -> KeptHead) -> usize {
+        self.kept.as_mut().map_or(0, |kept| kept.push_head(head(), at))
     }
 
     /// Returns whether HEADERS or DATA were sent behind an unanswered barrier.

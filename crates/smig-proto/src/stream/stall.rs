@@ -37,6 +37,11 @@ impl StallClock {
         now.saturating_duration_since(self.last_progress_at) >= timeout
     }
 
+    /// Excludes a time in which nothing could be transferred.
+    pub fn exclude(&mut self, pause: Duration) {
+        self.last_progress_at = self.last_progress_at + pause;
+    }
+
     /// Restarts the clock, while there is nothing to transfer.
     pub const fn restart(&mut self, now: Instant, bytes: u64) {
         (self.last_progress_at, self.bytes_at_last_progress) = (now, bytes);

@@ -20,6 +20,7 @@ pub mod frame;
 mod handshake;
 mod peer;
 mod proof;
+pub mod resumption;
 mod setup;
 mod streams;
 

@@ -1,6 +1,6 @@
 //! Streams whose connection has ended, and how they end if nobody resumes them (SMIG-13.2/adrift, SMIG-13.13/linger).
 
-use crate::conn::Offence;
+use crate::conn::{Connection, Offence};
 use crate::error::{Cause, ErrorCode, Initiator, Processed, StreamError};
 use crate::ids::{ConnId, Side, StreamAddr};
 use crate::session::{Event, Session};
@@ -282,22 +282,28 @@ impl Session {
         }
         for conn_id in unanswered {
             // It is taken as ended (SMIG-13.3/attempts).
-            self.abort_connection(conn_id);
+            self.abort_connection(now, conn_id);
         }
         self.resume_all_at(Some(now));
         self.report_lost();
-        if self.conns.is_empty() && !self.lingers() {
+        if self.conns.is_empty() && !self.may_continue() {
             // SMIG-13.13/linger
             self.leave_session();
         }
+        if self.side == Side::Client && self.is_closing && !self.lingers() {
+            // Connections that joined for streams that were adrift.
+            let is_new = |conn: &&Connection| !conn.is_dead() && !conn.is_going_away();
+            let new: Vec<ConnId> = self.conns.iter().filter(is_new).map(|conn| conn.id).collect();
+            new.into_iter().for_each(|conn| self.drain(now, conn));
+        }
     }
 
-    /// Ends a connection without a word, and asks the driver to close it.
-    pub(super) fn abort_connection(&mut self, conn_id: ConnId) {
+    /// Ends a connection without a word, and has the driver close it.
+    pub(super) fn abort_connection(&mut self, now: Instant, conn_id: ConnId) {
         if self.conns.find(conn_id).is_none_or(|conn| conn.is_dead()) {
             return;
         }
-        self.mark_dead(conn_id, None);
+        self.end_connection(now, conn_id, None);
         self.events.push_back(Event::AbortTransport { conn: conn_id });
     }
 }

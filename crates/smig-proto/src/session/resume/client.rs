@@ -165,7 +165,9 @@ impl Session {
     ) -> Result<(), InputError> {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
         let restarted = stream.send.restart(point, true)?;
-        stream.stall.restart(now, stream.send.sent_bytes());
+        stream.end_stall_pause(now);
+        // The server has read the request.
+        stream.frame_received = true;
         self.set_bound(key);
         if restarted.is_none() {
             // SMIG-13.10/kept-until-answer: the server asks for what is kept no more.
@@ -191,8 +193,7 @@ impl Session {
             ResumeRefusal::Limit => return self.retry_later(now, key, at),
             ResumeRefusal::NeverProcessed => (ErrorCode::RefusedStream, Processed::No, None),
             ResumeRefusal::WasReset(code) => {
-                let was_heard =
-                    self.streams.find_known(key).is_none_or(|s| s.recv.state() != RecvState::Head);
+                let was_heard = self.streams.find_known(key).is_none_or(|s| s.frame_received);
                 let is_unprocessed = code == ErrorCode::RefusedStream && !was_heard;
                 (code, if is_unprocessed { Processed::No } else { Processed::Maybe }, None)
             }

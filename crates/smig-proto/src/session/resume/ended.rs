@@ -1,6 +1,7 @@
 //! Streams that have ended, as long as their peer may lack something of them (SMIG-13.14/kept-to-the-end).
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, FrameNumber, SentAt, Side, StreamAddr, StreamName};
@@ -53,24 +54,24 @@ struct Tombstone {
 
 #[derive(Debug, Default)]
 pub(super) struct EndedStreams {
-    kept: Vec<EndedStream>,
-    tombstones: Vec<Tombstone>,
+    kept: VecDeque<EndedStream>,
+    tombstones: VecDeque<Tombstone>,
 }
 
 impl EndedStreams {
     fn insert(&mut self, stream: EndedStream, max: usize) {
         if self.kept.len() >= max.max(1) {
-            self.kept.remove(0);
+            self.kept.pop_front();
         }
-        self.kept.push(stream);
+        self.kept.push_back(stream);
     }
 
     fn bury(&mut self, tombstone: Tombstone) {
         self.tombstones.retain(|other| other.name != tombstone.name);
         if self.tombstones.len() >= MAX_TOMBSTONES {
-            self.tombstones.remove(0);
+            self.tombstones.pop_front();
         }
-        self.tombstones.push(tombstone);
+        self.tombstones.push_back(tombstone);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -93,8 +94,10 @@ impl EndedStreams {
     /// Lets go of the oldest streams until no more than this much memory is in use. Returns how much is.
     pub(super) fn shrink(&mut self, max_memory: usize) -> usize {
         let mut memory = self.kept_memory();
-        while memory > max_memory && !self.kept.is_empty() {
-            memory -= self.kept.remove(0).send.kept_memory();
+        while memory > max_memory
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            memory -= oldest.send.kept_memory();
         }
         memory
     }
@@ -158,7 +161,7 @@ impl EndedStreams {
 
     fn take(&mut self, is_wanted: impl Fn(&EndedStream) -> bool) -> Option<EndedStream> {
         let index = self.kept.iter().position(is_wanted)?;
-        Some(self.kept.remove(index))
+        self.kept.remove(index)
     }
 }
 
@@ -215,11 +218,14 @@ impl Session {
     pub(crate) fn remember_reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find_known_mut(key) else { return };
         let Some(resumption) = stream.resumption.take() else { return };
-        let conn_id = stream.binding.recv_addr().conn;
+        let conn_id = stream.binding.send_addr().conn;
+        let is_moving = stream.binding.open_migration().is_some();
         if self.side == Side::Client {
             return;
         }
-        let reset_at = self.conns.find_live_mut(conn_id).map(|conn| conn.last_framed());
+        // Of two RST_STREAM, either may be the one that is lost.
+        let live = self.conns.find_live_mut(conn_id).filter(|_| !is_moving);
+        let reset_at = live.map(|conn| conn.last_framed());
         if let Some(session) = &mut self.resumption {
             let (name, epitaph) = (resumption.name, Epitaph::Reset(code));
             session.ended_streams.bury(Tombstone { name, epitaph, reset_at, since: None });
@@ -253,6 +259,11 @@ impl Session {
         {
             let key = self.revive_stream(ended);
             self.set_adrift(key);
+            let resumption = self.streams.find_known_mut(key).and_then(|s| s.resumption.as_mut());
+            if let Some(resumption) = resumption {
+                // LOST of it must not overtake RESUME, although the stream has gone on elsewhere since.
+                resumption.left_conns.push(conn);
+            }
         }
     }
 

@@ -28,9 +28,10 @@ struct EndedConnection {
     last_request: StreamId,
     /// Where LOST was sent.
     reported: Option<SentAt>,
-    /// Server: LOST was read.
+    /// The peer's LOST was read. At a server, it names what the client has given up.
     is_lost: bool,
-    /// Whether one end may lack what the other has sent there.
+    /// Whether one end may lack what the other has sent there, as far as this side knows: it did not end in order, or not
+    /// everything was covered.
     is_unsettled: bool,
     since: Option<Instant>,
 }
@@ -90,6 +91,9 @@ impl Session {
     pub(crate) fn note_connection_end(&mut self, conn_id: ConnId) {
         let Some(conn) = self.conns.find_known(conn_id) else { return };
         let is_joined = conn.is_joined();
+        let has_ended_in_order = conn.is_going_away()
+            || conn.receipts.as_ref().is_some_and(|receipts| receipts.is_closed_in_order);
+        let is_unsettled = !(has_ended_in_order && self.is_settled(conn));
         let (Some(cid), Some(session)) = (conn.cid, &mut self.resumption) else { return };
         if !is_joined || !session.is_agreed {
             return self.make_unresumable(conn_id);
@@ -112,8 +116,8 @@ impl Session {
             id: conn_id,
             last_request: conn.peer_ids.highest_opened(),
             reported: None,
-            is_lost: self.side == Side::Server && session.named_lost == Some(cid.number),
-            is_unsettled: conn.receipts.as_ref().is_some_and(|receipts| !receipts.is_settled()),
+            is_lost: session.named_lost == Some(cid.number),
+            is_unsettled,
             since: None,
         });
     }
@@ -138,8 +142,12 @@ impl Session {
             };
             is_client && self.streams.iter().any(|(_, stream)| needs(stream))
         };
-        let unreported =
-            session.ended_conns.0.iter().filter(|conn| conn.reported.is_none() && !conn.is_lost);
+        let unreported = session
+            .ended_conns
+            .0
+            .iter()
+            .filter(|conn| is_client || conn.is_unsettled && !conn.is_lost)
+            .filter(|conn| conn.reported.is_none());
         let due: Vec<_> =
             unreported.filter(|conn| !may_need(conn.id)).map(|conn| conn.number).collect();
         let code_points = self.resume_code_points();
@@ -155,7 +163,12 @@ impl Session {
     }
 
     /// Handles LOST.
-    pub(crate) fn on_lost(&mut self, conn_id: ConnId, lost: Cid) -> Result<(), InputError> {
+    pub(crate) fn on_lost(
+        &mut self,
+        now: Instant,
+        conn_id: ConnId,
+        lost: Cid,
+    ) -> Result<(), InputError> {
         if self.app_id != Some(lost.app) {
             return self.count_empty_frame(conn_id);
         }
@@ -169,21 +182,23 @@ impl Session {
             if let Some(session) = &mut self.resumption {
                 session.named_lost = Some(lost.number);
             }
-            self.abort_connection(ended);
+            self.abort_connection(now, ended);
             if let Some(session) = &mut self.resumption {
                 session.named_lost = None;
             }
         }
-        if self.side == Side::Client {
-            return if was_live { Ok(()) } else { self.count_empty_frame(conn_id) };
-        }
         let session = self.resumption.as_mut();
         let found = session.and_then(|session| session.ended_conns.find_mut(lost.number));
         let Some(ended) = found else {
-            self.forbid_connection(lost.number);
+            if self.side == Side::Server {
+                self.forbid_connection(lost.number);
+            }
             return self.count_empty_frame(conn_id);
         };
         let is_news = !std::mem::replace(&mut ended.is_lost, true) || was_live;
+        if self.side == Side::Client {
+            return if is_news { Ok(()) } else { self.count_empty_frame(conn_id) };
+        }
         ended.is_unsettled = false;
         let id = ended.id;
         if let Some(session) = &mut self.resumption {

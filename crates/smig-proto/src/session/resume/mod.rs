@@ -200,20 +200,23 @@ impl Session {
     }
 
     /// Returns whether streams may be resumed in the session although it has no connection: it keeps its key, for JOIN
-    /// (SMIG-13.13/linger). Not if all that was sent is known to have arrived.
+    /// (SMIG-13.13/linger). Not if its connections have ended in order, and all that was sent is known to have arrived.
     #[must_use]
     pub fn lingers(&self) -> bool {
         let Some(session) = self.resumption.as_ref().filter(|session| session.is_agreed) else {
             return false;
         };
-        let waits = || match self.side {
-            Side::Client => false,
-            Side::Server => {
-                session.ended_conns.is_unsettled() || session.ended_streams.has_adrift()
-            }
-        };
         let is_adrift = |stream: &Stream| !stream.has_failed() && stream.is_resuming();
-        waits() || self.streams.iter().any(|(_, stream)| is_adrift(stream))
+        self.side == Side::Server
+            && (session.ended_conns.is_unsettled() || session.ended_streams.has_adrift())
+            || self.streams.iter().any(|(_, stream)| is_adrift(stream))
+    }
+
+    /// Returns whether the session goes on if a connection joins it now. A client that lacks nothing keeps its key, too, as long
+    /// as the server may wait for it: founding another session takes a round trip more, and another AppID.
+    pub(crate) fn may_continue(&self) -> bool {
+        let session = self.resumption.as_ref().filter(|session| session.is_agreed);
+        self.lingers() || session.is_some_and(|session| session.ended_conns.is_unsettled())
     }
 
     /// Returns whether a session without connections has something to check once a second.

@@ -4,7 +4,7 @@ use crate::conn::Connection;
 use crate::error::InputError;
 use crate::ids::{ConnId, FrameNumber, Side, StreamAddr};
 use crate::session::Session;
-use crate::stream::{Kept, StreamKey};
+use crate::stream::{FRAME_MEMORY, Kept, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, FrameHeader, kind};
 
@@ -64,11 +64,9 @@ impl Session {
 
     /// Returns whether an orderly close waits for receipts.
     pub(super) fn awaits_receipts(&self) -> bool {
-        self.conns.iter().any(|conn| {
-            !conn.is_dead()
-                && conn.goaway.sent_last_id.or(conn.goaway.received_last_id).is_some()
-                && !self.is_settled(conn)
-        })
+        self.conns
+            .iter()
+            .any(|conn| !conn.is_dead() && conn.is_going_away() && !self.is_settled(conn))
     }
 
     pub(super) fn connections_with_due_receipts(&self) -> impl Iterator<Item = ConnId> {
@@ -133,6 +131,7 @@ impl Session {
         let Some(kept) = stream.and_then(|stream| stream.send.kept_mut()) else { return };
         if let Some(conn) = self.conns.find_live_mut(conn_id) {
             kept.push_answer(conn.last_framed());
+            self.count_kept(FRAME_MEMORY);
         }
     }
 
@@ -154,14 +153,14 @@ impl Session {
         }
         while sum > max {
             let all = self.streams.iter_mut().filter_map(|(_, stream)| stream.send.kept_mut());
-            let Some(largest) = all.max_by_key(|kept| kept.memory()) else { return };
-            let before = largest.memory();
+            let Some(largest) = all.max_by_key(|kept| kept.frame_memory()) else { return };
+            let before = largest.frame_memory();
             largest.shrink(before / 2);
-            if largest.memory() == before {
-                // What is left is needed by declines, and bounded by their limit.
+            if largest.frame_memory() == before {
+                // What is left is needed by declines, and bounded by their limit, or waits to be sent again.
                 return;
             }
-            sum -= before - largest.memory();
+            sum -= before - largest.frame_memory();
         }
     }
 

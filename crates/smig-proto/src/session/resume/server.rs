@@ -118,8 +118,11 @@ impl Session {
             Some(Epitaph::Reset(code)) => return ResumeRefusal::WasReset(code),
             None => {}
         }
+        let was_refused = self
+            .conn_by_cid(name.cid)
+            .is_some_and(|conn| self.is_refused_request(StreamAddr { conn, id: name.id }));
         match self.origin(name.cid) {
-            Origin::Known { last_request } if name.id > last_request => {
+            Origin::Known { last_request } if was_refused || name.id > last_request => {
                 if self.refuse_request(name) {
                     ResumeRefusal::NeverProcessed
                 } else {
@@ -155,7 +158,7 @@ impl Session {
             self.finish_failed_stream(key, error, None);
             return Ok(());
         };
-        stream.stall.restart(now, stream.send.sent_bytes());
+        stream.end_stall_pause(now);
         stream.binding.resume_at(at);
         let answer = resume_point(stream);
         if let Some(conn) = self.conns.find_known_mut(at.conn) {
