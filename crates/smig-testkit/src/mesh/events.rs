@@ -222,6 +222,9 @@ impl World {
             // It answered no RESUME; promised streams are not resumed.
             Some(CloseCause::Cancel)
                 if self.mesh.setup.linger_s > 0 && self.exchanges[number].is_push => {}
+            // LOST has come before the GOAWAY of the end that gave it up.
+            Some(CloseCause::Cancel)
+                if self.mesh.setup.linger_s > 0 && self.mesh.inspector.timeouts_expected => {}
             Some(CloseCause::Cancel) => {
                 let text = "the client closed its connection to cancel another";
                 self.report_violation(format!(
