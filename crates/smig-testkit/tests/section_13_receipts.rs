@@ -226,3 +226,25 @@ fn a_resume_does_not_restart_the_stall_clock() {
         assert_eq!(peer.take_error(key).cause, Some(Cause::Stalled));
     }
 }
+
+#[test]
+fn what_is_sent_again_of_a_stream_that_had_ended_has_just_begun_to_wait() {
+    // SMIG-13.14/kept-to-the-end: whatever the age of the process.
+    let mut peer = server();
+    for _ in 0..90 {
+        peer.advance(SECOND);
+        while peer.next_if_any(C1).or_else(|| peer.next_if_any(C2)).is_some() {}
+    }
+    answered(&mut peer);
+    let name = name(&peer, C1, 1);
+    lose_first(&mut peer, C2);
+    let closed = ResumePoint { received: 0, window: 0, flags: flag::RESUME_HEAD };
+    peer.send(C2, resume(1, name, 1, closed));
+    take_resumed(&mut peer, C2, 1);
+    for _ in 0..3 {
+        peer.advance(SECOND);
+    }
+    while peer.next_if_any(C2).is_some() {}
+    peer.send(C2, window_update(1, 100));
+    peer.expect(C2, data(1, "hello world").end());
+}

@@ -162,9 +162,12 @@ impl Stream {
         !self.is_resuming() && self.stall.check_stalled(now, sent, min_bytes, timeout)
     }
 
-    /// The stream was resumed: the time in which it had no place does not count as stalled. What came before does, or a
-    /// client could keep a stalled stream open by resuming it.
-    pub(crate) fn end_stall_pause(&mut self, now: Instant) {
+    /// The stream was resumed: the time in which it had no place does not count as stalled. What came before does if
+    /// something was waiting to be sent, or a client could keep a stalled stream open by resuming it.
+    pub(crate) fn end_stall_pause(&mut self, now: Instant, was_waiting: bool) {
+        if !was_waiting {
+            return self.stall.restart(now, self.send.sent_bytes());
+        }
         let since = self.resumption.as_ref().and_then(|resumption| resumption.adrift_since);
         if let Some(since) = since {
             self.stall.exclude(now.saturating_duration_since(since));
