@@ -9,8 +9,10 @@ use smig_testkit::script::{C1, C2, Peer};
 #[test]
 fn what_is_kept_no_more_is_gone() {
     // SMIG-13.4/receipts, SMIG-13.10/kept-until-answer
-    let mut peer =
-        server_with(ResumptionConfig { max_kept_per_stream: 1000, ..ResumptionConfig::default() });
+    let mut peer = resumable_server_with(ResumptionConfig {
+        max_kept_per_stream: 1000,
+        ..ResumptionConfig::default()
+    });
     peer.send(C1, window_update(0, 1 << 20));
     peer.send(C1, headers(1).get("/").end());
     let key = peer.take_request();
@@ -19,7 +21,7 @@ fn what_is_kept_no_more_is_gone() {
     peer.send_body(key, vec![7; 200_000], EndStream::No);
     while peer.next_if_any(C1).is_some() {}
     assert!(peer.session().kept_bytes() <= 2 * (64 << 10), "{}", peer.session().kept_bytes());
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(10, flag::RESUME_HEAD)));
     peer.expect(C2, resume_refused(1, 2, ErrorCode::NoError));
@@ -29,7 +31,7 @@ fn what_is_kept_no_more_is_gone() {
 #[test]
 fn a_receipt_lets_go_of_what_was_sent() {
     // SMIG-13.5/no-gap, SMIG-13.14/kept-to-the-end
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
     assert_eq!(peer.session().kept_bytes(), 11);
     // SETTINGS, its acknowledgement, perhaps the connection's window, HEADERS, DATA.
@@ -38,7 +40,7 @@ fn a_receipt_lets_go_of_what_was_sent() {
     assert_eq!(peer.session().kept_bytes(), 11);
     peer.send(C1, receipt(sent));
     assert_eq!(peer.session().kept_bytes(), 0);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(11, flag::RESUME_HEAD | flag::RESUME_WHOLE)));
     peer.expect(C2, resume_refused(1, 6, ErrorCode::NoError));
@@ -47,7 +49,7 @@ fn a_receipt_lets_go_of_what_was_sent() {
 #[test]
 fn receipts_count_all_frames_and_come_within_a_second_or_64_kib() {
     // SMIG-13.4/receipts
-    let mut peer = server();
+    let mut peer = resumable_server();
     // SETTINGS and its acknowledgement.
     assert_eq!(take_receipt(&mut peer, C1), 2);
     // And JOIN.
@@ -74,7 +76,7 @@ fn receipts_count_all_frames_and_come_within_a_second_or_64_kib() {
 fn counts_that_cannot_be_close_the_connection() {
     // SMIG-13.4/receipts
     for counts in [&[1_000_000][..], &[2, 1]] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         for &count in counts {
             peer.send_if_open(C1, receipt(count));
         }
@@ -84,9 +86,9 @@ fn counts_that_cannot_be_close_the_connection() {
 
 #[test]
 fn many_attempts_cost_the_budget_of_migrations() {
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     let mut refused = None;
     for attempt in 1..100 {
@@ -111,7 +113,7 @@ fn many_attempts_cost_the_budget_of_migrations() {
 fn an_orderly_close_waits_for_receipts_but_not_for_ever() {
     // SMIG-13.4/receipts
     for sends_receipts in [false, true] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         let conn = peer.conn_id(C1);
         peer.with_session(|session, now| session.drain(now, conn));
         peer.advance(SECOND);
@@ -142,7 +144,8 @@ fn an_orderly_close_waits_for_receipts_but_not_for_ever() {
 fn what_waits_to_be_sent_again_counts_as_kept() {
     // SMIG-13.4/receipts: a client that opens no window pins no more than the session may keep.
     let max_kept = 200_000;
-    let mut peer = server_with(ResumptionConfig { max_kept, ..ResumptionConfig::default() });
+    let mut peer =
+        resumable_server_with(ResumptionConfig { max_kept, ..ResumptionConfig::default() });
     let respond = |peer: &mut Peer, handle, id| {
         peer.send(handle, window_update(0, 1 << 20));
         peer.send(handle, headers(id).get("/").end());
@@ -154,7 +157,7 @@ fn what_waits_to_be_sent_again_counts_as_kept() {
     };
     respond(&mut peer, C1, 1);
     assert_eq!(peer.session().kept_bytes(), 150_000);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.lose(C1);
     while peer.next_if_any(C2).is_some() {}
     let closed = ResumePoint { received: 0, window: 0, flags: flag::RESUME_HEAD };
@@ -175,7 +178,8 @@ fn what_waits_to_be_sent_again_counts_as_kept() {
 fn heads_and_trailers_count_as_kept() {
     // SMIG-13.4/receipts
     let max_kept = 100_000;
-    let mut peer = server_with(ResumptionConfig { max_kept, ..ResumptionConfig::default() });
+    let mut peer =
+        resumable_server_with(ResumptionConfig { max_kept, ..ResumptionConfig::default() });
     for id in (1..40).step_by(2) {
         let key = peer.get(C1, id);
         let mut head = ResponseHead { status: StatusCode::NO_CONTENT, headers: HeaderMap::new() };
@@ -187,7 +191,7 @@ fn heads_and_trailers_count_as_kept() {
         peer.with_session(|session, _| session.release(key));
         while peer.next_if_any(C1).is_some() {}
     }
-    let names = [1, 39].map(|id| name(&peer, C1, id));
+    let names = [1, 39].map(|id| stream_name(&peer, C1, id));
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, names[0], 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 2, ErrorCode::NoError));
@@ -199,7 +203,7 @@ fn heads_and_trailers_count_as_kept() {
 fn a_resume_does_not_restart_the_stall_clock() {
     // SMIG-13.13/linger: but the time without a connection does not count.
     for (seconds_adrift, seconds_left) in [(0, 20), (20, 20)] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         let key = peer.get(C1, 1);
         peer.respond(key, 200, EndStream::No);
         peer.send_body(key, vec![7; 100_000], EndStream::Yes);
@@ -207,7 +211,7 @@ fn a_resume_does_not_restart_the_stall_clock() {
         for _ in 0..40 {
             peer.advance(SECOND);
         }
-        let name = name(&peer, C1, 1);
+        let name = stream_name(&peer, C1, 1);
         peer.lose(C1);
         for _ in 0..seconds_adrift {
             peer.advance(SECOND);
@@ -230,13 +234,13 @@ fn a_resume_does_not_restart_the_stall_clock() {
 #[test]
 fn what_is_sent_again_of_a_stream_that_had_ended_has_just_begun_to_wait() {
     // SMIG-13.14/kept-to-the-end: whatever the age of the process.
-    let mut peer = server();
+    let mut peer = resumable_server();
     for _ in 0..90 {
         peer.advance(SECOND);
         while peer.next_if_any(C1).or_else(|| peer.next_if_any(C2)).is_some() {}
     }
     answered(&mut peer);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     let closed = ResumePoint { received: 0, window: 0, flags: flag::RESUME_HEAD };
     peer.send(C2, resume(1, name, 1, closed));

@@ -8,9 +8,9 @@ use smig_testkit::script::{C1, C2, C3, Peer};
 #[test]
 fn a_response_goes_on_where_the_client_says() {
     // SMIG-13.8/absolute, SMIG-13.14/kept-to-the-end: the response was sent whole.
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(5, flag::RESUME_HEAD)));
     assert_eq!(take_resumed(&mut peer, C2, 1), (0, flag::RESUME_WHOLE));
@@ -21,9 +21,9 @@ fn a_response_goes_on_where_the_client_says() {
 #[test]
 fn a_response_head_that_has_not_come_comes_first() {
     // SMIG-13.8/absolute
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     take_resumed(&mut peer, C2, 1);
@@ -33,9 +33,9 @@ fn a_response_head_that_has_not_come_comes_first() {
 
 #[test]
 fn a_response_that_begins_while_the_stream_is_adrift_comes_when_it_is_resumed() {
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.respond(key, 204, EndStream::Yes);
     peer.expect_silence_on(C2);
@@ -47,13 +47,13 @@ fn a_response_that_begins_while_the_stream_is_adrift_comes_when_it_is_resumed() 
 #[test]
 fn the_window_of_a_resume_replaces_all_credit() {
     // SMIG-13.8/absolute
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.send_body(key, "0123456789", EndStream::No);
     peer.expect(C1, headers(1).status(200));
     peer.expect(C1, data(1, "0123456789"));
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     let small = ResumePoint { received: 4, window: 3, flags: flag::RESUME_HEAD };
     peer.send(C2, resume(1, name, 1, small));
@@ -67,10 +67,10 @@ fn the_window_of_a_resume_replaces_all_credit() {
 #[test]
 fn an_upload_goes_on_where_the_server_says() {
     // SMIG-13.8/absolute, SMIG-13.7/earlier-void: a pull from a connection that lives.
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.post(C1, 1);
     peer.send(C1, data(1, "abc"));
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     assert_eq!(take_resumed(&mut peer, C2, 1), (3, 0));
     // What still comes on the earlier ID is dropped, and credited to the connection.
@@ -86,9 +86,9 @@ fn an_upload_goes_on_where_the_server_says() {
 #[test]
 fn an_older_attempt_is_refused() {
     // SMIG-13.3/attempts
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.connect();
     lose_first(&mut peer, C2);
     peer.send(C3, resume(1, name, 2, point(11, flag::RESUME_HEAD)));
@@ -105,9 +105,9 @@ fn an_older_attempt_is_refused() {
 #[test]
 fn a_reset_is_remembered() {
     // SMIG-13.14/kept-to-the-end, SMIG-13.16/refused
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.with_session(|session, _| session.reset(key, ErrorCode::EnhanceYourCalm));
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
@@ -117,8 +117,8 @@ fn a_reset_is_remembered() {
 #[test]
 fn a_request_that_was_never_read_never_is() {
     // SMIG-13.9/never-processed
-    let mut peer = server();
-    let name = name(&peer, C1, 3);
+    let mut peer = resumable_server();
+    let name = stream_name(&peer, C1, 3);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 1, ErrorCode::NoError));
     peer.send(C1, headers(1).get("/").end());
@@ -141,7 +141,7 @@ fn a_request_that_was_never_read_never_is() {
 fn a_connection_that_resume_or_lost_has_named_before_its_join_is_closed() {
     // SMIG-13.9/never-processed
     for is_lost in [false, true] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         let unknown = Cid { app: peer.cid(C1).app, number: 3 };
         if is_lost {
             peer.send(C2, lost(unknown));
@@ -184,7 +184,7 @@ fn broken_frames_close_the_connection() {
     ];
     for (text, broken, code) in cases {
         println!("{text}");
-        let mut peer = server();
+        let mut peer = resumable_server();
         let _ = cid(&peer);
         let frame = broken(&mut peer);
         peer.send(C2, frame);
@@ -196,11 +196,11 @@ fn broken_frames_close_the_connection() {
 #[test]
 fn a_resume_on_a_closed_id_is_reset() {
     // SMIG-13.1/who-resumes
-    let mut peer = server();
+    let mut peer = resumable_server();
     answered(&mut peer);
     peer.get(C2, 3);
     peer.send(C2, raw(kind::RST_STREAM, 0, 3, 8_u32.to_be_bytes()));
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(3, name, 1, point(0, 0)));
     peer.expect(C2, reset(3, ErrorCode::RefusedStream));
@@ -211,7 +211,7 @@ fn a_resume_on_a_closed_id_is_reset() {
 #[test]
 fn lost_cancels_what_is_there() {
     // SMIG-13.12/lost-last
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C1);
     lose_first(&mut peer, C2);
@@ -221,7 +221,7 @@ fn lost_cancels_what_is_there() {
     peer.send(C2, resume(1, (cid, 1), 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 3, ErrorCode::Cancel));
     // Of a connection that lives it is the end.
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C1);
     peer.send(C2, lost(cid));
@@ -235,7 +235,7 @@ fn lost_cancels_what_is_there() {
 #[test]
 fn a_stream_lives_for_linger() {
     // SMIG-13.13/linger
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
     lose_first(&mut peer, C2);
     peer.advance(29 * SECOND);
@@ -249,9 +249,9 @@ fn a_stream_lives_for_linger() {
 #[test]
 fn a_session_without_connections_waits_for_one() {
     // SMIG-13.13/linger
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     let cids = [C1, C2].map(|handle| peer.cid(handle));
     peer.lose(C2);
@@ -277,9 +277,10 @@ fn a_session_without_connections_waits_for_one() {
 #[test]
 fn without_the_setting_nothing_is_resumed() {
     // SMIG-10.2/reserved-types
-    let mut peer = Peer::connected_to_server(config(ResumptionConfig::default())).with_spare();
+    let mut peer =
+        Peer::connected_to_server(resumable_config(ResumptionConfig::default())).with_spare();
     let key = peer.get(C1, 1);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     peer.send(C2, receipt(1_000_000));
     peer.advance(5 * SECOND);
@@ -292,10 +293,10 @@ fn without_the_setting_nothing_is_resumed() {
 fn a_stop_that_was_lost_comes_again_behind_the_response() {
     // SMIG-13.14/kept-to-the-end: RST_STREAM(NO_ERROR) after a whole response.
     for has_response in [false, true] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         let key = peer.post(C1, 1);
         peer.send(C1, data(1, "abc"));
-        let name = name(&peer, C1, 1);
+        let name = stream_name(&peer, C1, 1);
         peer.respond(key, 200, EndStream::No);
         peer.send_body(key, "enough", EndStream::Yes);
         peer.with_session(|session, _| session.reset(key, ErrorCode::NoError));
@@ -319,7 +320,7 @@ fn a_stop_that_was_lost_comes_again_behind_the_response() {
 #[test]
 fn a_request_that_was_refused_stays_so() {
     // SMIG-13.16/refused: of too many requests, nothing was processed.
-    let mut setup = setup(ResumptionConfig::default());
+    let mut setup = resumable_setup(ResumptionConfig::default());
     setup.config.max_concurrent_streams = 1;
     let mut peer = Peer::for_server(setup);
     peer.connect();
@@ -327,7 +328,7 @@ fn a_request_that_was_refused_stays_so() {
     peer.get(C1, 1);
     peer.send(C1, headers(3).get("/").end());
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
-    let name = name(&peer, C1, 3);
+    let name = stream_name(&peer, C1, 3);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 3, ErrorCode::RefusedStream));
@@ -337,7 +338,7 @@ fn a_request_that_was_refused_stays_so() {
 fn receipts_and_lost_without_news_count_as_frames_without_effect() {
     // CVE-2019-9518
     for is_lost in [false, true] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         let cid = peer.cid(C1);
         if is_lost {
             peer.send(C2, lost(cid));
@@ -353,11 +354,11 @@ fn receipts_and_lost_without_news_count_as_frames_without_effect() {
 fn a_resume_that_is_not_accepted_leaves_no_stream() {
     // SMIG-13.16/refused: an ended stream is looked at before it runs again.
     for is_error in [false, true] {
-        let mut peer = server();
+        let mut peer = resumable_server();
         peer.connect();
         let key = peer.post(C1, 1);
         peer.send(C1, data(1, "abc"));
-        let name = name(&peer, C1, 1);
+        let name = stream_name(&peer, C1, 1);
         peer.respond(key, 200, EndStream::No);
         peer.send_body(key, "enough", EndStream::Yes);
         // What is left of it is the response, and that the client is to stop.
@@ -384,7 +385,7 @@ fn a_resume_that_is_not_accepted_leaves_no_stream() {
 #[test]
 fn a_reset_without_error_before_the_end_of_the_response_is_no_end() {
     // SMIG-13.14/kept-to-the-end
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.send_body(key, "half", EndStream::No);
@@ -392,7 +393,7 @@ fn a_reset_without_error_before_the_end_of_the_response_is_no_end() {
     peer.expect(C1, data(1, "half"));
     peer.with_session(|session, _| session.reset(key, ErrorCode::NoError));
     peer.expect(C1, reset(1, ErrorCode::NoError));
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(2, flag::RESUME_HEAD)));
     peer.expect(C2, resume_refused(1, 3, ErrorCode::NoError));
@@ -401,7 +402,7 @@ fn a_reset_without_error_before_the_end_of_the_response_is_no_end() {
 #[test]
 fn a_reset_on_a_carrier_is_remembered_whatever_is_covered_elsewhere() {
     // SMIG-13.14/kept-to-the-end: the RST_STREAM on C2 is lost with it.
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.migrate(key, C2).unwrap();
@@ -415,7 +416,7 @@ fn a_reset_on_a_carrier_is_remembered_whatever_is_covered_elsewhere() {
     peer.send(C1, receipt(frames));
     peer.lose(C2);
     while peer.next_if_any(C1).is_some() {}
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.send(C1, resume(3, name, 1, point(0, flag::RESUME_HEAD)));
     peer.expect(C1, resume_refused(3, 3, ErrorCode::InternalError));
 }
@@ -424,7 +425,7 @@ fn a_reset_on_a_carrier_is_remembered_whatever_is_covered_elsewhere() {
 fn a_request_that_was_lost_with_all_connections_was_never_processed() {
     // SMIG-13.13/linger, SMIG-13.9/never-processed: nothing runs here, and all that was sent was read.
     let settled = || {
-        let mut peer = server();
+        let mut peer = resumable_server();
         take_receipt(&mut peer, C1);
         while peer.next_if_any(C2).is_some() {}
         // SETTINGS, its acknowledgement, the window, and on C2 the answer to JOIN.
@@ -435,7 +436,7 @@ fn a_request_that_was_lost_with_all_connections_was_never_processed() {
         peer
     };
     let mut peer = settled();
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     peer.lose(C1);
     peer.lose(C2);
     assert!(peer.session().lingers());
@@ -458,8 +459,8 @@ fn a_request_that_was_lost_with_all_connections_was_never_processed() {
 #[test]
 fn a_promise_not_to_process_a_request_is_kept_and_can_be_repeated() {
     // SMIG-13.9/never-processed
-    let mut peer = server();
-    let names = [3, 5].map(|id| name(&peer, C1, id));
+    let mut peer = resumable_server();
+    let names = [3, 5].map(|id| stream_name(&peer, C1, id));
     peer.send(C2, resume(1, names[1], 1, point(0, 0)));
     peer.expect(C2, resume_refused(1, 1, ErrorCode::NoError));
     peer.send(C1, headers(5).get("/").end());
@@ -474,14 +475,14 @@ fn a_promise_not_to_process_a_request_is_kept_and_can_be_repeated() {
 
 #[test]
 fn the_application_learns_once_that_its_response_was_sent() {
-    let mut peer = server();
+    let mut peer = resumable_server();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.send_body(key, "hello", EndStream::Yes);
     while peer.next_if_any(C1).is_some() {}
     let is_finished = |event: &Event| matches!(event, Event::Finished { .. }).then_some(());
     peer.take_event(is_finished);
-    let name = name(&peer, C1, 1);
+    let name = stream_name(&peer, C1, 1);
     lose_first(&mut peer, C2);
     peer.send(C2, resume(1, name, 1, point(0, flag::RESUME_HEAD)));
     take_resumed(&mut peer, C2, 1);

@@ -144,20 +144,18 @@ impl Session {
     ) -> Result<(), InputError> {
         let (max, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let is_full = self.open_peer_streams >= max;
+        let at = StreamAddr { conn: conn_id, id: stream_id };
+        let is_refused = self.is_refused_request(at);
         let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         if conn.unbound_carriers.find_mut(stream_id).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
-        let at = StreamAddr { conn: conn_id, id: stream_id };
-        if self.is_refused_request(at) {
+        if is_refused {
             // RESUME came first, and the answer was that this is never processed: it does not count as read
             // (SMIG-13.9/never-processed).
-            if let Some(conn) = self.conns.find_known_mut(conn_id) {
-                conn.peer_ids.mark_used(stream_id);
-            }
+            conn.peer_ids.mark_used(stream_id);
             return Err(InputError::Stream(stream_id, Cause::NeverProcessed));
         }
-        let Some(conn) = self.conns.find_known_mut(conn_id) else { return Ok(()) };
         conn.peer_ids.mark_opened(stream_id);
         if is_full {
             self.remember_refused(at);

@@ -23,12 +23,13 @@ pub use stall::StallClock;
 
 use core::time::Duration;
 
-use crate::error::{Processed, StreamError};
+use crate::error::{Cause, Processed, StreamError};
 use crate::ids::StreamAddr;
 use crate::migrate::OpenMigration;
 use crate::priority::Priority;
 use crate::role::ConnectionRole;
 use crate::time::Instant;
+use crate::wire::ResumePoint;
 
 /// The side that opened a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,16 +163,24 @@ impl Stream {
         !self.is_resuming() && self.stall.check_stalled(now, sent, min_bytes, timeout)
     }
 
-    /// The stream was resumed: the time in which it had no place does not count as stalled. What came before does if
-    /// something was waiting to be sent, or a client could keep a stalled stream open by resuming it.
-    pub(crate) fn end_stall_pause(&mut self, now: Instant, was_waiting: bool) {
-        if !was_waiting {
-            return self.stall.restart(now, self.send.sent_bytes());
+    /// Continues to send where the peer's copy ends, as [`SendHalf::restart`]. The time in which the stream had no place
+    /// does not count as stalled. What came before does if something was waiting to be sent, or a client could keep a
+    /// stalled stream open by resuming it.
+    pub(crate) fn restart_sending(
+        &mut self,
+        now: Instant,
+        point: ResumePoint,
+        has_head: bool,
+    ) -> Result<Option<Vec<KeptHead>>, Cause> {
+        let was_waiting = self.send.queued_bytes() > 0;
+        let heads = self.send.restart(point, has_head)?;
+        let adrift_since = self.resumption.as_ref().and_then(|it| it.adrift_since);
+        match adrift_since {
+            _ if !was_waiting => self.stall.restart(now, self.send.sent_bytes()),
+            Some(since) => self.stall.exclude(now.saturating_duration_since(since)),
+            None => {}
         }
-        let since = self.resumption.as_ref().and_then(|resumption| resumption.adrift_since);
-        if let Some(since) = since {
-            self.stall.exclude(now.saturating_duration_since(since));
-        }
+        Ok(heads)
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.

@@ -219,12 +219,12 @@ impl World {
         match self.mesh.close_cause_of(side, session, error.connection) {
             Some(CloseCause::Step) => {}
             Some(CloseCause::Cancel) if !self.was_in_progress(number, side) => {}
-            // It answered no RESUME; promised streams are not resumed.
+            // It answered no RESUME, and promised streams are not resumed; or LOST has come before the GOAWAY of the end that
+            // gave it up after a timeout.
             Some(CloseCause::Cancel)
-                if self.mesh.setup.linger_s > 0 && self.exchanges[number].is_push => {}
-            // LOST has come before the GOAWAY of the end that gave it up.
-            Some(CloseCause::Cancel)
-                if self.mesh.setup.linger_s > 0 && self.mesh.inspector.timeouts_expected => {}
+                if self.mesh.setup.linger_s > 0
+                    && (self.exchanges[number].is_push
+                        || self.mesh.inspector.timeouts_expected) => {}
             Some(CloseCause::Cancel) => {
                 let text = "the client closed its connection to cancel another";
                 self.report_violation(format!(

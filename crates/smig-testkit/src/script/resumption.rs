@@ -12,32 +12,32 @@ pub const SECOND: Duration = Duration::from_secs(1);
 
 /// A server's configuration with resumption.
 #[must_use]
-pub fn config(resumption: ResumptionConfig) -> Config {
+pub fn resumable_config(resumption: ResumptionConfig) -> Config {
     let smig = SmigConfig { resumption: Some(resumption), ..SmigConfig::default() };
     Config { smig: Some(smig), ..Config::server() }
 }
 
 /// A server engine's conditions, and a client that sets `linger`.
 #[must_use]
-pub fn setup(resumption: ResumptionConfig) -> Setup {
-    Setup::new(config(resumption)).with_setting(setting::SMIG_RESUME, 30)
+pub fn resumable_setup(resumption: ResumptionConfig) -> Setup {
+    Setup::new(resumable_config(resumption)).with_setting(setting::SMIG_RESUME, 30)
 }
 
 /// A server engine with two connections on which streams can be resumed.
 #[must_use]
 #[track_caller]
-pub fn server_with(resumption: ResumptionConfig) -> Peer {
-    let mut peer = Peer::for_server(setup(resumption));
+pub fn resumable_server_with(resumption: ResumptionConfig) -> Peer {
+    let mut peer = Peer::for_server(resumable_setup(resumption));
     peer.connect();
     peer.connect();
     peer
 }
 
-/// Like [`server_with`], with the default configuration.
+/// Like [`resumable_server_with`], with the default configuration.
 #[must_use]
 #[track_caller]
-pub fn server() -> Peer {
-    server_with(ResumptionConfig::default())
+pub fn resumable_server() -> Peer {
+    resumable_server_with(ResumptionConfig::default())
 }
 
 /// What one end has received, with a window of 1000 bytes.
@@ -97,6 +97,6 @@ pub fn lose_first(peer: &mut Peer, reported_on: ConnHandle) {
 /// The name of a stream.
 #[must_use]
 #[track_caller]
-pub fn name(peer: &Peer, handle: ConnHandle, id: u32) -> (Cid, u32) {
+pub fn stream_name(peer: &Peer, handle: ConnHandle, id: u32) -> (Cid, u32) {
     (peer.cid(handle), id)
 }

@@ -164,9 +164,7 @@ impl Session {
         point: ResumePoint,
     ) -> Result<(), InputError> {
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
-        let was_waiting = stream.send.queued_bytes() > 0;
-        let restarted = stream.send.restart(point, true)?;
-        stream.end_stall_pause(now, was_waiting);
+        let restarted = stream.restart_sending(now, point, true)?;
         // The server has read the request.
         stream.frame_received = true;
         self.set_bound(key);

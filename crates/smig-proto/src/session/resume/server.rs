@@ -152,14 +152,12 @@ impl Session {
         self.close_own_carrier(key);
         self.leave_all(key);
         let Some(stream) = self.streams.find_known_mut(key) else { return Ok(()) };
-        let was_waiting = stream.send.queued_bytes() > 0;
-        let Some(heads) = stream.send.restart(request.point, request.has_head)? else {
+        let Some(heads) = stream.restart_sending(now, request.point, request.has_head)? else {
             self.refuse_resume(at, ResumeRefusal::Gone);
             let error = self.not_resumed(key, Cause::NotKept);
             self.finish_failed_stream(key, error, None);
             return Ok(());
         };
-        stream.end_stall_pause(now, was_waiting);
         stream.binding.resume_at(at);
         let answer = resume_point(stream);
         if let Some(conn) = self.conns.find_known_mut(at.conn) {
